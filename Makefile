@@ -1,0 +1,83 @@
+# make help says what there is. Nothing but python3 (3.11 or newer) and make has to be installed.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(STAMP) ## Create .venv with the package and everything its tests need
+
+# pip installs uv, uv the rest, many times faster; where uv cannot (it does not read pip's settings), pip does.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"Python 3.11 or newer is needed, %s is %s: make venv PYTHON=python3.12" \
+		% (sys.executable, sys.version.split()[0]))'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv || true
+	$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[dev]' \
+		|| $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.PHONY: check
+check: venv ## Formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: check browser ## The checks and the whole test suite
+	$(BIN)/pytest -q
+
+# Only where it is missing, and only as root: elsewhere the tests that need it say what to install.
+.PHONY: browser
+browser: ## Install the browser in which the UI is tested (Debian)
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
+		|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+			&& apt-get update -qq \
+			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium chromium-driver; } \
+		|| echo "make browser: install chromium and chromedriver by hand" >&2
+
+.PHONY: bench
+bench: venv ## Measure loads against other ways of posting, under 10 minutes; wants an idle machine
+	$(BIN)/python -m tests.benchmarks
+
+.PHONY: faults
+faults: venv ## Break loads, the service and the ledger, 20 times each, and print what came of it; about 4 minutes
+	$(BIN)/python -m tests.integration.faults
+
+.PHONY: demo
+demo: venv ## Run the example DAGs on a real Airflow against the embedded service
+	$(BIN)/python -m tests.live.demo
+
+.PHONY: up
+up: venv ## The demo, then Airflow and the service stay until Ctrl-C
+	$(BIN)/python -m tests.live.demo --keep
+
+# The lowest Python decides; the others may only add what they alone need.
+.PHONY: constraints
+constraints: venv ## Resolve constraints.txt anew
+	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	printf '%s\n' 'apache-airflow>=3.3,<3.4' apache-airflow-providers-sqlite duckdb polars >"$$work/more.in"; \
+	for python in 3.11 3.12 3.13; do \
+		$(BIN)/uv pip compile -q --no-header --no-annotate --no-emit-index-url --upgrade \
+			--python-version $$python --extra dev --no-emit-package airflow-provider-assistant \
+			-c <(cat "$$work"/*.txt 2>/dev/null) -o "$$work/$$python.txt" pyproject.toml "$$work/more.in"; \
+	done; \
+	{ echo '# Versions the tests and the demo run with, on Python 3.11 to 3.13. `make constraints` resolves anew.'; \
+	  LC_ALL=C sort -u "$$work"/*.txt; } >constraints.txt
+
+.PHONY: clean
+clean: ## Remove .venv, the demo's files, caches and builds
+	rm -rf $(VENV) .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
+		.ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

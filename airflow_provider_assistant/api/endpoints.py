@@ -1,0 +1,155 @@
+"""
+The ten endpoints of the specification, section 4, one function each.
+
+Every function returns a :class:`~airflow_provider_assistant.api.call.Call`; nothing is sent here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from airflow_provider_assistant.api.call import Call, Exchange, Upload
+from airflow_provider_assistant.api.models import (
+    ApiReply,
+    ChatAnswer,
+    ChatMessage,
+    ChatRequest,
+    CreatedDocument,
+    Feedback,
+    QADocument,
+    SessionClose,
+    SubmittedChat,
+    TextDocument,
+    find_request_id,
+)
+from airflow_provider_assistant.api.verdict import StatusWords
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
+
+T = TypeVar("T")
+
+
+def get_limits(tenant_id: str) -> Call[ApiReply]:
+    """Endpoint 1: read the tenant's limits."""
+    path = f"/m2m/tenants/{_segment('tenant_id', tenant_id)}/limits"
+    return Call("limits", "GET", path, f"tenant {tenant_id!r}", ApiReply)
+
+
+def upload_document(site_id: str, upload: Upload) -> Call[CreatedDocument]:
+    """Endpoint 2: create a document from a file."""
+    return _on_site("documents.upload", "POST", site_id, "documents", CreatedDocument, upload=upload)
+
+
+def create_text_document(site_id: str, document: TextDocument) -> Call[CreatedDocument]:
+    """Endpoint 3: create a document from text."""
+    return _on_site("documents.text", "POST", site_id, "documents/text", CreatedDocument, json=document.body())
+
+
+def create_qa_document(site_id: str, document: QADocument) -> Call[CreatedDocument]:
+    """Endpoint 4: create a question-and-answer document."""
+    return _on_site("documents.qa", "POST", site_id, "documents/qa", CreatedDocument, json=document.body())
+
+
+def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:
+    """Endpoint 5: ask and wait for the answer in the same round trip."""
+    return _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body())
+
+
+def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
+    """Endpoint 6: ask without waiting; the reply carries the ``request_id`` to poll."""
+
+    def parse(raw: Any, exchange: Exchange) -> SubmittedChat:
+        request_id = find_request_id(raw)
+        if request_id is None:
+            raise AssistantResponseError(
+                f"the service accepted the chat request (status {exchange.status}) but its reply carries no "
+                "request_id, so its answer cannot be polled"
+            )
+        return SubmittedChat(raw, exchange, request_id)
+
+    return _on_site("chat.async", "POST", site_id, "chat/async", parse, json=message.body())
+
+
+def get_chat_request(site_id: str, request_id: str, words: StatusWords = StatusWords()) -> Call[ChatRequest]:
+    """Endpoint 7: read status and, once complete, the result of an async chat request."""
+
+    def parse(raw: Any, exchange: Exchange) -> ChatRequest:
+        return ChatRequest(raw, exchange, request_id, words)
+
+    path = f"chat/requests/{_segment('request_id', request_id)}"
+    return _on_site("chat.request", "GET", site_id, path, parse, about=f"request {request_id!r} of ")
+
+
+def send_feedback(site_id: str, feedback: Feedback) -> Call[ApiReply]:
+    """Endpoint 8: rate the answer to a chat request."""
+    about = f"request {feedback.request_id!r} of "
+    return _on_site(
+        "chat.feedback",
+        "POST",
+        site_id,
+        "chat/feedback",
+        ApiReply,
+        json=feedback.body(),
+        about=about,
+    )
+
+
+def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
+    """Endpoint 9: end a conversation."""
+    about = f"session {session.session_id!r} of "
+    return _on_site(
+        "session.close",
+        "POST",
+        site_id,
+        "chat/session/close",
+        ApiReply,
+        json=session.body(),
+        about=about,
+    )
+
+
+def get_statistics(site_id: str) -> Call[ApiReply]:
+    """Endpoint 10: read the site's statistics."""
+    return _on_site("statistics", "GET", site_id, "statistics", ApiReply)
+
+
+def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call[ApiReply]:
+    """
+    Any other endpoint: the specification says that some exist whose paths it does not show.
+
+    :param method: HTTP method.
+    :param path: Path below the base URL, beginning with ``/m2m/`` or another top segment, quoted.
+    :param json: JSON body, if any.
+    :raises AssistantInputError: ``path`` is a whole URL or relative; the key must not travel elsewhere.
+    """
+    if not path.startswith("/") or path.startswith("//") or ".." in path.split("/"):
+        raise AssistantInputError(
+            f"path must begin with one '/' and lie below the base URL, for example '/m2m/sites/…'; got {path!r}",
+            field="path",
+        )
+    return Call("other", method.upper(), path, path, ApiReply, json=json)
+
+
+def _on_site(
+    endpoint: str,
+    method: str,
+    site_id: str,
+    path: str,
+    parse: Callable[[Any, Exchange], T],
+    *,
+    json: Mapping[str, Any] | None = None,
+    upload: Upload | None = None,
+    about: str = "",
+) -> Call[T]:
+    whole_path = f"/m2m/sites/{_segment('site_id', site_id)}/{path}"
+    return Call(endpoint, method, whole_path, f"{about}site {site_id!r}", parse, json, upload)
+
+
+def _segment(field: str, value: str) -> str:
+    if not isinstance(value, str) or not value.strip() or value in {".", ".."}:
+        raise AssistantInputError(
+            f"{field} must be a non-empty string; give it to the operator or hook, or in the connection's extra",
+            field=field,
+        )
+    return quote(value, safe="")

@@ -1,0 +1,177 @@
+"""
+From an answer, or the lack of one, to an exception: the specification's error table, once.
+
+Three questions are answered here and nowhere else: which exception it is, whether sending the same
+request again can help (:func:`is_transient`), and whether the request may have taken effect
+(:func:`may_have_happened`).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.models import error_text
+from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
+    AssistantAuthenticationError,
+    AssistantBadRequestError,
+    AssistantConnectionError,
+    AssistantError,
+    AssistantNotFoundError,
+    AssistantPermissionError,
+    AssistantRateLimitError,
+    AssistantServerError,
+    AssistantTimeout,
+)
+
+DETAIL_LENGTH = 300
+
+
+class Row(NamedTuple):
+    """One row of the specification's error table."""
+
+    error: type[AssistantAPIError]
+    condition: str
+    handling: str
+
+
+ERROR_TABLE: dict[int, Row] = {
+    400: Row(
+        AssistantBadRequestError,
+        "malformed payload or request structure",
+        "Fix the payload; the same request would be refused again.",
+    ),
+    401: Row(
+        AssistantAuthenticationError,
+        "the API key is wrong or authentication is not set up",
+        "Fix the API key in the Airflow connection's password.",
+    ),
+    403: Row(
+        AssistantPermissionError,
+        "plan, access or capability does not permit the call",
+        "Check the plan, access and capabilities of this API key.",
+    ),
+    404: Row(
+        AssistantNotFoundError,
+        "tenant, site or resource not found, or not owned by the caller",
+        "Check the identifiers and that this API key owns them.",
+    ),
+    429: Row(
+        AssistantRateLimitError,
+        "too many requests",
+        "Retry later, lower the concurrency, or raise the tenant's limits.",
+    ),
+}
+SERVER_ERROR = Row(
+    AssistantServerError,
+    "server-side failure",
+    "If it persists, alert the service's owner.",
+)
+UNEXPECTED = Row(
+    AssistantAPIError,
+    "an answer the specification does not list",
+    "Check the base URL in the Airflow connection: redirects are not followed, so that the key stays with its host.",
+)
+
+
+def from_response(call: Call[Any], response: Response, now: float) -> AssistantAPIError:
+    """
+    Return the exception for an answer that is no success.
+
+    :param call: The request.
+    :param response: Its answer, with a status outside 2xx.
+    :param now: Seconds since the epoch, for a ``Retry-After`` that is a date.
+    """
+    row = SERVER_ERROR if response.status >= 500 else ERROR_TABLE.get(response.status, UNEXPECTED)
+    detail = _detail(response)
+    retry_after = parse_retry_after(response.headers.get("retry-after"), now)
+    said = f" The service said: {detail!r}." if detail else ""
+    asked = f" It asked to wait {retry_after:.0f} s." if retry_after is not None else ""
+    return row.error(
+        f"{call} was answered {response.status} {_phrase(response.status)}: {row.condition}.{said}{asked} "
+        f"{row.handling}",
+        status=response.status,
+        endpoint=call.endpoint,
+        detail=detail,
+        retry_after=retry_after,
+        request_id=response.headers.get("x-request-id"),
+    )
+
+
+def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnectionError | AssistantTimeout:
+    """Return the exception for a request that got no answer."""
+    if failure.kind == "timeout":
+        return AssistantTimeout(
+            f"{call} got no answer in time ({failure.detail}). "
+            "If the service is only slow, raise the timeout in the Airflow connection."
+        )
+    return AssistantConnectionError(
+        f"{call} got no answer: {failure.detail}. "
+        "Check the base URL in the Airflow connection and that the service can be reached from this machine."
+    )
+
+
+def is_transient(error: AssistantError) -> bool:
+    """Return whether the same request may succeed a little later (429, 5xx, no answer)."""
+    return isinstance(
+        error,
+        AssistantRateLimitError | AssistantServerError | AssistantConnectionError | AssistantTimeout,
+    )
+
+
+def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> bool:
+    """
+    Return whether a create whose outcome is no success may nevertheless have taken effect.
+
+    True for a request that cannot be repeated safely and met a 5xx, or was sent and got no answer.
+    """
+    if call.repeatable:
+        return False
+    return outcome.status >= 500 if isinstance(outcome, Response) else outcome.sent
+
+
+def parse_retry_after(value: str | None, now: float) -> float | None:
+    """
+    Return how many seconds a ``Retry-After`` header asks to wait.
+
+    :param value: The header: seconds, or an HTTP date; anything else counts as absent.
+    :param now: Seconds since the epoch.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value, re.ASCII):
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    # A date without a zone is UTC in HTTP.
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
+    return max(0.0, when.timestamp() - now)
+
+
+def _detail(response: Response) -> str:
+    """Return what the body says, on one line, without control characters, at most DETAIL_LENGTH characters."""
+    text = response.body[:65536].decode("utf-8", errors="replace")
+    try:
+        said = error_text(json.loads(response.body))
+    except (ValueError, RecursionError):
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        said = html.unescape(re.sub(r"<[^>]*>", " ", title.group(1) if title else text))
+    line = " ".join("".join(char if char.isprintable() else " " for char in said or "").split())
+    return line if len(line) <= DETAIL_LENGTH else f"{line[: DETAIL_LENGTH - 1]}…"
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "(unknown status)"

@@ -1,0 +1,298 @@
+"""
+What is sent, checked before it is sent, and what comes back, read with tolerance.
+
+Field names are those of the specification, section 2. Replies keep the service's JSON in ``raw``:
+the specification shows almost no response fields, so nothing here fails on one that is missing,
+unknown or of another type than expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from airflow_provider_assistant.api.call import Exchange
+from airflow_provider_assistant.api.verdict import State, StatusWords
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+def _language_code(code: str) -> str:
+    if not LANGUAGE_CODE.fullmatch(code):
+        raise ValueError("must be a language code such as 'en' or 'pt-BR'")
+    return code
+
+
+def _email(address: str) -> str:
+    if len(address) > 254 or not EMAIL.fullmatch(address):
+        raise ValueError("must be one e-mail address")
+    return address
+
+
+Text = Annotated[str, StringConstraints(strict=True), AfterValidator(_not_blank)]
+LanguageCode = Annotated[str, StringConstraints(strict=True), AfterValidator(_language_code)]
+Email = Annotated[str, StringConstraints(strict=True), AfterValidator(_email)]
+
+
+class Payload(BaseModel):
+    """A JSON body of the API."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON object to send; fields that are not set are left out."""
+        return self.model_dump(exclude_none=True)
+
+
+class TextDocument(Payload):
+    """Input of endpoint 3."""
+
+    title: Text
+    content: Text
+    category: Text
+
+
+class QADocument(Payload):
+    """Input of endpoint 4."""
+
+    title: Text
+    question: Text
+    answer: Text
+    category: Text
+
+
+class ChatMessage(Payload):
+    """Input of endpoints 5 and 6."""
+
+    session_id: Text
+    message: Text
+    email: Email | None = None
+    response_language: LanguageCode | None = None
+
+
+class Feedback(Payload):
+    """Input of endpoint 8; ``feedback`` is a rating word, ``good`` being the one the specification shows."""
+
+    session_id: Text
+    request_id: Text
+    feedback: Text
+
+
+class SessionClose(Payload):
+    """Input of endpoint 9."""
+
+    session_id: Text
+
+
+P = TypeVar("P", bound=Payload)
+
+
+def checked(model: type[P], fields: Mapping[str, Any], *, where: str = "") -> P:
+    """
+    Build a payload, or say which of its fields cannot be sent.
+
+    :param model: The payload's class.
+    :param fields: Its fields.
+    :param where: Where they come from, for the message: ``row 17``.
+    :raises AssistantInputError: Names the first bad field and lists all of them.
+    """
+    try:
+        return model.model_validate(fields)
+    except ValidationError as invalid:
+        problems = [(".".join(map(str, error["loc"])), _problem(error)) for error in invalid.errors()]
+        listed = "; ".join(f"{field} {problem}" for field, problem in problems)
+        prefix = f"{where}: " if where else ""
+        raise AssistantInputError(f"{prefix}{model.__name__}: {listed}", field=problems[0][0]) from None
+
+
+def _problem(error: Any) -> str:
+    # The input itself stays out of the message: it may be personal data.
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "string_type":
+            return f"must be a string, not {type(error['input']).__name__}"
+        case "extra_forbidden":
+            return "is not a field of this document"
+        case "value_error":
+            return str(error["ctx"]["error"])
+        case _:
+            return str(error["msg"])
+
+
+@dataclass(frozen=True, slots=True)
+class ApiReply:
+    """
+    A reply of any endpoint.
+
+    :param raw: The JSON as received; None when the body was empty.
+    :param exchange: Status, attempts and seconds.
+    """
+
+    raw: Any
+    exchange: Exchange
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the reply as plain JSON types, fit for XCom."""
+        return {"raw": self.raw}
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedDocument(ApiReply):
+    """Reply of endpoints 2, 3 and 4."""
+
+    @property
+    def document_id(self) -> str | None:
+        """The new document's id, if the reply shows one."""
+        return _first_text(self.raw, ("document_id", "id", "uuid"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the reply as plain JSON types, fit for XCom."""
+        return {"document_id": self.document_id, "raw": self.raw}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer(ApiReply):
+    """Reply of endpoint 5."""
+
+    @property
+    def text(self) -> str | None:
+        """The assistant's answer, or None when the reply has no text that can be recognised as one."""
+        return _answer_text(self.raw)
+
+    @property
+    def session_id(self) -> str | None:
+        """The conversation, if the reply repeats it."""
+        return _first_text(self.raw, ("session_id",))
+
+    @property
+    def request_id(self) -> str | None:
+        """The request's id, if the reply shows one; feedback needs it."""
+        return _first_text(self.raw, ("request_id",))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the reply as plain JSON types, fit for XCom."""
+        return {
+            "text": self.text,
+            "session_id": self.session_id,
+            "request_id": self.request_id,
+            "seconds": round(self.exchange.seconds, 3),
+            "raw": self.raw,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedChat(ApiReply):
+    """Reply of endpoint 6; its parser has made sure that there is a ``request_id``."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest(ApiReply):
+    """
+    Reply of endpoint 7.
+
+    :param request_id: The request that was polled.
+    :param words: The status words that end polling.
+    """
+
+    request_id: str
+    words: StatusWords = StatusWords()
+
+    @property
+    def status(self) -> str:
+        """The status as sent; an empty string when the reply has none."""
+        speaking = next((part for part in _objects(self.raw) if "request_id" in part and "status" in part), None)
+        return _text((speaking or {}).get("status")) or _first_text(self.raw, ("status",)) or ""
+
+    @property
+    def state(self) -> State:
+        """What the status means: ``pending``, ``complete`` or ``failed``."""
+        return self.words.state(self.status)
+
+    @property
+    def text(self) -> str | None:
+        """The answer of a complete request."""
+        return _answer_text(self.raw) if self.state == "complete" else None
+
+    @property
+    def error(self) -> str | None:
+        """Why a failed request failed, if the service says so."""
+        return error_text(self.raw) if self.state == "failed" else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the reply as plain JSON types, fit for XCom."""
+        return {
+            "request_id": self.request_id,
+            "state": self.state,
+            "status": self.status,
+            "text": self.text,
+            "error": self.error,
+            "raw": self.raw,
+        }
+
+
+ANSWER_FIELDS = ("answer", "text", "reply", "response", "output", "content", "message")
+ERROR_FIELDS = ("message", "detail", "reason", "title", "code")
+
+
+def error_text(raw: Any) -> str | None:
+    """Return what a body says went wrong: its ``error`` or a field that commonly explains one."""
+    for part in _objects(raw):
+        said = part.get("error")
+        text = _first_text(said, ERROR_FIELDS) if isinstance(said, Mapping) else _text(said)
+        if text:
+            return text
+    return _first_text(raw, ERROR_FIELDS)
+
+
+def find_request_id(raw: Any) -> str | None:
+    """Return the ``request_id`` of a reply, flat or one level down."""
+    return _first_text(raw, ("request_id",))
+
+
+def _objects(raw: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON object itself, then the objects one level down."""
+    if isinstance(raw, Mapping):
+        yield raw
+        yield from (value for value in raw.values() if isinstance(value, Mapping))
+
+
+def _text(value: Any) -> str | None:
+    """Return a JSON scalar that identifies or says something; ids are sometimes numbers."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return None
+
+
+def _first_text(raw: Any, names: tuple[str, ...]) -> str | None:
+    return next((text for part in _objects(raw) for name in names if (text := _text(part.get(name)))), None)
+
+
+def _answer_text(raw: Any) -> str | None:
+    if isinstance(raw, str):
+        return raw
+    # The result of an async request stands one level down, beside fields of the request itself.
+    inner = raw.get("result") if isinstance(raw, Mapping) else None
+    if isinstance(inner, str):
+        return inner
+    for part in (*_objects(inner), *_objects(raw)):
+        for name in ANSWER_FIELDS:
+            if isinstance(text := part.get(name), str) and text:
+                return text
+    return None

@@ -1,0 +1,372 @@
+"""
+Drives flows over HTTP, with and without asyncio: the only module that knows httpx and aiohttp.
+
+Without asyncio it is httpx. Under asyncio it is aiohttp: httpx's own connection pool collapses beyond about
+50 connections, and httpx on aiohttp's transport spends most of its time translating between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import random
+import re
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from html.entities import html5
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from airflow_provider_assistant import __version__, metrics
+from airflow_provider_assistant.api import flow
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.verdict import StatusWords
+
+if TYPE_CHECKING:
+    import aiohttp
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 10.0
+# Shorter than the five seconds after which common servers close an idle connection: a request written to a
+# connection that is just being closed would be an ambiguous one.
+KEEPALIVE_EXPIRY = 3.0
+REDACTED = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """
+    What a client needs to know.
+
+    :param base_url: The versioned API root, ending in ``/api/v1``.
+    :param api_key: Value of the ``X-API-Key`` header.
+    :param timeout: Seconds without any byte of an answer after which a request is given up.
+    :param retry: How often and how long one call is repeated.
+    :param max_concurrency: The most requests in flight, and connections held, at a time.
+    :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with.
+    :param words: The status words that end polling.
+    """
+
+    base_url: str
+    api_key: str = field(repr=False)
+    timeout: float = 30.0
+    retry: flow.RetryRule = flow.RetryRule()
+    max_concurrency: int = 32
+    verify: bool | str = True
+    words: StatusWords = StatusWords()
+
+
+class AssistantClient:
+    """
+    Sends calls and runs flows.
+
+    One instance serves one connection, in threads by :meth:`send` or in one event loop by :meth:`asend`.
+
+    :param settings: Where to send, and how.
+    :param now: Seconds since the epoch.
+    :param sleep: Waits for seconds, without asyncio.
+    :param asleep: Waits for seconds, with asyncio.
+    :param rng: Source of the jitter.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        now: flow.Clock = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+        asleep: Callable[[float], Any] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.settings = settings
+        self.now = now
+        self._sleep = sleep
+        self._asleep = asleep
+        self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
+
+    def send(self, call: Call[T]) -> T:
+        """
+        Send one call, with retries, and return its reply.
+
+        :raises AssistantError: See :func:`~airflow_provider_assistant.api.flow.perform`.
+        """
+        return self.run(self._performed(call))
+
+    async def asend(self, call: Call[T]) -> T:
+        """Send one call under asyncio; otherwise like :meth:`send`."""
+        return await self.arun(self._performed(call))
+
+    def run(self, steps: flow.Flow[T]) -> T:
+        """Run a flow to its end and return its result."""
+        outcome: flow.Outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # StopIteration is not generic
+            outcome = None
+            match step:
+                case flow.Send(call):
+                    outcome = self._exchange(call)
+                case flow.Wait():
+                    if step.retry_of:
+                        metrics.retry(step.retry_of.endpoint)
+                    _announce(step)
+                    self._sleep(step.seconds)
+                case flow.Measured(state, seconds):
+                    metrics.async_completion(state, seconds)
+
+    async def arun(self, steps: flow.Flow[T], *, pause: Callable[[flow.Wait], Awaitable[None]] | None = None) -> T:
+        """
+        Run a flow to its end under asyncio and return its result.
+
+        :param steps: The flow.
+        :param pause: Waits in place of this client, such as for many flows that share a limit.
+        """
+        outcome: flow.Outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # StopIteration is not generic
+            outcome = None
+            match step:
+                case flow.Send(call):
+                    outcome = await self._aexchange(call)
+                case flow.Wait():
+                    if step.retry_of:
+                        metrics.retry(step.retry_of.endpoint)
+                    await (pause or self._apause)(step)
+                case flow.Measured(state, seconds):
+                    metrics.async_completion(state, seconds)
+
+    async def _apause(self, wait: flow.Wait) -> None:
+        _announce(wait)
+        await self._asleep(wait.seconds)
+
+    def _performed(self, call: Call[T]) -> flow.Flow[T]:
+        return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng)
+
+    def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        started = time.perf_counter()
+        outcome: Response | TransportFailure
+        try:
+            with _opened(call) as content:
+                answer = self._sync.request(call.method, self._url(call), **_body(call, content))
+            outcome = self._response(answer.status_code, answer.headers, answer.content)
+        except httpx.TransportError as error:
+            sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError)
+            outcome = self._failure(error, isinstance(error, httpx.TimeoutException), sent)
+        _measure(call, outcome, started)
+        return outcome
+
+    async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
+        import aiohttp
+
+        started = time.perf_counter()
+        outcome: Response | TransportFailure
+        try:
+            with _opened(call) as content:
+                async with self._async.request(
+                    call.method, self._url(call), allow_redirects=False, **_abody(call, content)
+                ) as answer:
+                    outcome = self._response(answer.status, answer.headers, await answer.read())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            outcome = self._failure(error, isinstance(error, TimeoutError), sent)
+        _measure(call, outcome, started)
+        return outcome
+
+    def _url(self, call: Call[Any]) -> str:
+        return self.settings.base_url + call.path
+
+    def _response(self, status: int, headers: Mapping[str, str], body: bytes) -> Response:
+        # A service that repeats the key in a message must not bring it into logs or XCom.
+        clean = {name.lower(): self._without_key(value) for name, value in headers.items()}
+        if len(body) >= len(self.settings.api_key):
+            body = self._key_bytes.sub(REDACTED.encode(), body)
+        return Response(status, clean, body)
+
+    def _without_key(self, text: str) -> str:
+        # No spelling is shorter than the key itself; most headers are.
+        return self._key.sub(REDACTED, text) if len(text) >= len(self.settings.api_key) else text
+
+    def _failure(self, error: Exception, timed_out: bool, sent: bool) -> TransportFailure:
+        detail = self._key.sub(REDACTED, f"{type(error).__name__}: {error}")
+        return TransportFailure("timeout" if timed_out and sent else "connection", detail, sent)
+
+    @cached_property
+    def _key(self) -> re.Pattern[str]:
+        return re.compile(_spelled(self.settings.api_key))
+
+    @cached_property
+    def _key_bytes(self) -> re.Pattern[bytes]:
+        return re.compile(_spelled(self.settings.api_key).encode())
+
+    @cached_property
+    def _sync(self) -> httpx.Client:
+        timeout = httpx.Timeout(self.settings.timeout, connect=self._connect_timeout, pool=None)
+        most = self.settings.max_concurrency
+        limits = httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=KEEPALIVE_EXPIRY)
+        return httpx.Client(headers=self._headers, timeout=timeout, limits=limits, verify=self._tls)
+
+    @cached_property
+    def _async(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        return aiohttp.ClientSession(
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(sock_connect=self._connect_timeout, sock_read=self.settings.timeout),
+            connector=aiohttp.TCPConnector(
+                limit=self.settings.max_concurrency, keepalive_timeout=KEEPALIVE_EXPIRY, ssl=self._tls
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=_proxy_for(self.settings.base_url),
+        )
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {
+            "X-API-Key": self.settings.api_key,
+            "User-Agent": f"airflow-provider-assistant/{__version__}",
+            "Accept": "application/json",
+        }
+
+    @property
+    def _connect_timeout(self) -> float:
+        return min(self.settings.timeout, CONNECT_TIMEOUT)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        # httpx's own: certifi's certificates, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+        verify = self.settings.verify
+        if isinstance(verify, str):
+            return ssl.create_default_context(cafile=verify)
+        return httpx.create_ssl_context(verify=verify)
+
+    def close(self) -> None:
+        """Close the connections of :meth:`send`."""
+        if "_sync" in self.__dict__:
+            self.__dict__.pop("_sync").close()
+
+    async def aclose(self) -> None:
+        """Close the connections of :meth:`asend`."""
+        if "_async" in self.__dict__:
+            await self.__dict__.pop("_async").close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _spelled(key: str) -> str:
+    """Return an expression for a key as JSON, HTML and URLs may spell it: many escape ``/`` or ``+``."""
+
+    def spelled(char: str) -> str:
+        forms = [
+            r"\\?" + re.escape(char),
+            rf"\\u(?i:{ord(char):04x})",
+            rf"&#0*{ord(char)};",
+            rf"&#[xX]0*(?i:{ord(char):x});",
+            rf"%(?i:{ord(char):02x})",
+            *(re.escape(f"&{name}") for name, text in html5.items() if text == char),
+        ]
+        return f"(?:{'|'.join(forms)})"
+
+    return "".join(map(spelled, key))
+
+
+def _opened(call: Call[Any]) -> AbstractContextManager[BinaryIO | None]:
+    """Open the file of an upload for one attempt; it is read in pieces while it is sent."""
+    return call.upload.open() if call.upload else contextlib.nullcontext()
+
+
+def _body(call: Call[Any], content: BinaryIO | None) -> dict[str, Any]:
+    """Return the body of a call as httpx takes it."""
+    if call.upload:
+        return {"files": {"file": (call.upload.filename, content, call.upload.content_type)}}
+    return {} if call.json is None else {"json": call.json}
+
+
+def _abody(call: Call[Any], content: BinaryIO | None) -> dict[str, Any]:
+    """Return the body of a call as aiohttp takes it."""
+    if call.upload:
+        import aiohttp
+
+        form = aiohttp.FormData()
+        kept = _KeptOpen(content) if content else None
+        form.add_field("file", kept, filename=call.upload.filename, content_type=call.upload.content_type)
+        return {"data": form}
+    return {} if call.json is None else {"json": call.json}
+
+
+class _KeptOpen(io.BufferedIOBase):
+    """A file that aiohttp, which closes what it has sent, leaves open for another attempt and for its owner."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._file.read(-1 if size is None else size)
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
+def _proxy_for(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL; aiohttp itself would ask anew for every request."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def _announce(wait: flow.Wait) -> None:
+    if wait.reason is not None:
+        log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)
+
+
+def _measure(call: Call[Any], outcome: Response | TransportFailure, started: float) -> None:
+    status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
+    metrics.request(call.endpoint, status, time.perf_counter() - started)

@@ -1,0 +1,182 @@
+"""
+Every error of the package, one tree.
+
+::
+
+    AssistantError
+    ├── AssistantInputError            refused before any request: a field, an option, a connection   *
+    ├── AssistantAPIError              the service answered with an error status (specification, 7)
+    │   ├── AssistantBadRequestError       400   *
+    │   ├── AssistantAuthenticationError   401   *
+    │   ├── AssistantPermissionError       403   *
+    │   ├── AssistantNotFoundError         404   *
+    │   ├── AssistantRateLimitError        429
+    │   └── AssistantServerError           5xx
+    ├── AssistantResponseError         a success status whose body cannot be used
+    ├── AssistantConnectionError       no connection, or a connection that broke
+    ├── AssistantTimeout               no answer within the connection's timeout
+    ├── AssistantAmbiguousError        a create that may or may not have happened
+    ├── AssistantIncompleteLoad        rows were not created although nothing is wrong with them
+    ├── AssistantRequestFailed         an async chat request that ended failed
+    │   └── AssistantRequestFailedForGood  the same, where only polling it again is left              *
+    ├── AssistantRequestTimeout        an async chat request that did not end before its deadline
+    └── AssistantLedgerError           the ledger cannot be opened or is newer than this package   *
+
+    * also an AirflowFailException: the same attempt would fail again, so Airflow does not retry the task.
+"""
+
+from __future__ import annotations
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+
+class AssistantError(AirflowException):
+    """Base of all errors of this package; catching it catches every one of them."""
+
+
+class AssistantInputError(AssistantError, AirflowFailException):
+    """
+    Input that was refused before any request was sent.
+
+    :param message: What is wrong, where, and what to do.
+    :param field: Name of the offending field, option or column, if there is one.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class AssistantAPIError(AssistantError):
+    """
+    The service answered with an error status (specification, section 7).
+
+    :param message: What happened, on which site or tenant, and what to do.
+    :param status: HTTP status of the answer.
+    :param endpoint: Name of the endpoint, as in :mod:`~airflow_provider_assistant.api.endpoints`.
+    :param detail: What the body said, shortened; empty when it said nothing readable.
+    :param retry_after: Seconds the service asked to wait, or None.
+    :param request_id: The service's own id of the HTTP exchange (``X-Request-Id``), or None.
+    """
+
+    # Every field has a default, so that an instance survives pickling, which passes the message alone.
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: int = 0,
+        endpoint: str = "",
+        detail: str = "",
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.endpoint = endpoint
+        self.detail = detail
+        self.retry_after = retry_after
+        self.request_id = request_id
+
+
+class AssistantBadRequestError(AssistantAPIError, AirflowFailException):
+    """400: malformed payload or request structure. Never repeated unchanged."""
+
+
+class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):
+    """401: the API key is wrong or authentication is not set up."""
+
+
+class AssistantPermissionError(AssistantAPIError, AirflowFailException):
+    """403: plan, access or capability does not permit the call."""
+
+
+class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
+    """404: tenant, site or resource not found, or not owned by the caller."""
+
+
+class AssistantRateLimitError(AssistantAPIError):
+    """429: too many requests, for longer than this process was willing to wait."""
+
+
+class AssistantServerError(AssistantAPIError):
+    """5xx: server-side failure that outlasted the bounded retries."""
+
+
+class AssistantResponseError(AssistantError):
+    """The service reported success, but its body is not JSON or lacks what the call exists for."""
+
+
+class AssistantConnectionError(AssistantError):
+    """No connection could be made, or it broke before the answer was complete."""
+
+
+class AssistantTimeout(AssistantError):
+    """No answer within the connection's timeout."""
+
+
+class AssistantAmbiguousError(AssistantError):
+    """
+    A create met a 5xx, or was sent and got no usable answer: it may or may not have happened.
+
+    The last failure is its ``__cause__``.
+
+    :param message: What happened, and what a repetition may do.
+    :param endpoint: Name of the endpoint.
+    :param attempts: How many times the request was sent.
+    :param retry_after: Seconds the service asked to wait, or None.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        endpoint: str = "",
+        attempts: int = 1,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.endpoint = endpoint
+        self.attempts = attempts
+        self.retry_after = retry_after
+
+
+class AssistantIncompleteLoad(AssistantError):
+    """A load ended with rows that failed or are ambiguous; running it again sends those and no others."""
+
+
+class AssistantRequestFailed(AssistantError):
+    """
+    An async chat request ended in the failed status, as the poll resource reports it.
+
+    :param message: What the service said.
+    :param request_id: The chat request.
+    :param status: The status word as sent.
+    """
+
+    def __init__(self, message: str = "", *, request_id: str = "", status: str = "") -> None:
+        super().__init__(message)
+        self.request_id = request_id
+        self.status = status
+
+
+class AssistantRequestFailedForGood(AssistantRequestFailed, AirflowFailException):
+    """A failed request in a task that did not submit it: polling it again would end the same way."""
+
+
+class AssistantRequestTimeout(AssistantError):
+    """
+    An async chat request did not end before its deadline; it may still complete later.
+
+    :param message: How long was waited and what was last seen.
+    :param request_id: The chat request.
+    :param status: The last status word seen, or an empty string.
+    """
+
+    def __init__(self, message: str = "", *, request_id: str = "", status: str = "") -> None:
+        super().__init__(message)
+        self.request_id = request_id
+        self.status = status
+
+
+class AssistantLedgerError(AssistantError, AirflowFailException):
+    """The ledger cannot be opened, or was written by a newer version of this package."""

@@ -1,0 +1,250 @@
+"""The hook: an Airflow connection, the ten endpoints, one line each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.models import (
+    ApiReply,
+    ChatAnswer,
+    ChatMessage,
+    ChatRequest,
+    CreatedDocument,
+    Feedback,
+    QADocument,
+    SessionClose,
+    SubmittedChat,
+    TextDocument,
+    checked,
+)
+from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.hooks.connection import Settings, settings_of
+from airflow_provider_assistant.hooks.files import FileSource, as_upload
+
+T = TypeVar("T")
+
+
+class AssistantHook(BaseHook):
+    """
+    The Assistant M2M API behind an Airflow connection of type ``assistant``.
+
+    Every method sends one request, with the connection's bounded retries, and returns a reply whose ``raw``
+    is the JSON as received. All of them raise
+    :class:`~airflow_provider_assistant.exceptions.AssistantInputError` for input that cannot be sent, before
+    anything is sent, and otherwise what :func:`airflow_provider_assistant.api.flow.perform` lists.
+
+    Under asyncio the same calls go through :meth:`async_client`::
+
+        async with hook.async_client() as client:
+            limits = await client.asend(endpoints.get_limits(hook.tenant()))
+
+    :param assistant_conn_id: The Airflow connection.
+    :param tenant_id: Tenant to use instead of the connection's.
+    :param site_id: Site to use instead of the connection's.
+    """
+
+    conn_name_attr = "assistant_conn_id"
+    default_conn_name = "assistant_default"
+    conn_type = "assistant"
+    hook_name = "Assistant"
+
+    def __init__(
+        self,
+        assistant_conn_id: str = default_conn_name,
+        *,
+        tenant_id: str | None = None,
+        site_id: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.assistant_conn_id = assistant_conn_id
+        self.tenant_id = tenant_id
+        self.site_id = site_id
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the connection says."""
+        connection = self.get_connection(self.assistant_conn_id)
+        return settings_of(connection, connection.extra_dejson)
+
+    @cached_property
+    def client(self) -> AssistantClient:
+        """The client of the synchronous methods."""
+        return AssistantClient(self.settings.client)
+
+    def get_conn(self) -> AssistantClient:
+        """Return the client, as Airflow's hooks do."""
+        return self.client
+
+    @contextlib.asynccontextmanager
+    async def async_client(self) -> AsyncIterator[AssistantClient]:
+        """
+        Open a client for asyncio; looking up the connection does not block the event loop.
+
+        Inside the block :meth:`tenant` and :meth:`site` know the connection's.
+        """
+        connection = await get_async_connection(self.assistant_conn_id, hook=self)
+        self.settings = settings_of(connection, await get_async_extra_dejson(connection))
+        async with AssistantClient(self.settings.client) as client:
+            yield client
+
+    def tenant(self, tenant_id: str | None = None) -> str:
+        """
+        Return the tenant to use: the given one, the hook's, or the connection's.
+
+        :raises AssistantInputError: None of them is set.
+        """
+        return self._scope("tenant_id", tenant_id or self.tenant_id or self.settings.tenant_id)
+
+    def site(self, site_id: str | None = None) -> str:
+        """
+        Return the site to use: the given one, the hook's, or the connection's.
+
+        :raises AssistantInputError: None of them is set.
+        """
+        return self._scope("site_id", site_id or self.site_id or self.settings.site_id)
+
+    def target(self, site_id: str | None = None) -> str:
+        """Return the URL of the site: what tells one site from another of the same name elsewhere."""
+        return f"{self.settings.client.base_url}/m2m/sites/{self.site(site_id)}"
+
+    def _scope(self, field: str, value: str | None) -> str:
+        if not value:
+            raise AssistantInputError(
+                f"no {field}: give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}",
+                field=field,
+            )
+        return value
+
+    def send(self, call: Call[T]) -> T:
+        """Send a call of :mod:`airflow_provider_assistant.api.endpoints` and return its reply."""
+        return self.client.send(call)
+
+    def get_limits(self, *, tenant_id: str | None = None) -> ApiReply:
+        """Endpoint 1: read the tenant's limits."""
+        return self.send(endpoints.get_limits(self.tenant(tenant_id)))
+
+    def upload_document(
+        self,
+        file: FileSource,
+        filename: str | None = None,
+        content_type: str | None = None,
+        *,
+        site_id: str | None = None,
+    ) -> CreatedDocument:
+        """
+        Endpoint 2: create a document from a file, which is streamed and never read whole.
+
+        :param file: Local path, object storage URL, ObjectStoragePath, or open binary file.
+        :param filename: Name the service sees; by default the file's own.
+        :param content_type: MIME type; by default guessed from the name.
+        :param site_id: Site to use instead of the hook's.
+        """
+        return self.send(endpoints.upload_document(self.site(site_id), as_upload(file, filename, content_type)))
+
+    def create_text_document(
+        self, title: str, content: str, category: str, *, site_id: str | None = None
+    ) -> CreatedDocument:
+        """Endpoint 3: create a document from text."""
+        document = checked(TextDocument, {"title": title, "content": content, "category": category})
+        return self.send(endpoints.create_text_document(self.site(site_id), document))
+
+    def create_qa_document(
+        self, title: str, question: str, answer: str, category: str, *, site_id: str | None = None
+    ) -> CreatedDocument:
+        """Endpoint 4: create a question-and-answer document."""
+        fields = {"title": title, "question": question, "answer": answer, "category": category}
+        return self.send(endpoints.create_qa_document(self.site(site_id), checked(QADocument, fields)))
+
+    def chat(
+        self,
+        session_id: str,
+        message: str,
+        email: str | None = None,
+        response_language: str | None = None,
+        *,
+        site_id: str | None = None,
+    ) -> ChatAnswer:
+        """
+        Endpoint 5: ask and wait for the answer.
+
+        :param session_id: Conversation; see :func:`airflow_provider_assistant.api.sessions.session_id`.
+        :param message: The user's text.
+        :param email: E-mail address of the end user.
+        :param response_language: Language code of the reply, such as ``en``.
+        :param site_id: Site to use instead of the hook's.
+        """
+        return self.send(endpoints.chat(self.site(site_id), _message(session_id, message, email, response_language)))
+
+    def submit_chat(
+        self,
+        session_id: str,
+        message: str,
+        email: str | None = None,
+        response_language: str | None = None,
+        *,
+        site_id: str | None = None,
+    ) -> SubmittedChat:
+        """Endpoint 6: ask without waiting; the parameters are those of :meth:`chat`."""
+        chat = _message(session_id, message, email, response_language)
+        return self.send(endpoints.submit_chat(self.site(site_id), chat))
+
+    def get_chat_request(self, request_id: str, *, site_id: str | None = None) -> ChatRequest:
+        """Endpoint 7: read state and, once complete, answer of an async chat request."""
+        words = self.settings.client.words
+        return self.send(endpoints.get_chat_request(self.site(site_id), request_id, words))
+
+    def send_feedback(self, session_id: str, request_id: str, feedback: str, *, site_id: str | None = None) -> ApiReply:
+        """Endpoint 8: rate an answer; ``feedback`` is a rating word such as ``good``."""
+        fields = {"session_id": session_id, "request_id": request_id, "feedback": feedback}
+        return self.send(endpoints.send_feedback(self.site(site_id), checked(Feedback, fields)))
+
+    def close_session(self, session_id: str, *, site_id: str | None = None) -> ApiReply:
+        """Endpoint 9: end a conversation."""
+        session = checked(SessionClose, {"session_id": session_id})
+        return self.send(endpoints.close_session(self.site(site_id), session))
+
+    def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
+        """Endpoint 10: read the site's statistics."""
+        return self.send(endpoints.get_statistics(self.site(site_id)))
+
+    def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
+        """
+        Send a request to an endpoint that the specification mentions but does not show.
+
+        :param method: HTTP method.
+        :param path: Path below the base URL, such as ``/m2m/tenants/acme/usage``.
+        :param json: JSON body, if any.
+        """
+        return self.send(endpoints.other(method, path, json))
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Read the tenant's limits, as Airflow's Test Connection button asks, and say what was seen."""
+        try:
+            tenant_id = self.tenant()
+            limits = self.get_limits()
+        except AssistantError as error:
+            return False, str(error)
+        fields = ", ".join(sorted(limits.raw)) if isinstance(limits.raw, Mapping) else "nothing"
+        return (
+            True,
+            f"Connected to {self.settings.client.base_url}: limits of tenant {tenant_id!r} show {fields}",
+        )
+
+
+def _message(session_id: str, message: str, email: str | None, response_language: str | None) -> ChatMessage:
+    fields = {
+        "session_id": session_id,
+        "message": message,
+        "email": email,
+        "response_language": response_language,
+    }
+    return checked(ChatMessage, fields)

@@ -1,0 +1,63 @@
+"""From what a user calls a file to an upload."""
+
+from __future__ import annotations
+
+import contextlib
+import mimetypes
+import os
+from contextlib import AbstractContextManager
+from pathlib import PurePath
+from typing import BinaryIO, TypeAlias, cast
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.api.call import Upload
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.source import storage_path
+
+FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
+
+
+def as_upload(file: FileSource, filename: str | None = None, content_type: str | None = None) -> Upload:
+    """
+    Check a file and describe how to send it, without reading it.
+
+    :param file: Local path, URL that Airflow's object storage understands (``s3://…``), ObjectStoragePath,
+        or open binary file; the latter is sent from its beginning, if it can be rewound, and left open.
+    :param filename: Name the service sees; by default the file's own.
+    :param content_type: MIME type; by default guessed from the name.
+    :raises AssistantInputError: There is no such file, it is empty, or an open file has no name or is text.
+    """
+    if hasattr(file, "read"):
+        return _from_open_file(cast("BinaryIO", file), filename, content_type)
+    path = storage_path(file)
+    if not path.is_file():
+        raise AssistantInputError(f"file {str(path)!r} does not exist or is not a file", field="file")
+    if path.stat().st_size == 0:
+        raise AssistantInputError(f"file {str(path)!r} is empty", field="file")
+    name = filename or path.name
+    return Upload(
+        lambda: cast("AbstractContextManager[BinaryIO]", path.open("rb")),
+        name,
+        _type(name, content_type),
+    )
+
+
+def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | None) -> Upload:
+    if isinstance(file.read(0), str):
+        raise AssistantInputError("an open file must be opened in binary mode ('rb')", field="file")
+    name = filename or PurePath(str(getattr(file, "name", ""))).name
+    if not name:
+        raise AssistantInputError("an open file without a name needs filename=…", field="filename")
+    rewindable = file.seekable()
+
+    def reopened() -> AbstractContextManager[BinaryIO]:
+        if rewindable:
+            file.seek(0)
+        return contextlib.nullcontext(file)
+
+    return Upload(reopened, name, _type(name, content_type), rewindable)
+
+
+def _type(name: str, content_type: str | None) -> str:
+    return content_type or mimetypes.guess_type(name)[0] or "application/octet-stream"

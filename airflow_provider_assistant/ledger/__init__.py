@@ -1,0 +1,25 @@
+"""
+The record of every effect on the API: what was intended, what came of it, what the service said.
+
+The API has no list, no update, no delete and no idempotency key, so the client remembers: an intent is
+committed before its request, the outcome after. Whoever finds an intent without an outcome knows that the
+request may have happened. Feedback, which the API can write and not read, is read back from here.
+"""
+
+from airflow_provider_assistant.ledger.documents import Claim, DocumentLedger, Known, Settlement
+from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
+from airflow_provider_assistant.ledger.store import Ledger, key_of, sqlite_engine
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Claim",
+    "DocumentLedger",
+    "Known",
+    "Ledger",
+    "RunRef",
+    "Settlement",
+    "key_of",
+    "ratings",
+    "sqlite_engine",
+    "submissions",
+]

@@ -1,0 +1,343 @@
+"""The part of the ledger that remembers documents: who claimed which row, and what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple, Self
+
+import sqlalchemy as sa
+import tenacity
+
+from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger.bulk import PARAMETERS, Bulk
+from airflow_provider_assistant.ledger.schema import Outcome, RunRef
+from airflow_provider_assistant.ledger.schema import documents as table
+
+# An intent without an outcome belongs to a live task for at most so long: a request with all its pauses and
+# retries is shorter.
+LEASE = timedelta(hours=1)
+# So often a transaction is tried, over some 20 seconds: a database server restarts faster.
+ATTEMPTS = 8
+
+
+class Known(NamedTuple):
+    """
+    What the ledger knows of a key.
+
+    :param state: ``done``: its document stands on the site. ``absent``: an attempt was refused, so there is
+        none. ``unclear``: an attempt may have created it. ``elsewhere``: another task is about to create it.
+    :param content_hash: Of the document that stands on the site, or None.
+    :param document_id: Its id, if the service showed one.
+    :param superseded: Ids of the documents that this key had before, as JSON, or None.
+    :param claim: The latest claim.
+    """
+
+    state: Literal["done", "absent", "unclear", "elsewhere"]
+    content_hash: str | None
+    document_id: str | None
+    superseded: str | None
+    claim: str
+
+
+class Doubled(NamedTuple):
+    """
+    A document that an earlier try of this task instance created, and that is not the only one of its key.
+
+    :param label: Its key in words.
+    :param document_id: Its id, if the service showed one.
+    :param ambiguous: How many attempts may have created it as well.
+    :param superseded: Ids of the documents that its key had before.
+    """
+
+    label: str
+    document_id: str | None
+    ambiguous: int
+    superseded: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """
+    The wish to create the document of a key.
+
+    :param key: The key.
+    :param label: The key in words.
+    :param known: What the ledger said of it; None if nothing.
+    """
+
+    key: str
+    label: str
+    known: Known | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """
+    What came of a claim.
+
+    :param claim: The claim.
+    :param outcome: ``done``, ``ambiguous`` or ``refused``.
+    :param content_hash: Of the content that was sent.
+    :param document_id: What the service calls the new document.
+    :param http_status: Of the last answer, if there was one.
+    :param attempts: How many times it was sent.
+    :param ambiguous: How many of them may have created a document besides.
+    :param error: What went wrong, in words.
+    """
+
+    claim: Claim
+    outcome: Outcome
+    content_hash: str
+    document_id: str | None = None
+    http_status: int | None = None
+    attempts: int = 1
+    ambiguous: int = 0
+    error: str | None = None
+
+
+class DocumentLedger:
+    """
+    The documents of one site and endpoint, as one try of one task loads them.
+
+    :param engine: The ledger's database.
+    :param scope: Site and endpoint.
+    :param site_id: The site.
+    :param source: Name of the source that is loaded.
+    :param run: The task instance.
+    :param now: The current time, aware.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        scope: str,
+        site_id: str,
+        source: str,
+        run: RunRef,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        with _said("cannot be opened"):
+            self._connection = engine.connect()
+        self._scope = scope
+        self._site_id = site_id
+        self._source = source
+        self._run = run
+        self._now = now
+        self._token = uuid.uuid4().hex
+        self._bulk = Bulk(self._connection, table)
+        self._attempts = _attempts(self._connection.dialect.name)
+
+    def known(self, keys: Sequence[str]) -> dict[str, Known]:
+        """
+        Return what the ledger knows of these keys; those it does not know are left out.
+
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        known: dict[str, Known] = {}
+        with _said("cannot be read"):
+            for attempt in self._attempts:
+                with attempt, self._connection.begin():
+                    known = self._known(keys)
+        return known
+
+    def _known(self, keys: Sequence[str]) -> dict[str, Known]:
+        states: dict[str, Any] = {"done": "done", "refused": "absent", "ambiguous": "unclear"}
+        known: dict[str, Known] = {}
+        open_: list[str] = []
+        for key, outcome, content_hash, document_id, superseded, claim in self._bulk.select(_KNOWN, self._scope, keys):
+            known[key] = Known(states.get(outcome, "unclear"), content_hash, document_id, superseded, claim)
+            if outcome == "intended":
+                open_.append(key)
+        return known | {key: known[key]._replace(state="elsewhere") for key in self._elsewhere(open_)}
+
+    def _elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
+        """Yield those of the keys, all intended and without an outcome, that a live task is about to create."""
+        c = table.c
+        oldest = self._now() - LEASE
+        for start in range(0, len(keys), PARAMETERS - 1):
+            wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
+            query = sa.select(c.key, c.claim, c.intended_at, c.dag_id, c.run_id, c.task_id, c.map_index)
+            for key, claim, intended_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
+                if claim == self._token or (intended_at > oldest and RunRef(*run) != self._run):
+                    yield key
+
+    def exchange(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
+        """
+        Record outcomes, and claim keys, in one transaction.
+
+        :param settled: What came of earlier claims.
+        :param wanted: What is about to be sent.
+        :return: The keys that were won. The others were claimed by another task a moment before.
+        :raises AssistantLedgerError: The database refused; nothing of this was recorded.
+        """
+        won: set[str] = set()
+        with _said("cannot be written"):
+            for attempt in self._attempts:
+                with attempt, self._connection.begin():
+                    if settled:
+                        self._settle(settled)
+                    won = self._claim(wanted) if wanted else set()
+        return won
+
+    def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
+        """
+        Yield label and document id of every document that this source loaded and no longer has.
+
+        :param is_seen: Whether the source still has a key.
+        """
+        c = table.c
+        query = sa.select(c.key, c.label, c.document_id).where(
+            c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
+        )
+        for key, label, document_id in self._streamed(query):
+            if not is_seen(key):
+                yield label, document_id
+
+    def doubled(self) -> Iterator[Doubled]:
+        """Yield what earlier tries of this task instance created and, had they not been killed, would have listed."""
+        c, run = table.c, self._run
+        query = sa.select(c.label, c.document_id, c.ambiguous, c.superseded).where(
+            c.scope == self._scope,
+            c.dag_id == run.dag_id,
+            c.run_id == run.run_id,
+            c.task_id == run.task_id,
+            c.map_index == run.map_index,
+            c.claim != self._token,
+            c.outcome == "done",
+            (c.ambiguous > 0) | c.superseded.is_not(None),
+        )
+        for label, document_id, ambiguous, superseded in self._streamed(query):
+            yield Doubled(label, document_id, ambiguous, json.loads(superseded or "[]"))
+
+    def close(self) -> None:
+        """Give the database connection back."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_said("cannot be read"))
+            stack.enter_context(self._connection.begin())
+            rows = self._connection.execute(query, execution_options={"yield_per": 1000})
+            yield from stack.enter_context(contextlib.closing(rows))
+
+    def _settle(self, settled: Collection[Settlement]) -> None:
+        start, now = self._start, self._bulk.moment(self._now())
+        rows = [
+            (*start, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now) for one in settled
+        ]
+        self._bulk.upsert(_SETTLED, rows, change=_FACTS, add=_COUNTS, if_same="claim")
+
+    def _claim(self, wanted: Collection[Claim]) -> set[str]:
+        # Sorted, so that two tasks that want the same keys wait for each other in one direction only.
+        ordered = sorted(wanted, key=lambda claim: claim.key)
+        start = self._start
+        fresh = [(*start, claim.key, claim.label, 0, 0, "intended") for claim in ordered if claim.known is None]
+        again = [
+            {"s": self._scope, "k": claim.key, "c": claim.known.claim, **self._intent}
+            for claim in ordered
+            if claim.known is not None
+        ]
+        won = self._bulk.insert(_CLAIMED, fresh) if fresh else 0
+        if again:
+            self._connection.execute(_CLAIM_AGAIN, again)
+        elif won == len(ordered):
+            return {claim.key for claim in ordered}
+        mine = sa.select(table.c.key).where(
+            table.c.scope == self._scope,
+            table.c.key.in_([claim.key for claim in ordered]),
+            table.c.claim == self._token,
+            table.c.outcome == "intended",
+        )
+        return set(self._connection.scalars(mine))
+
+    @property
+    def _intent(self) -> dict[str, Any]:
+        return {
+            "outcome": "intended",
+            "claim": self._token,
+            "dag_id": self._run.dag_id,
+            "run_id": self._run.run_id,
+            "task_id": self._run.task_id,
+            "map_index": self._run.map_index,
+            "intended_at": self._now(),
+        }
+
+    @property
+    def _start(self) -> tuple[Any, ...]:
+        """The values of ``_START`` for now."""
+        run = self._run
+        now = self._bulk.moment(self._now())
+        names = (self._scope, self._site_id, self._source, self._token)
+        return (*names, run.dag_id, run.run_id, run.task_id, run.map_index, now)
+
+
+# What all rows of a group have in common, and what each has of its own.
+_START = ("scope", "site_id", "source", "claim", "dag_id", "run_id", "task_id", "map_index", "intended_at")
+_COUNTS = ("attempts", "ambiguous")
+_CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
+_FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
+_SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
+_KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim")
+_ROW = (table.c.scope == sa.bindparam("s")) & (table.c.key == sa.bindparam("k")) & (table.c.claim == sa.bindparam("c"))
+# An intent that nobody settled is one more attempt that may have happened. It is counted before the outcome changes,
+# because MySQL assigns from left to right.
+_CLAIM_AGAIN = (
+    sa.update(table)
+    .where(_ROW)
+    .ordered_values(
+        (table.c.ambiguous, table.c.ambiguous + sa.case((table.c.outcome == "intended", 1), else_=0)),
+        *(
+            (table.c[column], sa.bindparam(column))
+            for column in ("outcome", "claim", "dag_id", "run_id", "task_id", "map_index", "intended_at")
+        ),
+    )
+)
+
+
+def _attempts(dialect: str) -> tenacity.Retrying:
+    """Repeat a transaction that a server on the network lost; SQLite has waited for its lock already."""
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(sa.exc.OperationalError),
+        stop=tenacity.stop_after_attempt(1 if dialect == "sqlite" else ATTEMPTS),
+        wait=tenacity.wait_exponential(0.2, max=5.0),
+        reraise=True,
+    )
+
+
+@contextlib.contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Turn an error of the database into one of the ledger."""
+    try:
+        yield
+    except sa.exc.SQLAlchemyError as error:
+        raise AssistantLedgerError(f"the ledger {what}: {getattr(error, 'orig', None) or error}") from error
+
+
+def _facts(settlement: Settlement) -> tuple[Any, ...]:
+    """Return the values of ``_FACTS`` but the time: a document that was not created leaves what stood there before."""
+    before = settlement.claim.known
+    outcome = settlement.outcome
+    content_hash = before.content_hash if before else None
+    document_id = before.document_id if before else None
+    superseded = before.superseded if before else None
+    if outcome == "done":
+        if content_hash is not None and document_id is not None:
+            superseded = json.dumps([*json.loads(superseded or "[]"), document_id])
+        content_hash, document_id = settlement.content_hash, settlement.document_id
+    elif outcome == "refused" and before and before.state == "unclear":
+        outcome = "ambiguous"
+    elif outcome == "refused" and content_hash is not None:
+        outcome = "done"
+    return outcome, content_hash, document_id, superseded, settlement.http_status, settlement.error

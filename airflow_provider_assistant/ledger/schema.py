@@ -1,0 +1,130 @@
+"""The tables of the ledger, and how a database gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, Self, TypeAlias
+
+import sqlalchemy as sa
+import tenacity
+
+# 1: submissions and ratings; 2: documents.
+SCHEMA_VERSION = 2
+
+Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """The task instance that intends an effect."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any]) -> Self:
+        """Return the task instance of an Airflow context."""
+        ti = context["ti"]
+        return cls(ti.dag_id, ti.run_id, ti.task_id, ti.map_index if ti.map_index is not None else -1)
+
+    def __str__(self) -> str:
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
+
+
+class UtcDateTime(sa.TypeDecorator[datetime]):
+    """An aware datetime, kept as UTC without a zone: SQLite and MySQL have no column that keeps one."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
+        """To the database."""
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
+        """From the database."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+metadata = sa.MetaData()
+
+
+def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
+    """Define a table of effects: who intended which, its outcome, and the facts of its kind."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("scope", sa.String(400), primary_key=True),
+        sa.Column("key", sa.String(64), primary_key=True),
+        sa.Column("outcome", sa.String(16), nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("error", sa.Text),
+        sa.Column("dag_id", sa.String(250)),
+        sa.Column("run_id", sa.String(250)),
+        sa.Column("task_id", sa.String(250)),
+        sa.Column("map_index", sa.Integer),
+        sa.Column("intended_at", UtcDateTime, nullable=False),
+        sa.Column("settled_at", UtcDateTime),
+        *facts,
+    )
+
+
+_schema = sa.Table("assistant_ledger_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
+submissions = _effects(
+    "assistant_submissions",
+    sa.Column("site_id", sa.String(250), nullable=False),
+    sa.Column("session_id", sa.String(250), nullable=False),
+    sa.Column("request_id", sa.String(250), index=True),
+    sa.Column("state", sa.String(16)),
+    sa.Column("completed_at", UtcDateTime),
+)
+ratings = _effects(
+    "assistant_ratings",
+    sa.Column("site_id", sa.String(250), nullable=False),
+    sa.Column("session_id", sa.String(250), nullable=False),
+    sa.Column("request_id", sa.String(250), nullable=False, index=True),
+    sa.Column("rating", sa.String(250), nullable=False),
+)
+documents = _effects(
+    "assistant_documents",
+    sa.Column("site_id", sa.String(250), nullable=False),
+    # The key columns' values, for people; the key itself is a digest.
+    sa.Column("label", sa.String(250), nullable=False),
+    sa.Column("source", sa.String(500), nullable=False),
+    # What stands on the site now: of which content, in which document, in place of which others.
+    sa.Column("content_hash", sa.String(64)),
+    sa.Column("document_id", sa.String(250)),
+    sa.Column("superseded", sa.Text),
+    sa.Column("http_status", sa.Integer),
+    # How many attempts may have created a document besides.
+    sa.Column("ambiguous", sa.Integer, nullable=False),
+    # Which try of which task made the latest intent.
+    sa.Column("claim", sa.String(32), nullable=False),
+)
+
+
+@tenacity.retry(
+    # Two workers that open a new ledger at the same moment both create its tables; one of them is told so.
+    retry=tenacity.retry_if_exception_type(sa.exc.DBAPIError),
+    stop=tenacity.stop_after_attempt(4),
+    wait=tenacity.wait_random(0.05, 0.5),
+    reraise=True,
+)
+def prepared(engine: sa.Engine) -> int:
+    """
+    Bring a database to this version of the schema, and return the version it has.
+
+    So far each version only adds tables, which is all there is to migrate; a database of a newer version is
+    left alone.
+    """
+    with engine.begin() as connection:
+        tables = sa.inspect(connection).get_table_names()
+        found = connection.scalar(sa.select(sa.func.max(_schema.c.version))) if _schema.name in tables else None
+        if found is None or found < SCHEMA_VERSION:
+            metadata.create_all(connection)
+            connection.execute(sa.insert(_schema).values(version=SCHEMA_VERSION))
+        return max(found or 0, SCHEMA_VERSION)

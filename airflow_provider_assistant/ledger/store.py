@@ -1,0 +1,274 @@
+"""The ledger itself: effects that are made once, and what they came to."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import BaseHook, conf
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantError,
+    AssistantLedgerError,
+    AssistantResponseError,
+)
+from airflow_provider_assistant.ledger.documents import DocumentLedger
+from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, Outcome, RunRef, prepared, ratings, submissions
+
+log = logging.getLogger(__name__)
+
+
+class Ledger:
+    """
+    One ledger in one SQL database.
+
+    :param engine: Where it is kept; its tables are created when they are missing.
+    :param now: The current time, aware.
+    :raises AssistantLedgerError: The database cannot be used, or holds a ledger of a newer version.
+    """
+
+    def __init__(self, engine: sa.Engine, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.engine = engine
+        self._now = now
+        try:
+            version = prepared(engine)
+        except sa.exc.SQLAlchemyError as error:
+            where = engine.url.render_as_string(hide_password=True)
+            raise AssistantLedgerError(
+                f"the ledger at {where} cannot be opened: {getattr(error, 'orig', None) or type(error).__name__}. "
+                "Nothing was sent. Check [assistant] ledger_conn_id, or the free space and permissions of the file."
+            ) from error
+        if version > SCHEMA_VERSION:
+            raise AssistantLedgerError(
+                f"the ledger has schema version {version}, this package knows {SCHEMA_VERSION}: "
+                "upgrade airflow-provider-assistant on this worker. Nothing was sent."
+            )
+
+    @classmethod
+    def open(cls) -> Self:
+        """
+        Open the ledger that Airflow's configuration names.
+
+        That is the SQL connection ``[assistant] ledger_conn_id``, or else a SQLite file in AIRFLOW_HOME.
+        """
+        conn_id = conf.get("assistant", "ledger_conn_id", fallback="")
+        if conn_id:
+            return cls(BaseHook.get_hook(conn_id).get_sqlalchemy_engine())
+        return cls(sqlite_engine(airflow_home() / "assistant_ledger.db"))
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, wanted: bool = True) -> Iterator[Self | None]:
+        """Open the ledger for a ``with`` block, or give None where a task was told not to use it."""
+        if not wanted:
+            yield None
+            return
+        with cls.open() as ledger:
+            yield ledger
+
+    def documents(self, *, scope: str, site_id: str, source: str, run: RunRef) -> DocumentLedger:
+        """Return the documents of one site and endpoint, for one try of one task."""
+        return DocumentLedger(self.engine, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
+
+    def find(self, table: sa.Table, scope: str, key: str) -> sa.Row[Any] | None:
+        """Return the effect with this scope and key, if one was ever intended."""
+        with self.engine.connect() as connection:
+            return connection.execute(sa.select(table).where(_is(table, scope, key))).one_or_none()
+
+    def intend(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
+        """Record that an effect is about to be made; an earlier attempt at the same effect is counted."""
+        intent = {
+            "outcome": "intended",
+            "error": None,
+            "dag_id": run.dag_id,
+            "run_id": run.run_id,
+            "task_id": run.task_id,
+            "map_index": run.map_index,
+            "intended_at": self._now(),
+            "settled_at": None,
+            **facts,
+        }
+        again = sa.update(table).where(_is(table, scope, key)).values(attempts=table.c.attempts + 1, **intent)
+        first = sa.insert(table).values(scope=scope, key=key, attempts=1, **intent)
+        with self.engine.begin() as connection:
+            if connection.execute(again).rowcount:
+                return
+        try:
+            with self.engine.begin() as connection:
+                connection.execute(first)
+        except sa.exc.IntegrityError:
+            # Another worker was faster by a moment; its row is now this one's too.
+            with self.engine.begin() as connection:
+                connection.execute(again)
+
+    def settle(
+        self,
+        table: sa.Table,
+        scope: str,
+        key: str,
+        outcome: Outcome,
+        *,
+        error: str | None = None,
+        **facts: Any,
+    ) -> None:
+        """Record what came of an intent."""
+        change = sa.update(table).where(_is(table, scope, key))
+        with self.engine.begin() as connection:
+            connection.execute(change.values(outcome=outcome, error=error, settled_at=self._now(), **facts))
+
+    def once(
+        self,
+        table: sa.Table,
+        scope: str,
+        key: str,
+        run: RunRef,
+        send: Callable[[], Mapping[str, Any]],
+        *,
+        again_if: sa.ColumnElement[bool] | None = None,
+        **facts: Any,
+    ) -> tuple[sa.Row[Any], bool]:
+        """
+        Make an effect, unless this ledger shows that it was made.
+
+        An earlier attempt that may have happened is repeated, as the specification asks for after a 5xx, and
+        said so.
+
+        :param table: The kind of effect.
+        :param scope: What the effect is made on.
+        :param key: What makes it the same effect when it is tried again, see :func:`key_of`.
+        :param run: The task instance that makes it.
+        :param send: Makes it, and returns the facts that are known only then.
+        :param again_if: Makes it again although it was made, where this holds for its row.
+        :param facts: Columns of the row, known before.
+        :return: The effect's row, and whether it was made by this call.
+        """
+        made = self._made(table, scope, key, again_if)
+        if made is not None:
+            return made, False
+        earlier = self.find(table, scope, key)
+        if earlier is not None and earlier.outcome in {"intended", "ambiguous"}:
+            log.warning(
+                "An earlier attempt at this may already have happened; it is made again: %s",
+                earlier.error,
+            )
+        self.intend(table, scope, key, run, **facts)
+        try:
+            learned = send()
+        except AssistantError as error:
+            unclear = isinstance(error, AssistantAmbiguousError | AssistantResponseError)
+            self.settle(table, scope, key, "ambiguous" if unclear else "refused", error=str(error))
+            raise
+        self.settle(table, scope, key, "done", **learned)
+        row = self.find(table, scope, key)
+        if row is None:
+            raise AssistantLedgerError("the ledger lost a row it had just written; is somebody clearing it?")
+        return row, True
+
+    def _made(
+        self, table: sa.Table, scope: str, key: str, again_if: sa.ColumnElement[bool] | None
+    ) -> sa.Row[Any] | None:
+        query = sa.select(table).where(_is(table, scope, key), table.c.outcome == "done")
+        if again_if is not None:
+            query = query.where(sa.func.coalesce(again_if, sa.false()) == sa.false())
+        with self.engine.connect() as connection:
+            return connection.execute(query).one_or_none()
+
+    def submission_of(self, scope: str, request_id: str) -> sa.Row[Any] | None:
+        """Return the submission that an async chat request came from, if this ledger saw it."""
+        where = (submissions.c.scope == scope) & (submissions.c.request_id == request_id)
+        with self.engine.connect() as connection:
+            return connection.execute(sa.select(submissions).where(where).limit(1)).one_or_none()
+
+    def chat_ended(self, scope: str, request_id: str, state: str) -> None:
+        """Record how an async chat request ended; the first record stands, later ones change nothing."""
+        table = submissions
+        where = (table.c.scope == scope) & (table.c.request_id == request_id) & table.c.completed_at.is_(None)
+        with self.engine.begin() as connection:
+            connection.execute(sa.update(table).where(where).values(state=state, completed_at=self._now()))
+
+    def feedback_between(self, start: datetime, end: datetime, scope: str | None = None) -> list[dict[str, Any]]:
+        """
+        Return every rating that was sent, with how long its answer took.
+
+        :param start: Earliest time of sending, inclusive.
+        :param end: Latest time of sending, exclusive.
+        :param scope: The one site whose ratings are wanted, as they were recorded; None for all.
+        :return: Rows in the order of sending; ``answer_seconds`` is None for a request that this ledger did
+            not submit or did not see complete.
+        """
+        rating, chat = ratings.c, submissions.c
+        joined = ratings.outerjoin(submissions, (chat.scope == rating.scope) & (chat.request_id == rating.request_id))
+        columns = (
+            rating.settled_at.label("sent_at"),
+            rating.site_id,
+            rating.session_id,
+            rating.request_id,
+            rating.rating,
+            rating.attempts,
+            rating.dag_id,
+            rating.run_id,
+            rating.task_id,
+            rating.map_index,
+            chat.settled_at.label("submitted_at"),
+            chat.completed_at,
+        )
+        query = (
+            sa.select(*columns)
+            .select_from(joined)
+            .where(rating.outcome == "done", rating.settled_at >= start, rating.settled_at < end)
+            .order_by(rating.settled_at, rating.scope, rating.key)
+        )
+        if scope is not None:
+            query = query.where(rating.scope == scope)
+        with self.engine.connect() as connection:
+            rows = [dict(row._mapping) for row in connection.execute(query)]  # noqa: SLF001 (public in SQLAlchemy)
+        for row in rows:
+            submitted, completed = row.pop("submitted_at"), row.pop("completed_at")
+            row["answer_seconds"] = (completed - submitted).total_seconds() if submitted and completed else None
+        return rows
+
+    def close(self) -> None:
+        """Close the database connections."""
+        self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def key_of(*parts: str | None) -> str:
+    """Return the key of an effect: a digest of what makes it the same effect when it is tried again."""
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def sqlite_engine(path: Path) -> sa.Engine:
+    """Return an engine for a SQLite file that several processes write to."""
+    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
+
+    @sa.event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine
+
+
+def _is(table: sa.Table, scope: str, key: str) -> sa.ColumnElement[bool]:
+    return (table.c.scope == scope) & (table.c.key == key)
+
+
+def airflow_home() -> Path:
+    """Return AIRFLOW_HOME."""
+    from airflow.configuration import AIRFLOW_HOME
+
+    return Path(AIRFLOW_HOME)

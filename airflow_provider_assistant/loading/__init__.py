@@ -1,0 +1,1 @@
+"""From rows and files to documents."""

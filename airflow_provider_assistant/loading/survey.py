@@ -1,0 +1,147 @@
+"""
+The look at the whole source before the first request.
+
+It finds what would make the load wrong as a whole (the same key twice with different content), and what
+needs no request at all. Per row it keeps eight bytes of its key and one byte of what to do.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.ledger import Known
+from airflow_provider_assistant.loading.rows import Digest, Rows
+
+LISTED = 5
+
+
+class Fate(IntEnum):
+    """What is to become of a row."""
+
+    SEND = 0
+    UNCHANGED = 1
+    DUPLICATE = 2
+
+
+class Memory(Protocol):
+    """The part of the ledger that a survey asks."""
+
+    def known(self, keys: Sequence[str]) -> Mapping[str, Known]:
+        """Return what is known of these keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """
+    What was seen.
+
+    :param fates: The fate of each row, in order.
+    :param keys: Eight bytes of each key, sorted.
+    """
+
+    fates: bytearray
+    keys: Sequence[int]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the source has."""
+        return len(self.fates)
+
+    def count(self, fate: Fate) -> int:
+        """Return how many rows have this fate."""
+        return self.fates.count(fate)
+
+    def to_send(self, number: int) -> bool:
+        """Return whether the row with this number, from 1, is to be sent."""
+        return self.fates[number - 1] == Fate.SEND
+
+    def has(self, key: str) -> bool:
+        """Return whether the source has this key."""
+        short = _short(key)
+        position = bisect_left(self.keys, short)
+        return position < len(self.keys) and self.keys[position] == short
+
+
+def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = lambda _: None) -> Survey:
+    """
+    Look at all rows.
+
+    :param rows: The rows.
+    :param memory: What is known from earlier loads, if anything is.
+    :param tick: Told now and then how many rows have been seen.
+    :raises AssistantInputError: There are no rows, or one key stands for different contents.
+    """
+    fates = bytearray()
+    keys = array("Q")
+    for digests in rows.digests():
+        known = memory.known([digest.key for digest in digests]) if memory else {}
+        fates.extend(_fate(digest, known.get(digest.key)) for digest in digests)
+        keys.extend([_short(digest.key) for digest in digests])
+        tick(len(fates))
+    if not fates:
+        raise AssistantInputError("source has no rows; nothing was sent", field="source")
+    ordered = _sorted(keys)
+    if repeated := _repeated(ordered):
+        _mark_duplicates(rows, repeated, fates)
+    return Survey(fates, ordered)
+
+
+def _fate(digest: Digest, known: Known | None) -> int:
+    if known is not None and known.state == "done" and known.content_hash == digest.content:
+        return Fate.UNCHANGED
+    return Fate.SEND
+
+
+def _short(key: str) -> int:
+    return int(key[:16], 16)
+
+
+def _sorted(keys: array[int]) -> Sequence[int]:
+    """Sort without making Python integers of all keys at once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(keys)])
+    return memoryview(column.take(pc.array_sort_indices(column)).buffers()[1]).cast("B")[: 8 * len(keys)].cast("Q")
+
+
+def _repeated(ordered: Sequence[int]) -> set[int]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = pa.Array.from_buffers(pa.uint64(), len(ordered), [None, pa.py_buffer(ordered)])
+    later = column.slice(1)
+    return set(later.filter(pc.equal(later, column.slice(0, len(later)))).to_pylist())
+
+
+def _mark_duplicates(rows: Rows, repeated: set[int], fates: bytearray) -> None:
+    """Mark every further row of the same key and content; see all rows again, but keep only the repeated."""
+    first: dict[str, tuple[int, str]] = {}
+    conflicts: dict[str, list[int]] = defaultdict(list)
+    number = 0
+    for digests in rows.digests():
+        for digest in digests:
+            number += 1
+            if _short(digest.key) not in repeated:
+                continue
+            seen_at, content = first.setdefault(digest.key, (number, digest.content))
+            if content != digest.content:
+                conflicts[digest.key] += [number] if conflicts[digest.key] else [seen_at, number]
+            elif seen_at != number:
+                fates[number - 1] = Fate.DUPLICATE
+    if conflicts:
+        listed = "; ".join(
+            f"rows {', '.join(map(str, numbers[:LISTED]))}" for numbers in list(conflicts.values())[:LISTED]
+        )
+        raise AssistantInputError(
+            f"{len(conflicts)} keys stand for rows of different content, so it is unclear which to load: {listed}. "
+            "Nothing was sent. Make the key columns unique, or drop the older rows.",
+            field="key_columns",
+        )

@@ -1,0 +1,83 @@
+"""What all operators of this package share."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+
+class AssistantOperator(BaseOperator):
+    """
+    Base of the operators.
+
+    :param assistant_conn_id: The Airflow connection.
+    :param tenant_id: Tenant to use instead of the connection's.
+    :param site_id: Site to use instead of the connection's.
+    """
+
+    template_fields: Sequence[str] = ("assistant_conn_id", "tenant_id", "site_id")
+    ui_color = "#e4e9fb"
+
+    def __init__(
+        self,
+        *,
+        assistant_conn_id: str = AssistantHook.default_conn_name,
+        tenant_id: str | None = None,
+        site_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
+        kwargs.setdefault("multiple_outputs", True)
+        super().__init__(**kwargs)
+        self.assistant_conn_id = assistant_conn_id
+        self.tenant_id = tenant_id
+        self.site_id = site_id
+
+    @cached_property
+    def hook(self) -> AssistantHook:
+        """The hook of this task."""
+        return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
+
+
+class ExportOperator(AssistantOperator):
+    """
+    Base of the operators that write Parquet datasets.
+
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run.
+    """
+
+    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date")
+
+    def __init__(self, *, output_path: str, date: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.output_path = output_path
+        self.date = date
+
+    def day(self, context: Context) -> datetime.date:
+        """
+        Return the day whose partition this run writes.
+
+        :raises AssistantInputError: ``date`` is no date.
+        """
+        if self.date is None:
+            # A run that was started by hand or by an asset has no logical date.
+            run = context["dag_run"]
+            return (run.logical_date or run.run_after).date()
+        try:
+            return datetime.date.fromisoformat(self.date)
+        except ValueError:
+            raise AssistantInputError(f"date must be YYYY-MM-DD, not {self.date!r}", field="date") from None
+
+    def part(self, context: Context) -> str:
+        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
+        index = context["ti"].map_index
+        mapped = "" if index is None or index < 0 else f".{index}"
+        return f"{self.dag_id}.{self.task_id}{mapped}"

@@ -1,0 +1,341 @@
+"""Operators that load documents: endpoints 2, 3 and 4 of the specification."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, NoReturn
+
+from airflow.providers.common.compat.sdk import Asset, Context, literal
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADocument, TextDocument
+from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantRateLimitError,
+)
+from airflow_provider_assistant.hooks.files import as_upload
+from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbiguous, OnChange
+from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
+from airflow_provider_assistant.loading.source import open_source, storage_files, storage_path
+from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.waiting import is_deferrable
+
+
+class AssistantLoadOperator(AssistantOperator):
+    """
+    What loading rows and loading files share: everything but what a row is.
+
+    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` sends it again
+        and lists it as possibly duplicated, ``skip`` leaves and lists it, ``fail`` stops the load.
+    :param on_change: What to do with a key whose content has changed: ``create`` another document and list the
+        one it supersedes, because the API can neither update nor delete; ``skip``; or ``fail``.
+    :param max_rejected: How many rows may be bad, as a count or as a fraction below 1, before the task fails.
+        The others are loaded in any case.
+    :param rejects_path: Parquet file, local or an object storage URL, that lists every row that wants attention
+        with the reason. By default one in AIRFLOW_HOME, if there is anything to list.
+    :param source_name: Names the source, whose rows become stale when it no longer has them; by default DAG and
+        task.
+    :param max_concurrency: The most requests in flight; by default the connection's.
+    :param max_pause: The longest pause, in seconds, that the task waits for when the service asks to wait.
+    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing; by default what
+        Airflow's ``[operators] default_deferrable`` says.
+    :param ledger: Whether to remember what was created. Without it, every run creates every row again.
+    """
+
+    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "rejects_path", "source_name")
+
+    endpoint: ClassVar[str]
+    _running: Load | None = None
+
+    def __init__(
+        self,
+        *,
+        on_ambiguous: OnAmbiguous = "retry",
+        on_change: OnChange = "create",
+        max_rejected: float = 0,
+        rejects_path: str | None = None,
+        source_name: str | None = None,
+        max_concurrency: int | None = None,
+        max_pause: float | timedelta = 300.0,
+        deferrable: bool | None = None,
+        ledger: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if on_ambiguous not in {"retry", "skip", "fail"}:
+            raise ValueError(f"on_ambiguous must be 'retry', 'skip' or 'fail', not {on_ambiguous!r}")
+        if on_change not in {"create", "skip", "fail"}:
+            raise ValueError(f"on_change must be 'create', 'skip' or 'fail', not {on_change!r}")
+        if max_rejected < 0:
+            raise ValueError(f"max_rejected must be a count or a fraction below 1, not {max_rejected!r}")
+        self.on_ambiguous = on_ambiguous
+        self.on_change = on_change
+        self.max_rejected = max_rejected
+        self.rejects_path = rejects_path
+        self.source_name = source_name
+        self.max_concurrency = max_concurrency
+        self.max_pause = max_pause.total_seconds() if isinstance(max_pause, timedelta) else max_pause
+        self.deferrable = is_deferrable(deferrable)
+        self.ledger = ledger
+
+    @abstractmethod
+    def _rows(self, site_id: str) -> contextlib.AbstractContextManager[Rows]:
+        """Open what is to be loaded."""
+
+    def _is_whole(self, context: Context) -> bool:
+        """Whether this task sees all of its source; a mapped one sees a shard of it."""
+        return context["ti"].map_index is None or context["ti"].map_index < 0
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Load what has not been loaded.
+
+        :return: Counts, see :class:`~airflow_provider_assistant.loading.report.Counts`, with ``site_id``,
+            ``source`` and ``findings``, the path of the list of rows that want attention, None if there are none.
+        :raises AssistantInputError: The source as a whole cannot be loaded, and nothing was sent; or more rows
+            than ``max_rejected`` were rejected, and the others are loaded. Airflow does not retry it.
+        :raises AssistantIncompleteLoad: Rows failed or are ambiguous. A retry sends those and no others.
+        :raises AssistantRateLimitError: The service asks for a longer pause than ``max_pause``.
+        :raises AssistantAPIError: 401, 403, 404: the load stopped at once.
+        :raises AssistantLedgerError: The ledger cannot be used.
+        """
+        try:
+            counts, findings = self._load(context)
+        except (AssistantRateLimitError, AssistantAmbiguousError) as error:
+            if not self.deferrable or (error.retry_after or 0.0) <= self.max_pause:
+                raise
+            self._defer_for(error.retry_after or 0.0)
+        result = {
+            **counts.as_dict(),
+            "site_id": self.hook.site(),
+            "source": self._source_name(context),
+            "findings": str(findings.path) if findings.count else None,
+        }
+        self._judge(counts, result["findings"])
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = result
+        return result
+
+    def resume(self, context: Context, event: Any = None) -> dict[str, Any]:  # noqa: ARG002
+        """Go on after a pause in the triggerer; what was loaded before it counts as unchanged."""
+        return self.execute(context)
+
+    def on_kill(self) -> None:
+        """Send nothing more, wait some seconds for the answers to what was sent, and record them."""
+        if self._running:
+            self._running.end()
+
+    def _load(self, context: Context) -> tuple[Counts, Findings]:
+        site_id, run = self.hook.site(), RunRef.of(context)
+        if not self.ledger:
+            self.log.warning("ledger=False: every row is posted, and a retry or a second run posts it again.")
+        with contextlib.ExitStack() as stack:
+            rows = stack.enter_context(self._rows(site_id))
+            ledger = stack.enter_context(Ledger.opened(self.ledger))
+            memory = ledger and stack.enter_context(
+                ledger.documents(
+                    scope=f"{self.hook.target()}/{self.endpoint}",
+                    site_id=site_id,
+                    source=self._source_name(context),
+                    run=run,
+                )
+            )
+            findings = stack.enter_context(self._findings(run))
+            options = LoadOptions(
+                max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+                max_pause=self.max_pause,
+                on_ambiguous=self.on_ambiguous,
+                on_change=self.on_change,
+            )
+            counts = asyncio.run(self._run(rows, options, memory, findings, self._is_whole(context)))
+        return counts, findings
+
+    async def _run(self, rows: Rows, options: LoadOptions, memory: Any, findings: Findings, is_whole: bool) -> Counts:
+        settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
+        async with AssistantClient(settings) as client:
+            load = Load(client, rows, options, memory=memory, findings=findings, judge_stale=is_whole)
+            self._running = load
+            try:
+                return await load.run()
+            finally:
+                self._running = None
+                self.log.info("Site %r, %s.", self.hook.site(), load.counts)
+
+    def _findings(self, run: RunRef) -> Findings:
+        if self.rejects_path:
+            return Findings(storage_path(self.rejects_path))
+        shard = "" if run.map_index < 0 else f".{run.map_index}"
+        name = f"{run.run_id}{shard}.parquet".replace("/", "_")
+        return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
+
+    def _source_name(self, context: Context) -> str:
+        return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"
+
+    def _judge(self, counts: Counts, findings: str | None) -> None:
+        """Fail the task for rows that are not on the site."""
+        listed = f"They are listed in {findings}." if findings else ""
+        unclear = counts.ambiguous if self.on_ambiguous == "retry" else 0
+        if counts.failed or unclear:
+            raise AssistantIncompleteLoad(
+                f"{counts}. {counts.failed} rows failed and {unclear} are ambiguous; a retry sends those and no "
+                f"others. {listed}"
+            )
+        allowed = self.max_rejected * counts.rows if 0 < self.max_rejected < 1 else self.max_rejected
+        if counts.rejected > allowed:
+            raise AssistantInputError(
+                f"{counts}. {counts.rejected} rows were rejected, more than max_rejected={self.max_rejected:g} "
+                f"allows; the others are loaded. {listed} Mend them in the source and run the task again.",
+                field="source",
+            )
+
+    def _defer_for(self, seconds: float) -> NoReturn:
+        from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+        moment = datetime.now(UTC) + timedelta(seconds=seconds)
+        self.log.info("The service asks to come back at %s; until then no worker is needed.", moment)
+        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume")
+        raise AssertionError("unreachable: defer() raises")
+
+
+class AssistantLoadRowsOperator(AssistantLoadOperator):
+    """What loading question-and-answer and text documents share: rows become documents."""
+
+    template_fields: Sequence[str] = (
+        *AssistantLoadOperator.template_fields,
+        "source",
+        "columns",
+        "constants",
+        "key_columns",
+    )
+
+    payload: ClassVar[type[Payload]]
+
+    def __init__(
+        self,
+        *,
+        source: Any,
+        columns: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+        key_columns: str | Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        # Rows are content, not templates: a document about Jinja must arrive as it is.
+        is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
+        # Nor are callables, which Airflow would call with its context as it renders.
+        self.source = literal(source) if is_rows or callable(source) else source
+        self.columns = columns
+        self.constants = constants
+        self.key_columns = [key_columns] if isinstance(key_columns, str) else key_columns
+
+    @abstractmethod
+    def _call(self, site_id: str, document: Any) -> Call[CreatedDocument]:
+        """Return the call that creates this document."""
+
+    @contextlib.contextmanager
+    def _rows(self, site_id: str) -> Iterator[Rows]:
+        columns = mapping_of(self.payload, self.columns, self.constants)
+        keys = list(self.key_columns)
+        with open_source(self.source, wanted_columns(columns, keys)) as source:
+            yield DataframeRows(
+                source,
+                payload=self.payload,
+                columns=columns,
+                constants=self.constants or {},
+                key_columns=keys,
+                call=lambda document: self._call(site_id, document),
+            )
+
+    def _is_whole(self, context: Context) -> bool:
+        is_shard = isinstance(self.source, Mapping) and "row_groups" in self.source
+        return super()._is_whole(context) and not is_shard
+
+
+class AssistantLoadQAOperator(AssistantLoadRowsOperator):
+    """
+    Create one question-and-answer document per row (endpoint 4), each row once.
+
+    The whole source is looked at before the first row is sent. What the ledger says is on the site already is
+    not sent again, so a re-run, a retry or a second task with the same rows creates nothing twice.
+
+    :param source: A dataframe (pandas, polars, pyarrow, DuckDB, …), a list of mappings, usually what another
+        task returned; a path, object storage URL, glob, folder, or list of these, of Parquet, CSV or JSON
+        lines; or a callable that returns one of these, or yields batches, and runs on the worker.
+    :param columns: Which column each field comes from, where the names differ; the fields are ``title``,
+        ``question``, ``answer`` and ``category``.
+    :param constants: Fields with one value for all rows.
+    :param key_columns: Columns that tell the rows apart; without any, the content itself does.
+
+    The other parameters are those of :class:`AssistantLoadOperator`.
+    """
+
+    payload = QADocument
+    endpoint = "documents/qa"
+
+    def _call(self, site_id: str, document: QADocument) -> Call[CreatedDocument]:
+        return endpoints.create_qa_document(site_id, document)
+
+
+class AssistantLoadTextOperator(AssistantLoadRowsOperator):
+    """
+    Create one text document per row (endpoint 3), each row once.
+
+    The whole source is looked at before the first row is sent. What the ledger says is on the site already is
+    not sent again, so a re-run, a retry or a second task with the same rows creates nothing twice.
+
+    :param source: As for :class:`AssistantLoadQAOperator`.
+    :param columns: Which column each field comes from, where the names differ; the fields are ``title``,
+        ``content`` and ``category``.
+    :param constants: Fields with one value for all rows.
+    :param key_columns: Columns that tell the rows apart; without any, the content itself does.
+
+    The other parameters are those of :class:`AssistantLoadOperator`.
+    """
+
+    payload = TextDocument
+    endpoint = "documents/text"
+
+    def _call(self, site_id: str, document: TextDocument) -> Call[CreatedDocument]:
+        return endpoints.create_text_document(site_id, document)
+
+
+class AssistantUploadFilesOperator(AssistantLoadOperator):
+    """
+    Create one document per file (endpoint 2), each file once; files are streamed.
+
+    A file is told apart by its name, and compared by its content: all of them are read once before the first is
+    sent.
+
+    :param files: One path or several: local paths, object storage URLs, globs or folders. A folder stands for
+        all files below it.
+
+    The other parameters are those of :class:`AssistantLoadOperator`.
+    """
+
+    template_fields: Sequence[str] = (*AssistantLoadOperator.template_fields, "files")
+    endpoint = "documents"
+
+    def __init__(self, *, files: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.files = files
+
+    @contextlib.contextmanager
+    def _rows(self, site_id: str) -> Iterator[Rows]:
+        yield FileRows(
+            storage_files(self.files),
+            upload=lambda path, _: as_upload(path),
+            call=lambda upload: endpoints.upload_document(site_id, upload),
+        )

@@ -1,0 +1,45 @@
+"""Run the embedded service: ``python -m airflow_provider_assistant.sandbox``."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sqlite3
+import sys
+
+from airflow_provider_assistant.sandbox.server import SandboxServer
+from airflow_provider_assistant.sandbox.settings import read_settings
+
+
+def _end(*_: object) -> None:
+    """End with success: being told to end is how a service ends."""
+    sys.exit(0)
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    settings = read_settings()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    try:
+        server = SandboxServer(settings)
+    except OSError as error:
+        sys.exit(f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}")
+    except sqlite3.Error as error:
+        sys.exit(f"Cannot use the data in {settings.data}: {error}")
+
+    def announce() -> None:
+        print(f"AIRFLOW_CONN_ASSISTANT_DEFAULT='{server.conn_json()}'", flush=True)  # noqa: T201
+        kept = f"in {settings.data}" if settings.data else "in memory"
+        for line in (
+            f"The embedded Assistant service listens on {server.url}; its data is {kept}.",
+            f"Control plane: {server.root}/_sandbox. End it with Ctrl-C.",
+        ):
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+    server.run(announce)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The assistant: finds what the documents say about a question, and says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.sandbox import search
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.sandbox.chats import Chats
+    from airflow_provider_assistant.sandbox.documents import Documents
+
+_CANDIDATES = 8
+_SOURCES = 3
+_UNKNOWN = {
+    "en": "I don't know. None of the documents I was given says anything about that.",
+    "de": "Das weiß ich nicht. Keines meiner Dokumente sagt etwas dazu.",
+    "es": "No lo sé. Ninguno de mis documentos dice nada al respecto.",
+    "fr": "Je ne sais pas. Aucun de mes documents n'en parle.",
+    "ru": "Я не знаю. Ни один из моих документов об этом не говорит.",  # noqa: RUF001
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the assistant says.
+
+    :param text: the answer.
+    :param sources: the documents it rests on, best first.
+    """
+
+    text: str
+    sources: list[dict[str, Any]]
+
+
+class Assistant:
+    """Answers from documents only, and keeps each conversation's topic.
+
+    :param documents: where it looks.
+    :param chats: where conversations are kept.
+    """
+
+    def __init__(self, documents: Documents, chats: Chats) -> None:
+        self._documents = documents
+        self._chats = chats
+
+    def reply(self, site: str, session_id: str, message: str, language: str, min_relevance: float) -> Answer:
+        """Answer a message in its conversation.
+
+        :param site: whose documents.
+        :param session_id: the conversation.
+        :param message: the user's text.
+        :param language: of the reply.
+        :param min_relevance: share of the content words a document must hold.
+        """
+        words = search.terms(message)
+        found = self._search(site, words, min_relevance)
+        if not found and search.is_follow_up(message):
+            earlier = self._chats.topic(site, session_id)
+            words = tuple(dict.fromkeys((*earlier, *words)))[: search.MAX_TERMS]
+            found = self._search(site, words, min_relevance)
+        if not found:
+            return Answer(_UNKNOWN.get(language[:2].lower(), _UNKNOWN["en"]), [])
+        self._chats.set_topic(site, session_id, words)
+        kind, content, _ = found[0]
+        text = content if kind == "qa" else search.passage(content, words)
+        return Answer(text, [source for _, _, source in found[:_SOURCES]])
+
+    def _search(self, site: str, words: tuple[str, ...], min_relevance: float) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return kind, content and source of the relevant documents, best first.
+
+        A document's score is the share of the words it holds, times its BM25 in proportion to the
+        best one: rare words count, but so does saying something about the whole question.
+        """
+        if not words:
+            return []
+        candidates = self._documents.find(site, words, _CANDIDATES)
+        relevant = []
+        for row in candidates:
+            held = sum(self._documents.holds(row["n"], word) for word in words)
+            if held / len(words) >= min_relevance:
+                score = held / len(words) * row["bm25"] / candidates[0]["bm25"]
+                source = {
+                    "document_id": row["id"],
+                    "title": row["title"],
+                    "score": round(score, 4),
+                }
+                relevant.append((row["kind"], row["content"], source))
+        return sorted(relevant, key=lambda found: -found[2]["score"])

@@ -1,0 +1,129 @@
+"""The SQLite database of the embedded service.
+
+One connection, one lock: whoever writes does so in the transaction that is open, and
+:meth:`Database.settled` commits it once for all handlers that wrote in the same round of the event
+loop. A reply is sent only after that commit, so what was acknowledged survives a killed process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "assistant.sqlite3"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS documents (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL, tenant TEXT NOT NULL, site TEXT NOT NULL,
+    kind TEXT NOT NULL, title TEXT NOT NULL, question TEXT, content TEXT NOT NULL, category TEXT,
+    bytes INTEGER NOT NULL, created_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS documents_of_site ON documents (site);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (
+    title, question, content, content='', tokenize='porter unicode61 remove_diacritics 2');
+CREATE TABLE IF NOT EXISTS requests (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, site TEXT NOT NULL,
+    session_id TEXT NOT NULL, mode TEXT NOT NULL, message TEXT NOT NULL, language TEXT NOT NULL,
+    status TEXT NOT NULL, created_at REAL NOT NULL, started_at REAL, completed_at REAL,
+    answered INTEGER, answer TEXT, sources TEXT, error TEXT);
+CREATE INDEX IF NOT EXISTS requests_unfinished ON requests (status, created_at)
+    WHERE status IN ('queued', 'processing');
+CREATE INDEX IF NOT EXISTS requests_of_site ON requests (site);
+CREATE TABLE IF NOT EXISTS sessions (
+    n INTEGER PRIMARY KEY, site TEXT NOT NULL, session_id TEXT NOT NULL, opened_at REAL NOT NULL,
+    closed_at REAL, messages INTEGER NOT NULL, terms TEXT NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS sessions_open ON sessions (site, session_id)
+    WHERE closed_at IS NULL;
+CREATE TABLE IF NOT EXISTS feedback (
+    n INTEGER PRIMARY KEY, site TEXT NOT NULL, request_id TEXT NOT NULL,
+    session_id TEXT NOT NULL, rating TEXT NOT NULL, created_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS feedback_of_site ON feedback (site);
+"""
+_TABLES = ("documents", "requests", "sessions", "feedback")
+
+
+class Database:
+    """A connection that many handlers share.
+
+    :param directory: where the SQLite file is; ``None`` keeps everything in memory.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        name = ":memory:"
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            name = str(directory / FILE)
+        self._lock = threading.RLock()
+        self._settling: asyncio.Future[None] | None = None
+        self._connection = sqlite3.connect(name, timeout=0.2, check_same_thread=False, isolation_level=None)
+        self._connection.row_factory = sqlite3.Row
+        try:
+            # A second service on the same file would not see this one's counters.
+            self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.Error:
+            self._connection.close()
+            raise
+
+    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+        """Return what a query finds.
+
+        :param sql: a SELECT.
+        :param values: its parameters.
+        """
+        with self._lock:
+            return self._connection.execute(sql, values).fetchall()
+
+    def write(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        """Write into the open transaction, opening one if there is none.
+
+        :param sql: an INSERT, UPDATE or DELETE.
+        :param values: its parameters.
+        """
+        with self._lock:
+            if not self._connection.in_transaction:
+                self._connection.execute("BEGIN IMMEDIATE")
+            return self._connection.execute(sql, values)
+
+    async def settled(self) -> None:
+        """Wait until all that was written is committed."""
+        if self._settling is None:
+            loop = asyncio.get_running_loop()
+            self._settling = loop.create_future()
+            loop.call_soon(self._settle, self._settling)
+        # A handler that is cancelled must not take the others' commit with it.
+        await asyncio.shield(self._settling)
+
+    def _settle(self, settling: asyncio.Future[None]) -> None:
+        self._settling = None
+        try:
+            self.commit()
+        except sqlite3.Error as error:
+            settling.set_exception(error)
+        else:
+            settling.set_result(None)
+
+    def commit(self) -> None:
+        """Commit at once."""
+        with self._lock:
+            self._connection.commit()
+
+    def close(self) -> None:
+        """Commit and close the file."""
+        with self._lock:
+            self._connection.commit()
+            self._connection.close()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            for table in _TABLES:
+                self.write(f"DELETE FROM {table}")  # noqa: S608 (a constant)
+            self.write("INSERT INTO words (words) VALUES ('delete-all')")
+            self.commit()

@@ -1,0 +1,129 @@
+"""The documents of all sites, and their full-text index."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.sandbox import search
+from airflow_provider_assistant.sandbox.moments import iso
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from airflow_provider_assistant.sandbox.database import Database
+    from airflow_provider_assistant.sandbox.tenants import Key
+
+# A hit in the question counts most, one in the title more than one in the text.
+_WEIGHTS = "2.0, 4.0, 1.0"
+
+
+class Documents:
+    """The documents of all sites.
+
+    :param database: where they are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self.held: Counter[str] = Counter()
+        self.recount()
+
+    def recount(self) -> None:
+        """Count the documents of each tenant anew."""
+        rows = self._db.rows("SELECT tenant, count(*) FROM documents GROUP BY tenant")
+        self.held = Counter({row[0]: row[1] for row in rows})
+
+    def add(
+        self,
+        key: Key,
+        site: str,
+        kind: str,
+        *,
+        title: str,
+        content: str,
+        question: str | None = None,
+        category: str | None = None,
+        size: int,
+        now: float,
+    ) -> dict[str, Any]:
+        """Store and index a document, and return its record.
+
+        :param key: whose key loads it.
+        :param site: where to.
+        :param kind: ``file``, ``text`` or ``qa``.
+        :param title: its title or file name.
+        :param content: its text, or its answer.
+        :param question: its question.
+        :param category: its category.
+        :param size: the bytes of its content as sent.
+        :param now: the time.
+        """
+        identifier, tenant = f"doc_{secrets.token_hex(10)}", key.tenant.tenant_id
+        number = self._db.write(
+            "INSERT INTO documents VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            identifier, tenant, site, kind, title, question, content, category, size, now,
+        ).lastrowid  # fmt: skip
+        self._db.write(
+            "INSERT INTO words (rowid, title, question, content) VALUES (?, ?, ?, ?)",
+            number, *(search.indexable(text or "") for text in (title, question, content)),
+        )  # fmt: skip
+        self.held[tenant] += 1
+        return {
+            "id": identifier,
+            "site_id": site,
+            "kind": kind,
+            "title": title,
+            "category": category,
+            "bytes": size,
+            "status": "indexed",
+            "created_at": iso(now),
+        }
+
+    def count(self, site: str | None = None) -> int:
+        """Return how many documents there are.
+
+        :param site: of one site only.
+        """
+        if site is None:
+            return sum(self.held.values())
+        found = self._db.rows("SELECT count(*) FROM documents WHERE site = ?", site)
+        count: int = found[0][0]
+        return count
+
+    def listed(self, site: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the documents in the order they came.
+
+        :param site: of one site only.
+        :param limit: the first so many only.
+        """
+        columns = "id, tenant, site, kind, title, question, content, category, bytes, created_at"
+        where, values = ("WHERE site = ?", (site,)) if site else ("", ())
+        sql = f"SELECT {columns} FROM documents {where} ORDER BY n LIMIT ?"  # noqa: S608 (constants)
+        rows = self._db.rows(sql, *values, -1 if limit is None else limit)
+        return [dict(row) for row in rows]
+
+    def find(self, site: str, words: tuple[str, ...], limit: int) -> list[sqlite3.Row]:
+        """Return the documents that hold any of the words, best first, with ``bm25`` and ``n``.
+
+        :param site: where to look.
+        :param words: content words.
+        :param limit: how many at most.
+        """
+        return self._db.rows(
+            "SELECT d.n, d.id, d.kind, d.title, d.content,"  # noqa: S608 (a constant)
+            f" -bm25(words, {_WEIGHTS}) AS bm25"
+            " FROM words JOIN documents d ON d.n = words.rowid"
+            " WHERE words MATCH ? AND d.site = ? ORDER BY bm25 DESC, d.n LIMIT ?",
+            search.query(words), site, limit,
+        )  # fmt: skip
+
+    def holds(self, number: int, word: str) -> bool:
+        """Say whether a document holds a word in any inflection.
+
+        :param number: the document's ``n``.
+        :param word: a content word.
+        """
+        sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
+        return bool(self._db.rows(sql, search.query((word,)), number))

@@ -1,0 +1,92 @@
+"""How the service says no: one error, one body shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import ValidationError
+
+_CODES = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    429: "too_many_requests",
+}
+
+
+class ApiError(Exception):
+    """A refusal.
+
+    :param status: the HTTP status.
+    :param message: a sentence for a person; it never repeats what the client sent as its key.
+    :param code: a word for a program; by default the status's usual one.
+    :param field: the field or path parameter at fault.
+    :param retry_after: whole seconds to wait before asking again.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code or _CODES.get(status, "server_error")
+        self.field = field
+        self.retry_after = retry_after
+
+    def response(self, headers: Mapping[str, str] | None = None) -> JSONResponse:
+        """Return the refusal as an HTTP response.
+
+        :param headers: further headers.
+        """
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.field is not None:
+            error["field"] = self.field
+        sent = dict(headers or {})
+        if self.retry_after is not None:
+            sent["Retry-After"] = str(self.retry_after)
+        return JSONResponse({"error": error}, self.status, sent)
+
+
+_DEMANDS = {
+    "missing": "is required",
+    "string_type": "must be a string",
+    "string_too_short": "must not be empty",
+    "string_too_long": "is too long",
+}
+_PATTERN_DEMANDS = {
+    "email": "must be an e-mail address",
+    "response_language": "must be a language code such as en or pt-BR",
+}
+
+
+def invalid_body(error: ValidationError) -> ApiError:
+    """Turn a failed validation into a refusal that names the field.
+
+    :param error: what the model said about the body.
+    """
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return ApiError(400, "The body is not valid JSON.", code="malformed_json")
+    if not first["loc"]:
+        return ApiError(400, "The body must be a JSON object.", code="malformed_json")
+    field = str(first["loc"][0])
+    if first["type"] == "string_pattern_mismatch":
+        demand = _PATTERN_DEMANDS.get(field, "must not be empty")
+    else:
+        demand = _DEMANDS.get(first["type"], "is not valid")
+    code = "missing_field" if first["type"] == "missing" else "invalid_field"
+    return ApiError(400, f"{field} {demand}.", code=code, field=field)

@@ -1,0 +1,172 @@
+"""The gate every API request passes: journal, latency, key, rate limit, faults.
+
+It is plain ASGI rather than a framework's middleware because a dropped connection and a reply that
+is thrown away are below what a framework's request and response can express.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse, Response
+
+from airflow_provider_assistant.sandbox.actions import Action
+from airflow_provider_assistant.sandbox.errors import ApiError
+from airflow_provider_assistant.sandbox.tenants import KEYS, Key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from airflow_provider_assistant.sandbox.service import Service
+
+MAX_BODY = 10 * 1024 * 1024
+DROP_EXTENSION = "assistant.drop"
+
+_PROXY_PAGE = (
+    "<html><head><title>{0} Bad Gateway</title></head>"
+    "<body><center><h1>{0} Bad Gateway</h1></center><hr><center>proxy</center></body></html>"
+)
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What the application sent, held back."""
+
+    status: int = 500
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: bytearray = field(default_factory=bytearray)
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], list(message.get("headers", ()))
+        else:
+            self.body += message.get("body", b"")
+
+
+class Gate:
+    """Stands before the API.
+
+    :param app: the API.
+    :param service: the parts it needs.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if scope["type"] != "http" or not path.startswith("/m2m/"):
+            await self._app(scope, receive, send)
+            return
+        service = self._service
+        body, oversized = await _read(receive)
+        key = KEYS.get(Headers(scope=scope).get("x-api-key", ""))
+        entry = service.journal.add(service.clock(), scope["method"], path, key.name if key else None, body)
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                entry.status = message["status"]
+            await send(message)
+
+        if service.settings.latency:
+            await asyncio.sleep(service.settings.latency)
+        try:
+            admitted = self._admit(key, oversized=oversized)
+        except ApiError as refusal:
+            await refusal.response()(scope, receive, watched)
+            return
+        scope["assistant.key"] = admitted
+        entry.fault = service.faults.choose(scope["method"], path, admitted.name, body)
+        again = _again(body, receive)
+        if entry.fault is None:
+            await self._app(scope, again, watched)
+        else:
+            await self._misbehave(Action.parse(entry.fault), scope, again, watched)
+
+    def _admit(self, key: Key | None, *, oversized: bool) -> Key:
+        if key is None:
+            raise ApiError(401, "The X-API-Key header is missing or its key is not known.")
+        wait = self._service.rate.wait(key.name, self._service.settings, self._service.clock())
+        if wait:
+            raise ApiError(
+                429,
+                "Too many requests.",
+                code="rate_limited",
+                retry_after=max(1, math.ceil(wait)),
+            )
+        if oversized:
+            raise ApiError(400, f"The body exceeds {MAX_BODY} bytes.", code="body_too_large")
+        return key
+
+    async def _misbehave(self, action: Action, scope: Scope, receive: Receive, send: Send) -> None:
+        if action.kind == "delay":
+            await asyncio.sleep(action.number)
+            await self._app(scope, receive, send)
+            return
+        reply = _Reply()
+        if action.stores:
+            await self._app(scope, receive, reply.send)
+        number = int(action.number)
+        match action.kind:
+            case "drop":
+                await _drop(scope, receive)
+            case "empty":
+                await Response(status_code=reply.status)(scope, receive, send)
+            case "truncate":
+                start = {"status": reply.status, "headers": reply.headers}
+                await send({"type": "http.response.start", **start})
+                half = bytes(reply.body[: len(reply.body) // 2])
+                await send({"type": "http.response.body", "body": half, "more_body": True})
+                await _drop(scope, receive)
+            case "html":
+                await HTMLResponse(_PROXY_PAGE.format(number), number)(scope, receive, send)
+            case "retry-after":
+                refusal = ApiError(429, "Too many requests.", retry_after=number)
+                await refusal.response()(scope, receive, send)
+            case _:
+                refusal = ApiError(number, "This failure was asked for.", code="injected_fault")
+                await refusal.response()(scope, receive, send)
+
+
+async def _read(receive: Receive) -> tuple[bytes, bool]:
+    """Return the body, and whether it was longer than the service takes."""
+    body = bytearray()
+    size = 0
+    while True:
+        message = await receive()
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size <= MAX_BODY:
+            body += chunk
+        if not message.get("more_body", False):
+            return bytes(body), size > MAX_BODY
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that gives a body that was read once more, then what follows it."""
+    pending = [body]
+
+    async def replay() -> Message:
+        if pending:
+            return {"type": "http.request", "body": pending.pop(), "more_body": False}
+        return await receive()
+
+    return replay
+
+
+async def _drop(scope: Scope, receive: Receive) -> None:
+    """Close the connection under the request."""
+    drop = cast("Callable[[], None] | None", scope.get("extensions", {}).get(DROP_EXTENSION))
+    if drop is None:
+        raise ConnectionResetError("The service dropped the connection.")
+    drop()
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,122 @@
+"""How much a key may ask for: its rate, and its plan's quotas."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.sandbox.chats import Chats, month
+from airflow_provider_assistant.sandbox.errors import ApiError
+from airflow_provider_assistant.sandbox.moments import iso, next_month
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.sandbox.documents import Documents
+    from airflow_provider_assistant.sandbox.settings import Settings
+    from airflow_provider_assistant.sandbox.tenants import Key
+
+# A full document store does not empty by waiting; the header only keeps clients from hammering.
+_DOCUMENTS_RETRY_AFTER = 3600
+
+
+class RateLimiter:
+    """A token bucket for each key."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def wait(self, name: str, settings: Settings, now: float) -> float:
+        """Take a token and return 0, or return the seconds until there will be one.
+
+        :param name: the key's name.
+        :param settings: the rate and burst in force.
+        :param now: the time.
+        """
+        rate = settings.rate_limit
+        if rate is None:
+            return 0.0
+        capacity = float(settings.rate_burst or max(1, math.ceil(rate)))
+        tokens, at = self._buckets.get(name, (capacity, now))
+        tokens = min(capacity, tokens + max(0.0, now - at) * rate)
+        taken = tokens >= 1
+        self._buckets[name] = (tokens - taken, now)
+        return 0.0 if taken else (1 - tokens) / rate
+
+    def clear(self) -> None:
+        """Fill all buckets."""
+        self._buckets.clear()
+
+
+class Quotas:
+    """The quotas of the plans, against what the tenants have used.
+
+    :param documents: counts the documents held.
+    :param chats: counts the messages sent.
+    """
+
+    def __init__(self, documents: Documents, chats: Chats) -> None:
+        self._documents = documents
+        self._chats = chats
+
+    def report(self, key: Key, settings: Settings, now: float) -> dict[str, Any]:
+        """Return the reply to a question for the tenant's limits.
+
+        :param key: who asks.
+        :param settings: the settings in force.
+        :param now: the time.
+        """
+        tenant = key.tenant.tenant_id
+        rate = settings.rate_limit
+        return {
+            "tenant_id": tenant,
+            "plan": key.plan.name,
+            "sites": list(key.tenant.sites),
+            "capabilities": {"write": not key.read_only, "async_chat": key.plan.async_chat},
+            "limits": {
+                "documents": {
+                    "limit": _either(settings.documents_quota, key.plan.documents),
+                    "used": self._documents.held[tenant],
+                    "resets_at": None,
+                },
+                "messages": {
+                    "limit": _either(settings.messages_quota, key.plan.messages),
+                    "used": self._chats.sent[tenant, month(now)],
+                    "resets_at": iso(next_month(now)),
+                },
+                "requests_per_second": {"limit": rate, "used": None, "resets_at": None},
+            },
+        }
+
+    def check_documents(self, key: Key, settings: Settings) -> None:
+        """Refuse when the tenant may not hold one more document.
+
+        :param key: who asks.
+        :param settings: the settings in force.
+        """
+        limit = _either(settings.documents_quota, key.plan.documents)
+        if self._documents.held[key.tenant.tenant_id] >= limit:
+            raise ApiError(
+                429,
+                f"The plan's {limit} documents are used up.",
+                code="documents_quota_exceeded",
+                retry_after=_DOCUMENTS_RETRY_AFTER,
+            )
+
+    def check_messages(self, key: Key, settings: Settings, now: float) -> None:
+        """Refuse when the tenant may not send one more message this month.
+
+        :param key: who asks.
+        :param settings: the settings in force.
+        :param now: the time.
+        """
+        limit = _either(settings.messages_quota, key.plan.messages)
+        if self._chats.sent[key.tenant.tenant_id, month(now)] >= limit:
+            raise ApiError(
+                429,
+                f"The plan's {limit} messages of this month are used up.",
+                code="messages_quota_exceeded",
+                retry_after=math.ceil(next_month(now) - now),
+            )
+
+
+def _either(override: int | None, plan: int) -> int:
+    return plan if override is None else override

@@ -1,0 +1,281 @@
+"""What the service reads and what it replies, as models: the former checked, both documented.
+
+The specification leaves most reply bodies open. Replies here forbid fields they do not name, so that
+a schema-driven test notices a reply that drifts from its documentation.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+_FILLED = r"\S"
+Text = Annotated[str, StringConstraints(min_length=1, pattern=_FILLED)]
+Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_FILLED)]
+# The form of an HTML e-mail field, which is stricter than the standard and what sites ask users for.
+_EMAIL = r"^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
+Email = Annotated[str, StringConstraints(pattern=_EMAIL)]
+Language = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+
+
+class TextDocument(BaseModel):
+    """A text to load."""
+
+    title: Text
+    content: Text
+    category: Short | None = None
+
+
+class QaDocument(BaseModel):
+    """A question and its answer to load."""
+
+    title: Text
+    question: Text
+    answer: Text
+    category: Short | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message to the assistant."""
+
+    session_id: Short
+    message: Text
+    email: Email | None = None
+    response_language: Language | None = None
+
+
+class Feedback(BaseModel):
+    """A rating of a chat request."""
+
+    session_id: Short
+    request_id: Short
+    feedback: Short
+
+
+class SessionToClose(BaseModel):
+    """The conversation to end."""
+
+    session_id: Short
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorDetail(_Reply):
+    """Why a request was refused."""
+
+    code: str
+    message: str
+    field: str = Field(default="", description="Only where one field is at fault.")
+
+
+class ErrorReply(_Reply):
+    """A refusal."""
+
+    error: ErrorDetail
+
+
+class DocumentReply(_Reply):
+    """A document that was created."""
+
+    id: str
+    site_id: str
+    kind: Literal["file", "text", "qa"]
+    title: str
+    category: str | None
+    bytes: int
+    status: Literal["indexed"]
+    created_at: str
+
+
+class Source(_Reply):
+    """A document an answer rests on."""
+
+    document_id: str
+    title: str
+    score: float
+
+
+class ChatReply(_Reply):
+    """An answer."""
+
+    request_id: str
+    session_id: str
+    answer: str
+    answered: bool
+    sources: list[Source]
+    response_language: str
+    created_at: str
+
+
+class AsyncReply(_Reply):
+    """A request that was accepted."""
+
+    request_id: str
+    session_id: str
+    status: str
+    created_at: str
+
+
+class Result(_Reply):
+    """The result of a complete request."""
+
+    answer: str
+    answered: bool
+    sources: list[Source]
+    response_language: str
+
+
+class RequestError(_Reply):
+    """Why a request failed."""
+
+    code: str
+    message: str
+
+
+class StatusReply(_Reply):
+    """How far a request is."""
+
+    request_id: str
+    session_id: str
+    status: str
+    created_at: str
+    started_at: str | None
+    completed_at: str | None
+    result: Result | None
+    error: RequestError | None
+
+
+class FeedbackReply(_Reply):
+    """A rating that was recorded."""
+
+    status: Literal["recorded"]
+    request_id: str
+    session_id: str
+    feedback: str
+    created_at: str
+
+
+class Limit(_Reply):
+    """One limit."""
+
+    limit: float | None
+    used: int | None
+    resets_at: str | None
+
+
+class Capabilities(_Reply):
+    """What the key may do."""
+
+    write: bool
+    async_chat: bool
+
+
+class LimitsReply(_Reply):
+    """The limits of a tenant."""
+
+    tenant_id: str
+    plan: str
+    sites: list[str]
+    capabilities: Capabilities
+    limits: dict[str, Limit]
+
+
+class CategoryCount(_Reply):
+    """How many documents a category has."""
+
+    category: str
+    documents: int
+
+
+class DocumentStatistics(_Reply):
+    """The documents of a site."""
+
+    total: int
+    by_kind: dict[str, int]
+    bytes: int
+    last_added_at: str | None
+    top_categories: list[CategoryCount]
+
+
+class Latency(_Reply):
+    """Percentiles, in milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class ChatStatistics(_Reply):
+    """The chat requests of a site, of one mode."""
+
+    total: int
+    answered: int
+    unanswered: int
+    failed: int
+    pending: int
+    answer_rate: float | None
+    latency_ms: Latency | None
+
+
+class SessionStatistics(_Reply):
+    """The conversations of a site."""
+
+    open: int
+    closed: int
+    mean_messages: float | None
+
+
+class FeedbackStatistics(_Reply):
+    """The ratings of a site."""
+
+    total: int
+    has_feedback: bool
+    by_rating: dict[str, int]
+
+
+class StatisticsReply(_Reply):
+    """The statistics of a site."""
+
+    site_id: str
+    generated_at: str
+    documents: DocumentStatistics
+    chats: dict[str, ChatStatistics]
+    sessions: SessionStatistics
+    feedback: FeedbackStatistics
+
+
+def json_body(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI request body for a model.
+
+    :param model: what the body holds.
+    """
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+FILE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"file": {"type": "string", "format": "binary"}},
+                    "required": ["file"],
+                },
+                "encoding": {
+                    "file": {
+                        "contentType": "text/plain, text/markdown, text/html, text/csv, application/json",
+                        "headers": {
+                            "Content-Disposition": {
+                                "schema": {"type": "string"},
+                                "example": 'form-data; name="file"; filename="document.txt"',
+                            }
+                        },
+                    }
+                },
+            }
+        },
+    }
+}

@@ -1,0 +1,92 @@
+"""Words, queries and passages: what full-text search needs around SQLite's index."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MAX_TERMS = 32
+
+_STOP_WORDS = """
+    a about above after again all also am an and any are as at be because been before being below
+    between both but by can could d did do does doing don down during each few for from further
+    get give had has have having he her here hers him his how i if in into is it its itself just
+    kindly know let like ll m many may me might more most much must my need no nor not now of off
+    on once one only or other our out over own per please re s same shall she should so some such
+    t tell than that the their them then there these they this those through to too under until
+    up us use used using ve very want was way we were what when where which while who whom whose
+    why will with within without won would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+_REFERENCES = frozenset(
+    "he her him it its one ones same she that their them there these they this those".split()  # noqa: SIM905
+)
+_FOLLOW_UP = re.compile(r"\s*(and|also|but|or|then|so|what about|how about|what if)\b", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+# Scripts written without spaces are indexed sign by sign; the tokenizer would see one long word.
+_UNSPACED = re.compile(r"([\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 (East Asian)
+
+
+def indexable(text: str) -> str:
+    """Return the text as the index should see it: composed, with unspaced scripts spaced out.
+
+    :param text: a document's text or a question.
+    """
+    if text.isascii():
+        return text
+    return _UNSPACED.sub(r" \1 ", unicodedata.normalize("NFC", text))
+
+
+def terms(text: str) -> tuple[str, ...]:
+    """Return the content words of a question, in order and once each.
+
+    :param text: the question.
+    """
+    words = _WORD.findall(indexable(text).lower())
+    found = dict.fromkeys(word.strip("_") for word in words if word not in STOP_WORDS)
+    found.pop("", None)
+    return tuple(found)[:MAX_TERMS]
+
+
+def is_follow_up(message: str) -> bool:
+    """Say whether a message reads as a continuation of the one before it.
+
+    :param message: for example ``and its default?``.
+    """
+    words = _WORD.findall(message.lower())
+    refers = bool(_FOLLOW_UP.match(message)) or not _REFERENCES.isdisjoint(words)
+    return refers and len(terms(message)) <= 3
+
+
+def query(words: tuple[str, ...]) -> str:
+    """Return the full-text query for any of the words.
+
+    Quoted words are text to SQLite whatever they say, so ``NOT`` or ``NEAR`` in a question is a
+    word like any other.
+
+    :param words: content words.
+    """
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def passage(text: str, words: tuple[str, ...], limit: int = 500) -> str:
+    """Return the sentences of a text that hold most of the words, up to a limit of characters.
+
+    :param text: a document's text.
+    :param words: content words of the question.
+    :param limit: the longest passage.
+    """
+    sentences = [part.strip() for part in _SENTENCE_END.split(text) if part and part.strip()]
+    if not sentences:
+        return text.strip()[:limit]
+    # Stems differ in their endings, so a word counts when its beginning is there.
+    stems = [word if len(word) < 5 else word[: max(4, len(word) - 2)] for word in words]
+    hits = [frozenset(s for s in stems if s in sentence.lower()) for sentence in sentences]
+    best = max(range(len(sentences)), key=lambda i: (len(hits[i]), -i))
+    chosen = sentences[best][:limit]
+    for sentence in sentences[best + 1 : best + 3]:
+        if len(chosen) + len(sentence) >= limit:
+            break
+        chosen = f"{chosen} {sentence}"
+    return chosen

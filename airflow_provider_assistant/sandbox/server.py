@@ -1,0 +1,181 @@
+"""Runs the service on a socket: in a thread for tests, in the foreground for the command line."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from airflow_provider_assistant.sandbox.app import API_ROOT, create_app
+from airflow_provider_assistant.sandbox.gate import DROP_EXTENSION
+from airflow_provider_assistant.sandbox.settings import Settings
+from airflow_provider_assistant.sandbox.tenants import DEFAULT_KEY, DEFAULT_SITE, KEYS
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from airflow_provider_assistant.sandbox.service import Service
+
+_START_SECONDS = 30
+_STOP_SECONDS = 10
+# Where to reach a service that listens on all addresses.
+_REACHABLE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+class _DroppingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Lets the application close the connection under a request, by an ASGI extension."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        app: Any = self.app  # type: ignore[has-type]
+
+        async def droppable(scope: Any, receive: Any, send: Any) -> None:
+            scope["extensions"] = {DROP_EXTENSION: transport.abort}
+            await app(scope, receive, send)
+
+        self.app = droppable
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+
+class SandboxServer:
+    """The service on a port of its own.
+
+    ``with SandboxServer() as service:`` runs it in a thread on a port the system picks, without
+    delay for asynchronous requests unless the settings ask for one.
+
+    :param settings: how it behaves; the default listens on a free port of the loopback interface.
+    :param clock: tells the time in seconds since the epoch; default the system's.
+    :param changes: fields of the settings to change.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        clock: Callable[[], float] | None = None,
+        **changes: Any,
+    ) -> None:
+        base = settings or Settings(port=0, processing_seconds=0.0)
+        self.settings = base.changed(**changes)
+        app = create_app(self.settings, **({"clock": clock} if clock else {}))
+        self.service: Service = app.state.service
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        try:
+            self._socket = _listen(self.settings.host, self.settings.port)
+        except OSError:
+            self.service.database.close()
+            raise
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=_DroppingProtocol,
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            ),
+            self._ready.set,
+        )
+
+    @property
+    def port(self) -> int:
+        """Return the port it listens on."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def root(self) -> str:
+        """Return the address without a path; the control plane is under ``/_sandbox`` there."""
+        host: str = _REACHABLE.get(self.settings.host, self.settings.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Return the base address of the API, ending in ``/api/v1``."""
+        return self.root + API_ROOT
+
+    def conn_json(self, *, key: str = DEFAULT_KEY, site_id: str = DEFAULT_SITE, **extra: Any) -> str:
+        """Return an Airflow connection to the service, as JSON.
+
+        :param key: the API key.
+        :param site_id: the site.
+        :param extra: further fields of the connection's extra, ``tenant_id`` among them.
+        """
+        known = KEYS.get(key)
+        tenant_id = known.tenant.tenant_id if known else KEYS[DEFAULT_KEY].tenant.tenant_id
+        return json.dumps(
+            {
+                "conn_type": "assistant",
+                "host": self.url,
+                "password": key,
+                "extra": {"tenant_id": tenant_id, "site_id": site_id, **extra},
+            },
+            separators=(",", ":"),
+        )
+
+    def run(self, on_ready: Callable[[], None]) -> None:
+        """Serve in this thread until the process is told to end.
+
+        :param on_ready: called once it accepts requests.
+        """
+        self._server._on_ready = on_ready  # noqa: SLF001
+        self._server.run([self._socket])
+
+    def start(self) -> Self:
+        """Serve in a thread, and return once it accepts requests."""
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="assistant-sandbox", daemon=True
+        )
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._ready.wait(0.05):
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise RuntimeError("The embedded service did not start.")
+        return self
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._thread is None:
+            return
+        self._server.should_exit = True
+        self._thread.join(_STOP_SECONDS)
+        self._thread = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,66 @@
+"""The parts of one running service, in one place."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from airflow_provider_assistant.sandbox.assistant import Assistant
+from airflow_provider_assistant.sandbox.chats import Chats
+from airflow_provider_assistant.sandbox.database import Database
+from airflow_provider_assistant.sandbox.documents import Documents
+from airflow_provider_assistant.sandbox.faults import Faults
+from airflow_provider_assistant.sandbox.journal import Journal
+from airflow_provider_assistant.sandbox.limits import Quotas, RateLimiter
+from airflow_provider_assistant.sandbox.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_assistant.sandbox.settings import Settings
+
+RESETTABLE = ("data", "journal", "faults")
+
+
+class Service:
+    """Everything a request may touch.
+
+    :param settings: what the service starts with.
+    :param clock: tells the time in seconds since the epoch.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.faults = Faults(settings)
+        self.journal = Journal()
+        self.database = Database(settings.data)
+        self.documents = Documents(self.database)
+        self.chats = Chats(self.database)
+        self.assistant = Assistant(self.documents, self.chats)
+        self.rate = RateLimiter()
+        self.quotas = Quotas(self.documents, self.chats)
+        self.worker = Worker(self.database, self.chats, self.assistant, self.faults, clock)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings in force now."""
+        return self.faults.settings
+
+    def reset(self, *what: str) -> None:
+        """Forget what is named, or everything.
+
+        :param what: of ``data``, ``journal``, ``faults``.
+        """
+        chosen = what or RESETTABLE
+        unknown = sorted(set(chosen) - set(RESETTABLE))
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} cannot be reset; {', '.join(RESETTABLE)} can")
+        if "data" in chosen:
+            self.database.clear()
+            self.documents.recount()
+            self.chats.recount()
+        if "journal" in chosen:
+            self.journal.clear()
+        if "faults" in chosen:
+            self.faults.reset()
+            self.rate.clear()

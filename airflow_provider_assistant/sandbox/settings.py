@@ -1,0 +1,148 @@
+"""The settings of the embedded service: each one a field here, a flag and an environment variable."""
+
+import argparse
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self, get_type_hints
+
+from airflow_provider_assistant.sandbox.actions import Action
+
+ENV_PREFIX = "ASSISTANT_SANDBOX_"
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+class _Flag(NamedTuple):
+    """How a setting is read from a command line or the environment."""
+
+    parse: Callable[[str], Any]
+    unit: str
+    help: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How the service behaves; checked on creation, so a wrong value never starts a service.
+
+    :param host: the address to listen on.
+    :param port: the port to listen on; 0 lets the operating system pick.
+    :param data: directory of the SQLite file; ``None`` keeps everything in memory.
+    :param latency: seconds added to every API request.
+    :param rate_limit: requests per second and key; ``None`` is no limit.
+    :param rate_burst: how many requests a key may send at once; default one second's worth.
+    :param fault_rate: share of the API requests that meet ``fault_status``.
+    :param fault_status: a status or an action such as ``drop`` or ``store-then-drop``.
+    :param seed: seed of the random choice of faults.
+    :param processing_seconds: how long an asynchronous request takes, half of it in the queue.
+    :param fail_messages: chat requests whose message matches this expression fail.
+    :param min_relevance: share of a question's content words a document must hold to be an answer.
+    :param documents_quota: documents a tenant may hold, in place of the plan's number.
+    :param messages_quota: chat messages a tenant may send a month, in place of the plan's number.
+    """
+
+    host: Annotated[str, _Flag(str, "ADDRESS", "address to listen on")] = "127.0.0.1"
+    port: Annotated[int, _Flag(int, "PORT", "port to listen on; 0 lets the system pick one")] = 8089
+    data: Annotated[Path | None, _Flag(Path, "DIR", "keep the data in a SQLite file there")] = None
+    latency: Annotated[float, _Flag(_number, "SECONDS", "added to every API request")] = 0.0
+    rate_limit: Annotated[float | None, _Flag(_number, "PER_SECOND", "requests a key may send")] = None
+    rate_burst: Annotated[int | None, _Flag(int, "REQUESTS", "requests a key may send at once")] = None
+    fault_rate: Annotated[float, _Flag(_number, "FRACTION", "share of requests that fail, 0 to 1")] = 0.0
+    fault_status: Annotated[str, _Flag(str, "STATUS", "their status, or an action such as drop")] = "503"
+    seed: Annotated[int, _Flag(int, "NUMBER", "seed of the choice of faults")] = 0
+    processing_seconds: Annotated[float, _Flag(_number, "SECONDS", "duration of an async request")] = 0.5
+    fail_messages: Annotated[str | None, _Flag(str, "REGEX", "messages whose requests fail")] = None
+    min_relevance: Annotated[float, _Flag(_number, "FRACTION", "what a document must share to answer")] = 0.3
+    documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents a tenant may hold")] = None
+    messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages a tenant may send a month")] = None
+
+    def __post_init__(self) -> None:
+        for name, right, demand in (
+            ("host", bool(self.host), "must not be empty"),
+            ("port", 0 <= self.port <= 65535, "must be between 0 and 65535"),
+            ("latency", self.latency >= 0, "must not be negative"),
+            ("rate_limit", self.rate_limit is None or self.rate_limit > 0, "must be positive"),
+            ("rate_burst", self.rate_burst is None or self.rate_burst >= 1, "must be at least 1"),
+            ("fault_rate", 0 <= self.fault_rate <= 1, "must be between 0 and 1"),
+            ("processing_seconds", self.processing_seconds >= 0, "must not be negative"),
+            ("min_relevance", 0 < self.min_relevance <= 1, "must be above 0 and at most 1"),
+            ("documents_quota", (self.documents_quota or 0) >= 0, "must not be negative"),
+            ("messages_quota", (self.messages_quota or 0) >= 0, "must not be negative"),
+        ):
+            if not right:
+                raise ValueError(f"{name} {demand}, not {getattr(self, name)!r}")
+        if self.rate_burst is not None and self.rate_limit is None:
+            raise ValueError("rate_burst needs rate_limit")
+        if self.data is not None and self.data.exists() and not self.data.is_dir():
+            raise ValueError(f"data must be a directory, not {str(self.data)!r}")
+        try:
+            re.compile(self.fail_messages or "")
+        except re.error as error:
+            raise ValueError(f"fail_messages is not a regular expression: {error}") from None
+        try:
+            Action.parse(self.fault_action)
+        except ValueError as error:
+            raise ValueError(f"fault_status: {error}") from None
+
+    @property
+    def fault_action(self) -> str:
+        """Return ``fault_status`` as an action: a bare number is a status."""
+        return f"status:{self.fault_status}" if self.fault_status.isdigit() else self.fault_status
+
+    def changed(self, **changes: Any) -> Self:
+        """Return a checked copy.
+
+        :param changes: fields and their new values.
+        """
+        return replace(self, **changes)
+
+
+def _spelled(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def read_settings(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read flags, then environment variables, then defaults; end the process on a wrong value.
+
+    :param arguments: the command line without the program's name; default ``sys.argv``.
+    :param environ: the environment; default ``os.environ``.
+    """
+    environ = os.environ if environ is None else environ
+    parser = argparse.ArgumentParser(
+        prog="python -m airflow_provider_assistant.sandbox",
+        description="An embedded Assistant service for development and tests.",
+        epilog=f"Each flag is also an environment variable, for example {ENV_PREFIX}PORT.",
+    )
+    flags = {name: hint.__metadata__[0] for name, hint in get_type_hints(Settings, include_extras=True).items()}
+    for name, flag in flags.items():
+        default = getattr(Settings, name)
+        parser.add_argument(
+            _spelled(name),
+            metavar=flag.unit,
+            help=f"{flag.help} (default: {'none' if default is None else default})",
+        )
+    given = vars(parser.parse_args(arguments))
+    values: dict[str, Any] = {}
+    for name, flag in flags.items():
+        variable = ENV_PREFIX + name.upper()
+        source, text = _spelled(name), given[name]
+        if text is None:
+            source, text = variable, environ.get(variable) or None
+        if text is None:
+            continue
+        try:
+            values[name] = flag.parse(text)
+        except ValueError:
+            parser.error(f"{source}: {text!r} is not a valid {flag.unit.lower()}")
+    try:
+        return Settings(**values)
+    except ValueError as error:
+        parser.error(str(error))

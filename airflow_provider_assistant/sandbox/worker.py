@@ -1,0 +1,85 @@
+"""The background worker that carries asynchronous chat requests from queued to an end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_assistant.sandbox.assistant import Assistant
+    from airflow_provider_assistant.sandbox.chats import Chats
+    from airflow_provider_assistant.sandbox.database import Database
+    from airflow_provider_assistant.sandbox.faults import Faults
+
+FAILURE = {"code": "answer_failed", "message": "The assistant could not answer this message."}
+
+# Requests moved in one step: other handlers run between the steps.
+_STEP = 50
+# While requests are under way, a change of processing_seconds is noticed within this time.
+_NAP = 0.1
+
+
+class Worker:
+    """Spends half of ``processing_seconds`` on a request in the queue, half at work on it.
+
+    :param database: committed after each step.
+    :param chats: the requests.
+    :param assistant: answers them.
+    :param faults: says how long they take and which fail.
+    :param clock: tells the time.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        chats: Chats,
+        assistant: Assistant,
+        faults: Faults,
+        clock: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self._chats = chats
+        self._assistant = assistant
+        self._faults = faults
+        self._clock = clock
+        self._submitted = asyncio.Event()
+
+    def submitted(self) -> None:
+        """Wake the worker for a new request."""
+        self._submitted.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._chats.requeue()
+        while True:
+            self._submitted.clear()
+            wait = self.step()
+            await self._database.settled()
+            if wait is None:
+                await self._submitted.wait()
+            else:
+                await asyncio.sleep(min(wait, _NAP))
+
+    def step(self) -> float | None:
+        """Move the requests whose time has come, and return the seconds until the next is due.
+
+        Returns ``None`` when none is left.
+        """
+        now, half = self._clock(), self._faults.settings.processing_seconds / 2
+        self._chats.start(now - half, now, _STEP)
+        for row in self._chats.started(now - half, _STEP):
+            if self._faults.fails(row["message"]):
+                self._chats.fail(row["id"], FAILURE, now)
+                continue
+            answer = self._assistant.reply(
+                row["site"],
+                row["session_id"],
+                row["message"],
+                row["language"],
+                self._faults.settings.min_relevance,
+            )
+            self._chats.complete(row["id"], answer.text, answer.sources, answered=bool(answer.sources), now=now)
+        since = self._chats.unfinished_since()
+        return None if since is None else max(0.0, since + half - self._clock())

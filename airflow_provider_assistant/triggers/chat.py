@@ -1,0 +1,108 @@
+"""The trigger that polls one async chat request (endpoint 7)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+
+class AssistantChatRequestTrigger(BaseTrigger):
+    """
+    Poll one async chat request until it ends, or its deadline passes.
+
+    It only reads, so that it may be started again at any moment, on any triggerer; the deadline is
+    wall-clock and survives that. The API key stays in the connection.
+
+    :param assistant_conn_id: The Airflow connection.
+    :param site_id: Site of the request.
+    :param request_id: The request.
+    :param since: When it was submitted, or first looked for, in seconds since the epoch.
+    :param deadline: When to give up, in seconds since the epoch.
+    :param poll_interval: Seconds between polls.
+    """
+
+    def __init__(
+        self,
+        *,
+        assistant_conn_id: str,
+        site_id: str,
+        request_id: str,
+        since: float,
+        deadline: float,
+        poll_interval: float,
+    ) -> None:
+        super().__init__()
+        self.assistant_conn_id = assistant_conn_id
+        self.site_id = site_id
+        self.request_id = request_id
+        self.since = since
+        self.deadline = deadline
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments to start it anew."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "assistant_conn_id": self.assistant_conn_id,
+                "site_id": self.site_id,
+                "request_id": self.request_id,
+                "since": self.since,
+                "deadline": self.deadline,
+                "poll_interval": self.poll_interval,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event: the ended request, or the error that ended the waiting."""
+        try:
+            async with AssistantHook(self.assistant_conn_id).async_client() as client:
+                call = endpoints.get_chat_request(self.site_id, self.request_id, client.settings.words)
+                request, polls = await client.arun(
+                    flow.wait_for(
+                        call,
+                        since=self.since,
+                        deadline=self.deadline,
+                        interval=self.poll_interval,
+                        now=client.now,
+                    )
+                )
+                seconds = client.now() - self.since
+            event = {"request": {**request.as_dict(), "polls": polls, "seconds": round(seconds, 3)}}
+        except AssistantError as error:
+            event = {
+                "error": {
+                    "type": type(error).__name__,
+                    "message": str(error),
+                    "fields": vars(error),
+                }
+            }
+        yield TriggerEvent(event)
+
+
+def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
+    """
+    Return the ended request that a trigger's event reports.
+
+    :param event: The event's payload.
+    :raises AssistantError: The event reports an error, which is raised as the class it was; a class that this
+        worker does not know becomes an AssistantError.
+    """
+    if not event or not (isinstance(event.get("request"), Mapping) or isinstance(event.get("error"), Mapping)):
+        raise AssistantError(f"the trigger's event has neither a request nor an error: {event!r}")
+    if "request" in event:
+        return dict(event["request"])
+    reported = event["error"]
+    kind = getattr(exceptions, str(reported.get("type")), None)
+    if not (isinstance(kind, type) and issubclass(kind, AssistantError)):
+        kind = AssistantError
+    error = kind(str(reported.get("message")))
+    vars(error).update(reported.get("fields") or {})
+    raise error

@@ -1,0 +1,87 @@
+"""Waiting for an async chat request on the worker's side: what the operator and the sensor share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from airflow.providers.common.compat.sdk import BaseOperator, conf
+
+from airflow_provider_assistant.exceptions import AssistantRequestFailed
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
+
+log = logging.getLogger(__name__)
+
+# Airflow's own deferral timeout only guards against a trigger that never reports: the trigger's deadline
+# comes first, and says more.
+DEFERRAL_GRACE = 600.0
+
+
+def is_deferrable(wanted: bool | None) -> bool:
+    """Return whether a task waits in the triggerer: as it says, or else as Airflow's configuration does."""
+    return conf.getboolean("operators", "default_deferrable", fallback=False) if wanted is None else wanted
+
+
+def defer(
+    task: BaseOperator,
+    *,
+    assistant_conn_id: str,
+    site_id: str,
+    request_id: str,
+    since: float,
+    deadline: float,
+    poll_interval: float,
+    now: float,
+) -> NoReturn:
+    """
+    Free the worker slot until a trigger has seen the request end; the task resumes in ``execute_complete``.
+
+    The parameters are those of
+    :class:`~airflow_provider_assistant.triggers.chat.AssistantChatRequestTrigger`.
+    """
+    trigger = AssistantChatRequestTrigger(
+        assistant_conn_id=assistant_conn_id,
+        site_id=site_id,
+        request_id=request_id,
+        since=since,
+        deadline=deadline,
+        poll_interval=poll_interval,
+    )
+    timeout = timedelta(seconds=max(0.0, deadline - now) + DEFERRAL_GRACE)
+    task.defer(trigger=trigger, method_name="execute_complete", timeout=timeout)
+    raise AssertionError("unreachable: defer() raises")
+
+
+def conclude(
+    request: Mapping[str, Any],
+    hook: AssistantHook,
+    ledger: Ledger | None,
+    failure: type[AssistantRequestFailed] = AssistantRequestFailed,
+) -> dict[str, Any]:
+    """
+    Record how a request ended, and return it if it is complete.
+
+    :param request: The ended request as :meth:`ChatRequest.as_dict` gives it, with ``polls`` and ``seconds``.
+    :param hook: The hook of its site.
+    :param ledger: Where to record it, if anywhere.
+    :param failure: What to raise for a failed one.
+    :raises AssistantRequestFailed: It ended in the failed status.
+    """
+    request_id, state, site_id = request["request_id"], request["state"], hook.site()
+    if ledger:
+        ledger.chat_ended(hook.target(), request_id, state)
+    took = f"after {request['seconds']:.1f} s and {request['polls']} poll(s)"
+    if state == "failed":
+        said = f": {request['error']}" if request.get("error") else "; the service does not say why"
+        raise failure(
+            f"chat request {request_id!r} on site {site_id!r} ended {request['status']!r} {took}{said}. "
+            "Polling it again gives the same end; submit the question anew.",
+            request_id=request_id,
+            status=request["status"],
+        )
+    log.info("Chat request %r on site %r is complete %s.", request_id, site_id, took)
+    return dict(request)

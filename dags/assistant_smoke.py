@@ -1,0 +1,56 @@
+"""
+The specification's minimum production smoke flow, in its order.
+
+Run it after every change of key, tenant, site or network: each task is one step, so the first red one says
+what is wrong. The document is uploaded for real each time, and stays.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import dag, task
+
+from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.statistics import AssistantLimitsOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+
+DOCUMENT = Path(__file__).parent / "guides" / "deferrable-tasks.md"
+QUESTION = "What does a deferrable task give up while it waits?"
+
+
+@dag(schedule=None, catchup=False, tags=["assistant"], doc_md=__doc__)
+def assistant_smoke():
+    """Read limits, upload a document, chat both ways, rate the answer, read statistics."""
+
+    @task
+    def read_statistics() -> dict:
+        """Read the site's statistics."""
+        from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+        return AssistantHook().get_statistics().as_dict()
+
+    limits = AssistantLimitsOperator(task_id="read_limits")
+    upload = AssistantUploadFilesOperator(task_id="upload_document", files=str(DOCUMENT), ledger=False)
+    chat = AssistantChatOperator(task_id="sync_chat", session_id="smoke-{{ run_id }}", message=QUESTION)
+    submit = AssistantSubmitChatOperator(
+        task_id="submit_async_chat", session_id="smoke-{{ run_id }}", message=QUESTION, deferrable=False
+    )
+    wait = AssistantChatRequestSensor(
+        task_id="wait_for_answer",
+        request_id=submit.output["request_id"],
+        deferrable=True,
+        poke_interval=2,
+        timeout=timedelta(minutes=10).total_seconds(),
+    )
+    rate = AssistantFeedbackOperator(
+        task_id="send_feedback",
+        session_id=submit.output["session_id"],
+        request_id=submit.output["request_id"],
+        feedback="good",
+    )
+    limits >> upload >> chat >> submit >> wait >> rate >> read_statistics()
+
+
+assistant_smoke()

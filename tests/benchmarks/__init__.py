@@ -1,0 +1,1 @@
+"""What a load costs, as ratios inside one run: `make bench`."""

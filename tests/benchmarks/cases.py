@@ -1,0 +1,281 @@
+"""The benchmarks: each returns its figures, every one with the goal it is held against."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
+from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
+from airflow_provider_assistant.loading.source import open_source
+from tests.benchmarks import loads, posts
+from tests.benchmarks.measure import Figure, alternated, ratio, rounded
+from tests.benchmarks.service import Service
+from tests.integration.postgres import PostgresServer, programs
+
+LIMIT = 300.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """
+    How much a benchmark does; the smallest only proves that it works.
+
+    :param rounds: Repetitions that alternate.
+    :param share: Of the rows of a full run.
+    :param seconds: Length of a load against a limited service.
+    """
+
+    rounds: int = 5
+    share: float = 1.0
+    seconds: float = 30.0
+
+    def rows(self, full: int) -> int:
+        """Return how many rows to use where a full run has so many."""
+        return max(50, int(full * self.share))
+
+
+def local(service: Service, size: Size) -> list[Figure]:
+    """A trivial service: what the engine itself costs."""
+    url, source = service.documents, loads.rows(size.rows(10_000))
+    few, some, many = (loads.bodies(size.rows(full)) for full in (600, 2_000, 10_000))
+    service.reset()
+    with tempfile.TemporaryDirectory() as folder, loads.sqlite_ledger(Path(folder)) as ledger:
+        rates = alternated(
+            {
+                "bare": partial(posts.bare_aiohttp, url, many, 32),
+                "load": partial(loads.rate, source, service, ledger),
+                "httpx": partial(posts.httpx_gather, url, few),
+                "threads": partial(posts.requests_threads, url, some, 32),
+                "loop": partial(posts.requests_loop, url, some),
+            },
+            size.rounds,
+        )
+    samples = rounded(rates)
+    figures = [
+        Figure("load: rows per second, validation, hash and SQLite ledger on", median(rates["load"]), unit="rows/s"),
+        Figure("to a bare aiohttp loop", ratio(rates, "load", "bare"), 0.5, samples=samples),
+        Figure("to httpx.AsyncClient and gather", ratio(rates, "load", "httpx"), 6.0),
+        Figure("to 32 threads with requests", ratio(rates, "load", "threads"), 4.0),
+        Figure("to a loop over requests.Session", ratio(rates, "load", "loop"), 8.0),
+    ]
+    if importlib.util.find_spec("airflow.providers.http") is not None:
+        count = max(2, int(50 * size.share))
+        mapped = _worked("mapped", service.root, url.removeprefix(service.root), str(count))["rate"]
+        figures.append(Figure(f"to HttpOperator mapped over {count} rows, dag.test()", median(rates["load"]) / mapped))
+    return figures
+
+
+def latency(service: Service, size: Size) -> list[Figure]:
+    """A service that takes 50 ms for each answer."""
+    service.reset(delay=0.05)
+    url, source, less = service.documents, loads.rows(size.rows(6_000)), loads.rows(size.rows(600))
+    many, few = loads.bodies(len(source)), loads.bodies(size.rows(1_000))
+    with tempfile.TemporaryDirectory() as folder, loads.sqlite_ledger(Path(folder)) as ledger:
+        rates = alternated(
+            {
+                "bare 100": partial(posts.bare_aiohttp, url, many, 100),
+                "load 100": partial(loads.rate, source, service, ledger, concurrency=100),
+                "load 10": partial(loads.rate, less, service, ledger, concurrency=10),
+                "httpx 100": partial(posts.httpx_gather, url, few, 100),
+            },
+            min(3, size.rounds),
+        )
+    service.reset()
+    return [
+        Figure("100 at a time, to bare aiohttp", ratio(rates, "load 100", "bare 100"), 0.85, samples=rounded(rates)),
+        Figure("100 at a time, to itself with 10", ratio(rates, "load 100", "load 10"), 7.0),
+        Figure("100 at a time, to httpx.AsyncClient", ratio(rates, "load 100", "httpx 100"), 6.0),
+    ]
+
+
+def limits(service: Service, size: Size) -> list[Figure]:
+    """A service that admits 300 requests per second, with a bucket of one second or of 20 requests."""
+    second = _limited(service, size.seconds, bucket=LIMIT, loaders=1)
+    small = _limited(service, size.seconds, bucket=20.0, loaders=1)
+    four = _limited(service, size.seconds, bucket=LIMIT, loaders=4)
+    return [
+        Figure("bucket of 300: share of the limit", second["share"], 0.95, samples=second),
+        Figure("bucket of 300: answers that were 429", 100 * second["refused"], 2.0, at_most=True, unit="%"),
+        Figure("bucket of 20: share of the limit", small["share"], 0.85, samples=small),
+        Figure("four loaders: share of the limit together", four["share"], 0.9, samples=four),
+        Figure("four loaders: the slowest to the fastest", four["fairness"], 0.5),
+    ]
+
+
+def _limited(service: Service, seconds: float, *, bucket: float, loaders: int) -> dict[str, Any]:
+    """Load for so long; the share is of the rate, so that a bucket which is full at first may lift it above 1."""
+    command = [sys.executable, "-m", "tests.benchmarks.worker", "share", service.root]
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [*command, f"loader-{number}", str(seconds + 2), "32"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                )
+            )
+            for number in range(loaders)
+        ]
+        for process in processes:
+            while "ready" not in process.stdout.readline():
+                pass
+        service.reset(limit={"rate": LIMIT, "bucket": bucket})
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in processes:
+            process.communicate(timeout=seconds + 60)
+    seen = service.seen()
+    service.reset()
+    moments = [moment - seen["moments"][0] for moment in seen["moments"]]
+    accepted = sum(moment <= seconds for moment in moments)
+    created, refused = seen["created"], sum(seen["refused"].values())
+    return {
+        "share": accepted / (LIMIT * seconds),
+        "share_with_bucket": accepted / (bucket + LIMIT * seconds),
+        "refused": refused / (refused + len(moments)),
+        "fairness": min(created.values()) / max(created.values()) if len(created) == loaders else 0.0,
+        "created": sorted(created.values()),
+        "longest_gap": round(max((later - one for one, later in pairwise(moments)), default=0.0), 2),
+    }
+
+
+def rerun(service: Service, size: Size) -> list[Figure]:
+    """Rows that the ledger knows already."""
+    count, scope = size.rows(100_000), "rerun"
+    with tempfile.TemporaryDirectory() as folder, loads.sqlite_ledger(Path(folder)) as ledger:
+        path = _parquet(Path(folder), count)
+        _fill(ledger, path, scope)
+        service.reset()
+        rates = []
+        for _ in range(size.rounds):
+            counts, seconds = loads.load(str(path), service, ledger, scope=scope)
+            if counts.unchanged != count:
+                raise RuntimeError(f"not all {count} rows are unchanged: {counts}")
+            rates.append(count / seconds)
+    return [
+        Figure(f"{count:,} unchanged rows", median(rates), 80_000, unit="rows/s", samples={"rates": rates}),
+        Figure("requests sent", service.created(), 0, at_most=True, unit=""),
+    ]
+
+
+def _fill(ledger: Ledger, path: Path, scope: str) -> None:
+    """Remember all rows of a file as created."""
+    columns = mapping_of(QADocument, None, None)
+    with (
+        ledger.documents(scope=scope, site_id="bench", source="bench", run=loads.RUN) as memory,
+        open_source(str(path), wanted_columns(columns, ["id"])) as source,
+    ):
+        never: Callable[[Any], Any] = lambda _: None  # noqa: E731
+        rows = DataframeRows(source, payload=QADocument, columns=columns, constants={}, key_columns=["id"], call=never)
+        for digests in rows.digests():
+            claims = [Claim(digest.key, "row", None) for digest in digests]
+            memory.exchange((), claims)
+            memory.exchange(
+                [
+                    Settlement(claim, "done", digest.content, "1", 201)
+                    for claim, digest in zip(claims, digests, strict=True)
+                ],
+                (),
+            )
+
+
+def memory(_: Service, size: Size) -> list[Figure]:
+    """Files of one row group, loaded in a process of their own whose service always says yes."""
+    peaks = {}
+    for full in (100_000, 1_000_000):
+        with tempfile.TemporaryDirectory() as folder:
+            count = size.rows(full)
+            path = _parquet(Path(folder), count)
+            peaks[count] = _worked("memory", str(path), folder)
+            if peaks[count]["created"] != count:
+                raise RuntimeError(f"not all of {count} rows were created: {peaks[count]}")
+    few, many = (peak["peak_mb"] for peak in peaks.values())
+    return [
+        Figure("1,000,000 rows: peak above import", many, 200, at_most=True, unit="MB", samples=peaks),
+        Figure("1,000,000 rows to 100,000", many / few, 1.3, at_most=True),
+    ]
+
+
+def _parquet(folder: Path, count: int) -> Path:
+    """Write a Parquet file of one row group, in pieces."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / "rows.parquet"
+    pieces = (
+        pa.RecordBatch.from_pylist(loads.rows(min(50_000, count - first), first)) for first in range(0, count, 50_000)
+    )
+    table = pa.Table.from_batches(pieces)
+    pq.write_table(table, path, row_group_size=count)
+    return path
+
+
+def ledger(service: Service, size: Size) -> list[Figure]:
+    """What remembering costs."""
+    service.reset()
+    source = loads.rows(size.rows(10_000))
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        contestants: dict[str, Callable[[], float]] = {
+            "none": partial(loads.rate, source, service, None),
+            "sqlite": partial(loads.rate, source, service, stack.enter_context(loads.sqlite_ledger(Path(folder)))),
+        }
+        if programs():
+            server = stack.enter_context(PostgresServer())
+            kept = stack.enter_context(loads.ledger_at(server.url))
+            contestants["postgresql"] = partial(loads.rate, source, service, kept)
+        rates = alternated(contestants, size.rounds)
+    goals = {"sqlite": 15.0, "postgresql": 30.0}
+    return [
+        Figure(
+            f"{name}: throughput that it costs",
+            100 * (1 - ratio(rates, name, "none")),
+            goal,
+            at_most=True,
+            unit="%",
+            samples=rounded(rates),
+        )
+        for name, goal in goals.items()
+        if name in rates
+    ]
+
+
+def _worked(*arguments: str) -> dict[str, Any]:
+    """Do something in a process and an Airflow of its own."""
+    with tempfile.TemporaryDirectory(prefix="bench-airflow-") as home:
+        said = subprocess.run(
+            [sys.executable, "-m", "tests.benchmarks.worker", *arguments],
+            env={**os.environ, "AIRFLOW_HOME": home, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/a.db"},
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    return json.loads(said.stdout.splitlines()[-1])
+
+
+CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
+    "local": local,
+    "latency": latency,
+    "limits": limits,
+    "rerun": rerun,
+    "memory": memory,
+    "ledger": ledger,
+}

@@ -1,0 +1,106 @@
+"""Figures: alternating repetitions, medians, and the machine they come from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+LIBRARIES = ("apache-airflow", "aiohttp", "httpx", "pyarrow", "pydantic", "requests", "sqlalchemy", "uvicorn")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """
+    One number with its goal.
+
+    :param of: What it measures.
+    :param value: The number.
+    :param goal: The least it should be; with ``at_most``, the most.
+    :param samples: What it is the median of, or made from.
+    """
+
+    of: str
+    value: float
+    goal: float | None = None
+    at_most: bool = False
+    unit: str = "x"
+    samples: Mapping[str, Any] | None = None
+
+    @property
+    def is_reached(self) -> bool | None:
+        """Whether the goal is reached; None without one."""
+        if self.goal is None:
+            return None
+        return self.value <= self.goal if self.at_most else self.value >= self.goal
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figure as JSON types."""
+        return {**asdict(self), "reached": self.is_reached}
+
+    def __str__(self) -> str:
+        verdict = {None: "", True: "reached", False: "MISSED"}[self.is_reached]
+        sign = "≤" if self.at_most else "≥"
+        goal = "" if self.goal is None else f"{sign} {self.goal:g} {self.unit}"
+        return f"  {self.of:<74} {_number(self.value):>9} {self.unit:<7} {goal:<14} {verdict}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
+
+
+def alternated(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """
+    Measure each contestant in every round, so that all of them meet the same weather.
+
+    :param contestants: Each returns its rate.
+    :param rounds: How often; every second round goes backwards.
+    """
+    rates: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds):
+        names = list(contestants) if number % 2 == 0 else list(reversed(contestants))
+        for name in names:
+            rates[name].append(contestants[name]())
+    return rates
+
+
+def ratio(rates: Mapping[str, list[float]], of: str, to: str) -> float:
+    """Return the median of the ratios within each round."""
+    return median(one / other for one, other in zip(rates[of], rates[to], strict=True))
+
+
+def rounded(rates: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Return rates that are fit to be read."""
+    return {name: [round(rate, 1) for rate in some] for name, some in rates.items()}
+
+
+def pin(core: int) -> None:
+    """Keep this process on one core of those it may use, where there are two or more."""
+    with contextlib.suppress(AttributeError, OSError):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) > 1:
+            os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    cpu = platform.processor()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        **{name: version(name) for name in LIBRARIES},
+    }

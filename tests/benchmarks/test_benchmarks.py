@@ -1,0 +1,39 @@
+"""Each benchmark runs; how fast is not asked here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.cases import CASES, Size
+from tests.benchmarks.measure import Figure, alternated, ratio
+from tests.benchmarks.service import served
+
+TINY = Size(rounds=1, share=0.002, seconds=0.2)
+
+
+@pytest.fixture(scope="module")
+def service():
+    with served() as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_runs(name, service):
+    figures = CASES[name](service, TINY)
+
+    assert figures
+    assert all(figure.value >= 0 or figure.unit == "%" for figure in figures)
+    assert all(figure.as_dict() and str(figure) for figure in figures)
+
+
+def test_a_goal_is_a_least_or_a_most():
+    assert Figure("a", 1.0, 0.5).is_reached is True
+    assert Figure("a", 1.0, 0.5, at_most=True).is_reached is False
+    assert Figure("a", 1.0).is_reached is None
+
+
+def test_ratios_are_taken_within_a_round():
+    rates = alternated({"one": iter([10.0, 1.0, 4.0]).__next__, "other": iter([5.0, 1.0, 1.0]).__next__}, 3)
+
+    assert rates == {"one": [10.0, 1.0, 4.0], "other": [5.0, 1.0, 1.0]}
+    assert ratio(rates, "one", "other") == 2.0

@@ -1,0 +1,73 @@
+"""
+Parts of a benchmark that need a process of their own.
+
+``python -m tests.benchmarks.worker share URL KEY SECONDS CONCURRENCY`` loads until the time is over.
+``python -m tests.benchmarks.worker memory PATH FOLDER`` loads a file, and prints its peak memory in MB.
+``python -m tests.benchmarks.worker mapped ROOT PATH COUNT`` maps Airflow's HttpOperator over rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_provider_assistant.api.call import Call, Response
+from airflow_provider_assistant.client import AssistantClient
+from tests.benchmarks import loads, posts
+from tests.benchmarks.service import Service
+
+
+class Silent(AssistantClient):
+    """A client whose service always says yes, without a network in between."""
+
+    async def _aexchange(self, call: Call[Any]) -> Response:
+        await asyncio.sleep(0)
+        return Response(201, {}, b'{"id": "1"}')
+
+
+def share(url: str, key: str, seconds: str, concurrency: str) -> dict[str, Any]:
+    """Load rows that never end, from the moment that somebody says so on the standard input."""
+    source = loads.rows(int(float(seconds) * 400))
+    service = Service(url)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    counts, took = loads.load(source, service, None, concurrency=int(concurrency), seconds=float(seconds), api_key=key)
+    return {"created": counts.created, "throttled": counts.throttled, "seconds": took}
+
+
+def memory(path: str, folder: str) -> dict[str, Any]:
+    """Load a Parquet file, and say how much memory that took beyond what the imports had taken."""
+    import pyarrow.parquet  # noqa: F401 (an import)
+
+    nowhere: Any = SimpleNamespace(api="http://127.0.0.1:1/api/v1")
+    with loads.sqlite_ledger(Path(folder)) as ledger:
+        # Whatever is imported on first use.
+        loads.load(loads.rows(10), nowhere, ledger, client=Silent)
+        before = _reset_peak()
+        counts, seconds = loads.load(path, nowhere, ledger, client=Silent)
+    return {"peak_mb": round(_status("VmHWM") - before, 1), "created": counts.created, "seconds": round(seconds, 1)}
+
+
+def mapped(root: str, path: str, count: str) -> dict[str, Any]:
+    """Run a DAG of mapped tasks, and return its rate."""
+    return {"rate": posts.http_operator(root, path, loads.bodies(int(count)))}
+
+
+def _reset_peak() -> float:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _status(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps({"share": share, "memory": memory, "mapped": mapped}[sys.argv[1]](*sys.argv[2:])))

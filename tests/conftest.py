@@ -1,0 +1,230 @@
+"""An Airflow of their own for the tests, and the embedded service to test against."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from airflow_provider_assistant.sandbox import SandboxServer
+    from airflow_provider_assistant.sandbox.journal import Entry
+
+# Airflow reads its environment when it is imported, so this stands outside of any fixture.
+HOME = Path(tempfile.mkdtemp(prefix="assistant-tests-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+for name in [name for name in os.environ if name.startswith(("AIRFLOW", "_AIRFLOW"))]:
+    del os.environ[name]
+(HOME / "dags").mkdir()
+os.environ.update(
+    AIRFLOW_HOME=str(HOME),
+    AIRFLOW__CORE__UNIT_TEST_MODE="True",
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__CORE__DAGS_FOLDER=str(HOME / "dags"),
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME / 'airflow.db'}",
+    AIRFLOW__LOGGING__BASE_LOG_FOLDER=str(HOME / "logs"),
+)
+
+BUNDLE = "tests"
+CANARY = "canary-7f3a9c51d2e84b06"
+
+
+class RunningService:
+    """The embedded service on a socket, and what tests ask of it."""
+
+    def __init__(self, server: SandboxServer) -> None:
+        self.server = server
+        self.url = server.url
+        self._control = httpx.Client(base_url=f"{server.root}/_sandbox/", trust_env=False)
+
+    def reset(self) -> None:
+        self._control.post("reset").raise_for_status()
+
+    def behave(self, **changes: Any) -> None:
+        """Change the settings that may change at run time, the status words or the rules."""
+        self._control.post("faults", json=changes).raise_for_status()
+
+    def answer(self, action: str, *, path: str = "", method: str | None = None, times: int | None = 1) -> None:
+        """Answer the next matching requests wrongly."""
+        self.server.service.faults.add(action, path=path, method=method, times=times)
+
+    def journal(self, method: str | None = None, path: str | None = None) -> list[Entry]:
+        return self.server.service.journal.entries(method=method, path=path)
+
+    def seen(self) -> list[tuple[str, str]]:
+        return [(entry.method, entry.path) for entry in self.journal()]
+
+    def posts(self, path: str | None = None) -> int:
+        return len(self.journal("POST", path))
+
+    def documents(self, site: str | None = None) -> list[dict[str, Any]]:
+        return self._control.get("documents", params={"site": site} if site else {}).json()["documents"]
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.server.service.database.rows(f"SELECT * FROM {table}")]
+
+    def close(self) -> None:
+        self._control.close()
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[RunningService]:
+    from airflow_provider_assistant.sandbox import SandboxServer
+
+    with SandboxServer() as server:
+        running = RunningService(server)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def service(_server: RunningService) -> RunningService:
+    """The embedded service, as good as new."""
+    _server.reset()
+    return _server
+
+
+@pytest.fixture
+def ledger_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for this test's default ledger."""
+    import airflow.configuration
+
+    home = tmp_path / "airflow-home"
+    home.mkdir()
+    monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def connect(service: RunningService, ledger_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Point ``assistant_default`` at the service; without in-process retries unless asked for."""
+
+    def connected(*, conn_id: str = "assistant_default", **fields: Any) -> None:
+        connection = service.server.conn_json(**{"retries": 0, **fields})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection)
+
+    return connected
+
+
+@pytest.fixture
+def connection(connect: Callable[..., None]) -> Callable[..., None]:
+    connect()
+    return connect
+
+
+@pytest.fixture
+def canary(connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Connect with a key that the service knows and that must not turn up anywhere."""
+    from airflow_provider_assistant.sandbox.tenants import ACME, BUSINESS, KEYS, Key
+
+    monkeypatch.setitem(KEYS, CANARY, Key(CANARY, "canary", ACME, BUSINESS))
+    connect(key=CANARY)
+    return CANARY
+
+
+@pytest.fixture(scope="session")
+def _airflow_database() -> None:
+    from airflow import settings
+    from airflow.utils.db import initdb
+
+    settings.initialize()
+    initdb()
+
+
+@dataclass
+class Run:
+    """What became of a DAG run."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    tasks: dict[tuple[str, int], tuple[str, int]]
+    errors: list[BaseException] = field(default_factory=list)
+
+    @property
+    def error(self) -> BaseException:
+        assert self.errors, f"no task of {self.dag_id} failed"
+        return self.errors[-1]
+
+    def task_state(self, task_id: str = "task", map_index: int = -1) -> str:
+        return self.tasks[task_id, map_index][0]
+
+    def tries(self, task_id: str = "task", map_index: int = -1) -> int:
+        return self.tasks[task_id, map_index][1]
+
+    def xcoms(self) -> dict[tuple[str, int, str], Any]:
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        mine = select(XComModel).where(XComModel.dag_id == self.dag_id, XComModel.run_id == self.run_id)
+        with create_session() as session:
+            return {
+                (row.task_id, row.map_index, row.key): XComModel.deserialize_value(row) for row in session.scalars(mine)
+            }
+
+    def xcom(self, task_id: str = "task", map_index: int = -1, key: str = "return_value") -> Any:
+        return self.xcoms()[task_id, map_index, key]
+
+
+@pytest.fixture
+def run_dag(_airflow_database: None) -> Callable[..., Run]:
+    """Run a DAG with Airflow's own ``dag.test()``."""
+
+    def run(dag: DAG, **options: Any) -> Run:
+        from airflow.models.dagbundle import DagBundleModel
+        from airflow.models.serialized_dag import SerializedDagModel
+        from airflow.serialization.definitions.dag import SerializedDAG
+        from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+        from airflow.utils.session import create_session
+
+        errors: list[BaseException] = []
+        for task in dag.tasks:
+            if task.is_mapped:
+                continue
+            task.on_failure_callback = task.on_retry_callback = [lambda context: errors.append(context["exception"])]
+        with create_session() as session:
+            session.merge(DagBundleModel(name=BUNDLE))
+            session.flush()
+            SerializedDAG.bulk_write_to_db(BUNDLE, None, [dag], session=session)
+            serialized = LazyDeserializedDAG(data=DagSerialization.to_dict(dag))
+            SerializedDagModel.write_dag(serialized, BUNDLE, session=session)
+        ran = dag.test(**options)
+        instances = {(ti.task_id, ti.map_index): (str(ti.state), ti.try_number) for ti in ran.get_task_instances()}
+        return Run(dag.dag_id, ran.run_id, str(ran.state), instances, errors)
+
+    return run
+
+
+@pytest.fixture
+def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) -> Callable[..., Run]:
+    """Run one operator, or what a function builds, in a DAG of its own; Airflow's retries do not wait."""
+    count = 0
+
+    def run(operator: Any, *, dag_options: dict[str, Any] | None = None, **arguments: Any) -> Run:
+        from airflow.sdk import DAG
+
+        nonlocal count
+        count += 1
+        options = arguments.pop("run_options", {})
+        dag_id = f"{request.node.name.translate(str.maketrans('[]', '__'))[:200]}.{count}"
+        dag_id = "".join(char if char.isalnum() or char in "._-" else "_" for char in dag_id)
+        with DAG(dag_id, schedule=None, default_args={"retry_delay": timedelta(0)}, **(dag_options or {})) as dag:
+            if isinstance(operator, type):
+                operator(task_id="task", **arguments)
+            else:
+                operator()
+        return run_dag(dag, **options)
+
+    return run

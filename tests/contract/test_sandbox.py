@@ -1,0 +1,48 @@
+"""The embedded service accepts and answers what the specification's endpoint table says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from airflow_provider_assistant.sandbox.server import SandboxServer
+from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from tests.contract.cases import CASES, CHAT, FILE, SITE, Case, filled
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx.Client]:
+    with (
+        SandboxServer() as service,
+        httpx.Client(base_url=service.url, headers={"X-API-Key": ACME_FULL_KEY}) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reply(case: Case, http: httpx.Client) -> None:
+    request_id = ""
+    if case.needs_request:
+        submitted = http.post(f"/m2m/sites/{SITE}/chat/async", json=CHAT)
+        request_id = submitted.json()["request_id"]
+
+    reply = http.request(
+        case.method,
+        filled(case.path, request_id),
+        json=filled(case.json, request_id),
+        files={"file": ("refunds.md", FILE, "text/markdown")} if case.multipart else None,
+    )
+
+    assert reply.is_success, reply.text
+    if reply.content:
+        assert set(case.reply_has) <= set(reply.json())
+    else:
+        assert not case.reply_has
+
+
+def test_request_id_of_the_submit_reply_opens_the_poll(http: httpx.Client) -> None:
+    request_id = http.post(f"/m2m/sites/{SITE}/chat/async", json=CHAT).json()["request_id"]
+    assert http.get(f"/m2m/sites/{SITE}/chat/requests/{request_id}").is_success
+    assert http.get(f"/m2m/sites/{SITE}/chat/requests/{request_id}x").status_code == 404

@@ -1,0 +1,65 @@
+"""What the pages take for granted."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+FAQ = [
+    {"id": 17, "headline": "Refunds", "question": "When are refunds paid?", "answer": "Within five working days."},
+    {"id": 18, "headline": "Shipping", "question": "When do parcels leave?", "answer": "Within one day."},
+    {"id": 19, "headline": "Returns", "question": "How long may I return goods?", "answer": "For 30 days."},
+]
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(FAQ[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files, folders and a warehouse, named by Variables and a connection."""
+    handbook = tmp_path / "handbook"
+    handbook.mkdir()
+    (handbook / "refunds.md").write_text("# Refunds\n\nRefunds are paid within five working days.\n")
+    (handbook / "shipping.md").write_text("# Shipping\n\nParcels leave the warehouse within one day.\n")
+    write_csv(tmp_path / "faq.csv", FAQ)
+    parquet, mixed = tmp_path / "parquet", tmp_path / "mixed"
+    for folder in (parquet, mixed / "older"):
+        folder.mkdir(parents=True)
+    for number, row in enumerate(FAQ):
+        pq.write_table(pa.Table.from_pylist([row, {**row, "id": row["id"] + 100}]), parquet / f"{number}.parquet")
+    pq.write_table(pa.Table.from_pylist(FAQ[:1]), mixed / "a.parquet")
+    with gzip.open(mixed / "older" / "b.jsonl.gz", "wt") as file:
+        file.write(json.dumps(FAQ[1]) + "\n")
+    write_csv(mixed / "older" / "c.csv", FAQ[2:])
+    (mixed / "_SUCCESS").touch()
+    with contextlib.closing(sqlite3.connect(tmp_path / "warehouse.db")) as warehouse, warehouse:
+        warehouse.execute("CREATE TABLE faq (id, headline, question, answer, published)")
+        warehouse.executemany("INSERT INTO faq VALUES (:id, :headline, :question, :answer, 1)", FAQ)
+    variables = {
+        "handbook": handbook,
+        "faq": tmp_path / "faq.csv",
+        "faq_files": mixed,
+        "faq_parquet": parquet,
+        "assistant_lake": tmp_path / "lake",
+    }
+    for name, path in variables.items():
+        monkeypatch.setenv(f"AIRFLOW_VAR_{name.upper()}", str(path))
+    warehouse_connection = {"conn_type": "sqlite", "host": str(tmp_path / "warehouse.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse_connection))

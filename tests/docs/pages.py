@@ -1,0 +1,78 @@
+"""The pages of the documentation, and what is in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from textwrap import dedent
+
+ROOT = Path(__file__).parents[2]
+# Also inside a list, where a block is indented.
+FENCE = re.compile(
+    r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,}) *(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=indent)(?P=ticks)$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+@cache
+def pages() -> list[Path]:
+    """Return every page for users and contributors."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(*languages: str) -> list[Block]:
+    """Return the fenced blocks of all pages in these languages."""
+    return [block for page in pages() for block in blocks_of(page) if block.language in languages]
+
+
+@cache
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text()
+    return [
+        Block(page, text.count("\n", 0, found.start()) + 1, found["language"].lower(), dedent(found["code"]))
+        for found in FENCE.finditer(text)
+    ]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its fenced blocks."""
+    return FENCE.sub("", page.read_text())
+
+
+def section(page: str, heading: str) -> str:
+    """Return what stands under a heading, up to the next heading of the same or a higher level."""
+    text = (ROOT / page).read_text()
+    found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
+    assert found, f"{page} has no heading {heading!r}"
+    end = re.compile(rf"^#{{1,{len(found[1])}}} ", re.MULTILINE).search(text, found.end())
+    return text[found.end() : end.start() if end else len(text)]
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """Return the rows of the first Markdown table in a text, by column title."""
+    found = re.search(r"(?:^\|.*\|\n?)+", text, re.MULTILINE)
+    assert found, f"no table in {text[:80]!r}"
+    head, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in found[0].splitlines())
+    assert all(len(row) == len(head) for row in rows), f"a row of the table {head} has too many or too few cells"
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def codes(cell: str) -> list[str]:
+    """Return what stands in backticks, in order."""
+    return re.findall(r"`([^`]+)`", cell)

@@ -1,0 +1,113 @@
+"""Every Python block of the documentation does what it shows, against the embedded service."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.docs.pages import Block, blocks, blocks_of, pages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import Run
+
+DEFINES_DAG = re.compile(r"^@dag\b|\bDAG\(", re.MULTILINE)
+BLOCKS = blocks("python", "py", "python3")
+
+
+@pytest.fixture
+def dags_folder() -> Iterator[Path]:
+    """Airflow's DAGs folder, for this test only."""
+    from airflow.configuration import conf
+
+    folder = Path(conf.get("core", "dags_folder")) / "docs"
+    folder.mkdir(parents=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def is_dag(block: Block) -> bool:
+    return DEFINES_DAG.search(block.code) is not None
+
+
+def in_folder(block: Block, folder: Path) -> Path:
+    path = folder / f"{block.page.stem.replace('-', '_')}_{block.line}.py"
+    path.write_text(block.code)
+    return path
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[block.name for block in BLOCKS])
+@pytest.mark.usefixtures("files")
+def test_block_runs(
+    block: Block,
+    connect: Callable[..., None],
+    run_dag: Callable[..., Run],
+    dags_folder: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    connect(retries=4)
+    if is_dag(block):
+        run_dags(in_folder(block, tmp_path), run_dag)
+        return
+    for earlier in blocks_of(block.page):
+        if earlier in BLOCKS and is_dag(earlier) and earlier.line < block.line:
+            in_folder(earlier, dags_folder)
+    names: dict[str, Any] = {"__name__": "block"}
+    exec(compile(block.code, block.name, "exec"), names)
+    for name, function in list(names.items()):
+        if name.startswith("test_"):
+            function(**{parameter: request.getfixturevalue(parameter) for parameter in parameters(function)})
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def run_dags(path: Path, run_dag: Callable[..., Run]) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(path)
+    assert not bag.import_errors
+    assert bag.dags
+    for dag in bag.dags.values():
+        run = run_dag(dag)
+        assert not run.errors
+        assert run.state == "success", run.tasks
+        assert {state for state, _ in run.tasks.values()} == {"success"}, run.tasks
+
+
+def test_no_block_is_overlooked() -> None:
+    fences = sum(len(re.findall(r"^\s*(?:```+|~~~+)", page.read_text(), re.MULTILINE)) for page in pages())
+    assert fences == 2 * sum(len(blocks_of(page)) for page in pages())
+    assert all(block.language for page in pages() for block in blocks_of(page))
+
+
+def test_pages_have_blocks() -> None:
+    pages_with_blocks = {block.page.name for block in BLOCKS}
+    assert "README.md" in pages_with_blocks
+    assert len(BLOCKS) >= 10
+
+
+@pytest.mark.parametrize("block", blocks("bash", "sh", "console"), ids=lambda block: block.name)
+def test_shell_blocks_name_what_exists(block: Block) -> None:
+    """Make targets, modules and DAGs in shell blocks are real; the commands themselves run in the live tests."""
+    root = Path(__file__).parents[2]
+    makefile = (root / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", block.code, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+    for module in re.findall(r"python -m (airflow_provider_assistant[\w.]*|tests[\w.]*)", block.code):
+        path = root.joinpath(*module.split("."))
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+    for dag_id in re.findall(r"airflow dags \w+ (assistant_\w+)", block.code):
+        assert (root / "dags" / f"{dag_id}.py").exists(), dag_id
+    for path in re.findall(r"(?<![\w/.])(?:dags|tests|docs)/[\w/.-]+", block.code):
+        assert (root / path).exists(), path
+    assert os.sep + "home" not in block.code

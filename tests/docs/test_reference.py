@@ -1,0 +1,417 @@
+"""The tables of the reference say what the code says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, BaseSensorOperator
+
+from airflow_provider_assistant import exceptions, lake, metrics, retry_policy
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.connection import ConnectionExtra
+from airflow_provider_assistant.loading import report
+from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
+from airflow_provider_assistant.operators import documents
+from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.provider_info import get_provider_info
+from tests.contract.cases import CASES
+from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Run
+
+OPERATORS, ERRORS, DATASETS = "docs/reference/operators.md", "docs/reference/errors.md", "docs/reference/datasets.md"
+METRICS, CONFIGURATION, CONNECTION = (
+    "docs/reference/metrics.md",
+    "docs/reference/configuration.md",
+    "docs/connection.md",
+)
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+def tasks() -> dict[str, type[BaseOperator]]:
+    """Return the classes for DAGs, by name."""
+    info = get_provider_info()
+    modules = [name for kind in ("operators", "sensors") for group in info[kind] for name in group["python-modules"]]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(importlib.import_module(module)).items()
+        if name.startswith("Assistant") and isinstance(value, type) and issubclass(value, BaseOperator)
+        if value.__module__ == module and not inspect.isabstract(value)
+    }
+
+
+def task_rows() -> dict[str, dict[str, str]]:
+    text = section(OPERATORS, "Operators")
+    operators = table(text)
+    sensors = table(text[text.index("| Sensor ") :])
+    return {codes(row.get("Operator") or row["Sensor"])[0]: row for row in (*operators, *sensors)}
+
+
+def test_every_operator_has_a_row() -> None:
+    assert set(task_rows()) == set(tasks())
+
+
+def test_endpoints_are_those_of_the_specification() -> None:
+    said = {}
+    for name, row in task_rows().items():
+        if found := re.match(r"(\d+) `(GET|POST) …(/\S+)`", row["Endpoint"]):
+            said[int(found[1])] = (found[2], found[3])
+        else:
+            assert name == "AssistantFeedbackToParquetOperator"
+    assert set(said) == set(range(1, 11))
+    for case in CASES:
+        method, path = said[case.row]
+        assert method == case.method
+        assert re.sub(r"^/m2m/(sites|tenants)/[^/]+", "", case.path) == path
+
+
+def test_results_have_the_keys_of_the_table(
+    connection: Callable[..., None], run_dag: Callable[..., Run], tmp_path: Path
+) -> None:
+    (tmp_path / "a.md").write_text("Refunds are paid in five days.")
+    made = tasks()
+
+    def task(name: str, task_id: str, **arguments: Any) -> BaseOperator:
+        return made[name](task_id=task_id, **arguments)
+
+    from airflow.sdk import DAG, chain
+
+    chat = {"session_id": "s", "message": "When are refunds paid?"}
+    text = {"title": "Refunds", "content": "In five days.", "category": "faq"}
+    with DAG("docs_results", schedule=None) as dag:
+        submit = task("AssistantSubmitChatOperator", "submit", **chat)
+        request_id = submit.output["request_id"]
+        chain(
+            task("AssistantLimitsOperator", "limits"),
+            task("AssistantUploadFilesOperator", "upload", files=str(tmp_path / "a.md")),
+            task("AssistantLoadTextOperator", "text", source=[text]),
+            task(
+                "AssistantLoadQAOperator",
+                "qa",
+                source=[text],
+                columns={"question": "title", "answer": "content"},
+            ),
+            task("AssistantChatOperator", "chat", **chat),
+            submit,
+            task("AssistantSubmitChatOperator", "deferred", **chat, deferrable=True),
+            task("AssistantSubmitChatOperator", "waited", **chat, wait_for_completion=True, deferrable=False),
+            task("AssistantChatRequestSensor", "sensor", request_id=request_id),
+            task("AssistantFeedbackOperator", "rate", session_id="s", request_id=request_id, feedback="good"),
+            task("AssistantCloseSessionOperator", "close", session_id="s"),
+            task("AssistantStatisticsToParquetOperator", "statistics", output_path=str(tmp_path / "lake")),
+            task("AssistantFeedbackToParquetOperator", "feedback", output_path=str(tmp_path / "lake")),
+        )
+    run = run_dag(dag)
+    assert not run.errors
+    rows = task_rows()
+    waited = {codes(row["Key"])[0] for row in table(section(OPERATORS, "After waiting"))}
+    waited |= {"request_id", "session_id", "site_id"}
+    for built in dag.tasks:
+        result = run.xcom(built.task_id)
+        if built.task_id in {"deferred", "waited"}:
+            assert set(result) == waited, built.task_id
+            assert result["state"] == "complete"
+            assert result["error"] is None
+        else:
+            cell = rows[built.task_type]["XCom"]
+            said = set(codes(cell))
+            if "(#counts-of-a-load)" in cell:
+                said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, "Counts of a load"))}
+            assert set(result) == said, built.task_id
+
+
+def test_import_paths() -> None:
+    said = {row["Module"].strip("`"): set(codes(row["Classes"])) for row in table(section(OPERATORS, "Import paths"))}
+    for module, names in said.items():
+        for name in names:
+            assert getattr(importlib.import_module(module), name).__module__ == module
+    assert set(tasks()) <= set().union(*said.values())
+
+
+def test_templated_arguments() -> None:
+    said = {
+        row["Class"].strip("`"): codes(row["Templated"]) for row in table(section(OPERATORS, "Templated arguments"))
+    }
+    common = said.pop("all operators")
+    assert tuple(common) == AssistantOperator.template_fields
+    for name, kind in tasks().items():
+        own = said.pop(name, [])
+        expected = own if issubclass(kind, BaseSensorOperator) else [*common, *own]
+        assert list(kind.template_fields) == expected, name
+    assert not said
+
+
+def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
+    parameters = dict(inspect.signature(vars(kind)["__init__"]).parameters)
+    return {name: found for name, found in parameters.items() if name not in {"self", "kwargs"}}
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("What all load operators take", documents.AssistantLoadOperator),
+        ("What rows operators take", documents.AssistantLoadRowsOperator),
+    ],
+)
+def test_arguments_of_loads(heading: str, kind: type) -> None:
+    said = {codes(row["Argument"])[0]: row["Default"].strip("`") for row in table(section(OPERATORS, heading))}
+    assert said == {
+        name: "required" if found.default is found.empty else repr(found.default)
+        for name, found in own_parameters(kind).items()
+    }
+
+
+@pytest.mark.parametrize(("argument", "values"), [("on_ambiguous", OnAmbiguous), ("on_change", OnChange)])
+def test_choices_of_loads(argument: str, values: Any) -> None:
+    rows = table(section(OPERATORS, "What all load operators take"))
+    (said,) = [row["Meaning"] for row in rows if codes(row["Argument"])[0] == argument]
+    assert codes(said) == list(get_args(values))
+
+
+def test_fields_of_documents() -> None:
+    text = section(OPERATORS, "What rows operators take")
+    for row in table(text[text.index("| Class ") :]):
+        payload = getattr(documents, codes(row["Class"])[0]).payload
+        assert codes(row["Fields"]) == list(payload.model_fields)
+
+
+def test_counts() -> None:
+    text = section(OPERATORS, "Counts of a load")
+    assert [codes(row["Key"])[0] for row in table(text)] == list(report.Counts().as_dict())
+    total, *parts = re.findall(r"\w+", codes(text)[0])
+    counts = report.Counts(**dict.fromkeys(parts, 1))
+    assert total == "rows"
+    assert counts.done == len(parts)
+
+
+def test_defaults() -> None:
+    for row in table(section(OPERATORS, "Defaults")):
+        parameters = inspect.signature(tasks()[row["Class"].strip("`")].__init__).parameters
+        assert parameters[row["Argument"].strip("`")].default == float(row["Default"].removesuffix(" s")), row
+    assert BaseSensorOperator(task_id="any").timeout == 7 * 24 * 3600
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_errors_by_status() -> None:
+    rows = table(section(ERRORS, "By status"))
+    code = {**errors.ERROR_TABLE, "5xx": errors.SERVER_ERROR, "other": errors.UNEXPECTED}
+    assert [row["Status"] for row in rows] == [str(status) for status in code]
+    for row, expected in zip(rows, code.values(), strict=True):
+        assert row["Exception"] == f"`{expected.error.__name__}`"
+        assert row["Condition"] == expected.condition
+        assert row["What to do"] == expected.handling
+        assert row["Repeated in the task"] == yes(errors.is_transient(expected.error("")))
+        assert row["Airflow retries"] == yes(not issubclass(expected.error, AirflowFailException))
+
+
+def test_errors_without_a_status() -> None:
+    rows = {row["Exception"].strip("`"): row for row in table(section(ERRORS, "Without a status"))}
+    kinds = {
+        name: kind
+        for name, kind in vars(exceptions).items()
+        if isinstance(kind, type) and issubclass(kind, exceptions.AssistantError)
+        if kind is not exceptions.AssistantError and not issubclass(kind, exceptions.AssistantAPIError)
+    }
+    assert set(rows) == set(kinds)
+    for name, kind in kinds.items():
+        assert rows[name]["Repeated in the task"] == yes(errors.is_transient(kind(""))), name
+        assert rows[name]["Airflow retries"] == yes(not issubclass(kind, AirflowFailException)), name
+
+
+def yes(fact: bool) -> str:
+    return "yes" if fact else "no"
+
+
+def test_findings() -> None:
+    text = section(DATASETS, "findings")
+    said = [(codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(text)]
+    # How the items of a list are called differs between versions of pyarrow.
+    types = [re.sub(r"<\w+: ", "<", str(field.type)) for field in report._schema()]
+    assert said == [
+        (field.name, kind, yes(field.nullable)) for field, kind in zip(report._schema(), types, strict=True)
+    ]
+    kinds = [codes(row["Kind"])[0] for row in table(text[text.index("| Kind ") :])]
+    assert kinds == list(get_args(report.Kind))
+
+
+# -- datasets, metrics -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dataset", "schema"),
+    [
+        ("statistics", lake.statistics_schema),
+        ("statistics_raw", lambda: lake.statistics_raw_table([]).schema),
+        ("feedback", lake.feedback_schema),
+    ],
+)
+def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
+    said = [
+        (codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(section(DATASETS, dataset))
+    ]
+    assert said == [(field.name, str(field.type), yes(field.nullable)) for field in schema()]
+
+
+def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, tuple[str, set[str]]] = {}
+
+    class Stats:
+        @staticmethod
+        def incr(name: str, *, tags: dict[str, str]) -> None:
+            sent[name] = ("counter", set(tags))
+
+        @staticmethod
+        def timing(name: str, value: Any, *, tags: dict[str, str]) -> None:
+            sent[name] = ("timer", set(tags))
+
+    monkeypatch.setattr(metrics, "Stats", Stats)
+    metrics.request("chat", "429", 1.0)
+    metrics.request("chat", "503", 1.0)
+    metrics.retry("chat")
+    metrics.async_completion("complete", 1.0)
+    names = {value for name, value in vars(metrics).items() if name.isupper()}
+    assert set(sent) == names
+
+    said = {
+        codes(row["Metric"])[0]: (row["Kind"], set(codes(row["Tags"]))) for row in table((ROOT / METRICS).read_text())
+    }
+    assert said == sent
+
+
+def test_endpoint_tags() -> None:
+    text = (ROOT / METRICS).read_text()
+    rows = table(text[text.index("\n| `endpoint` |") :])
+    said = {row["Endpoint"]: codes(row["`endpoint`"])[0] for row in rows if row["Endpoint"].isdigit()}
+    assert said == {str(case.row): case.call("request").endpoint for case in CASES}
+    assert [codes(row["`endpoint`"])[0] for row in rows if not row["Endpoint"].isdigit()] == ["other"]
+
+
+# -- connection, configuration ---------------------------------------------------------------------
+
+
+def test_configuration() -> None:
+    said = {
+        (codes(row["Section"])[0], codes(row["Option"])[0]): (row["Type"], row["Default"].replace("empty", ""))
+        for row in table((ROOT / CONFIGURATION).read_text())
+    }
+    assert said == {
+        (name, option): (facts["type"], facts["default"])
+        for name, content in get_provider_info()["config"].items()
+        for option, facts in content["options"].items()
+    }
+
+
+def test_connection_fields() -> None:
+    rows = table(section(CONNECTION, "Fields"))
+    standard, extra = rows[:2], {codes(row["Where"])[0]: row for row in rows[2:]}
+    (kind,) = get_provider_info()["connection-types"]
+    labels = kind["ui-field-behaviour"]["relabeling"]
+    assert {codes(row["Where"])[0]: row["Field"] for row in standard} == labels
+    assert list(extra) == list(ConnectionExtra.model_fields) == list(kind["conn-fields"])
+    assert {name: row["Field"] for name, row in extra.items()} == {
+        name: field["label"] for name, field in kind["conn-fields"].items()
+    }
+    defaults = ClientSettings("", "")
+    values = {
+        "timeout": f"{defaults.timeout:.0f}",
+        "retries": str(defaults.retry.attempts - 1),
+        "max_concurrency": str(defaults.max_concurrency),
+        "verify": str(defaults.verify).lower(),
+    }
+    assert {name: row["Default"] for name, row in extra.items()} == {name: values.get(name, "none") for name in extra}
+    words = prose(ROOT / CONNECTION).split("Known from the start:")[1].split(".")[0]
+    complete, failed = (set(re.findall(r"\w+", part)) for part in words.split(";"))
+    assert (complete, failed) == (set(defaults.words.complete), set(defaults.words.failed))
+
+
+def connections() -> list[Any]:
+    """Return the connections that the pages show, as JSON and as URI."""
+    found = [pytest.param(block.code, id=block.name) for block in blocks("json") if '"conn_type"' in block.code]
+    for block in blocks("text", "bash"):
+        for number, shown in enumerate(
+            re.findall(r"'(\{.*?\})'$|(assistant://[^\s']+)", block.code, re.DOTALL | re.MULTILINE)
+        ):
+            found.append(pytest.param("".join(shown), id=f"{block.name}.{number}"))
+    return found
+
+
+@pytest.mark.parametrize("connection", connections())
+def test_connections_can_be_pasted(connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection)
+    hook = AssistantHook()
+    assert hook.settings.client.base_url.endswith("/api/v1")
+    assert hook.tenant() == "acme"
+    if connection.startswith("{"):
+        assert set(json.loads(connection)["extra"]) <= set(ConnectionExtra.model_fields)
+
+
+def test_every_way_to_connect_is_shown() -> None:
+    assert len(connections()) >= 6
+
+
+@pytest.mark.parametrize("row", table(section(CONNECTION, "Base URL")), ids=lambda row: row["You write"])
+def test_base_urls(row: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = json.dumps({"conn_type": "assistant", "host": codes(row["You write"])[0], "password": "k"})
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", shown)
+    assert AssistantHook().settings.client.base_url == codes(row["Requests go below"])[0]
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def test_layers_are_those_that_are_enforced() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contract = next(found for found in project["tool"]["importlinter"]["contracts"] if found["type"] == "layers")
+    (drawn,) = [block for block in blocks_of(ROOT / "docs/architecture.md") if block.language == "text"]
+    assert drawn.code.splitlines() == contract["layers"]
+
+
+def test_hook_methods() -> None:
+    rows = table(section("docs/howto/hook.md", "Sync"))
+    said = {codes(row["Method"])[0].partition("(")[0]: row["Endpoint"] for row in rows}
+    assert list(said.values()) == [*map(str, range(1, 11)), "any other"]
+    for row in rows:
+        name, _, arguments = codes(row["Method"])[0].rstrip(")").partition("(")
+        parameters = inspect.signature(getattr(AssistantHook, name)).parameters.values()
+        positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
+        assert positional == [argument for argument in arguments.split(", ") if argument], name
+
+
+def test_readme_shows_a_short_dag_first() -> None:
+    first = next(block for block in blocks_of(ROOT / "README.md") if block.language == "python")
+    assert len(first.code.splitlines()) <= 20
+    before = "\n".join((ROOT / "README.md").read_text().splitlines()[: first.line])
+    assert before.count("\n## ") == 1
+
+
+def names() -> dict[str, list[str]]:
+    """Return every name of this package that a page mentions, with the pages."""
+    found: dict[str, list[str]] = {}
+    for page in pages():
+        for name in re.findall(r"`(Assistant\w+)(?:\.\w+)?(?:\(\))?`", prose(page)):
+            found.setdefault(name, []).append(page.name)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(names()))
+def test_classes_exist(name: str) -> None:
+    known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy)}
+    known |= {"AssistantHook", "AssistantOperator", "AssistantChatRequestTrigger"}
+    assert name in known, names()[name]

@@ -1,0 +1,1 @@
+"""Loads that something happens to, counted at the service."""

@@ -1,0 +1,171 @@
+"""A service of its own process for the fault tests, which may be killed, and what they ask of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import airflow.configuration
+import pytest
+
+from tests.integration.faults.loads import CONCURRENCY, Ended, Loader, Try, listed
+from tests.live.service import AssistantService
+
+# So slow that requests overlap, as with a real service.
+LATENCY = 0.02
+
+
+@pytest.fixture(scope="session")
+def _process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AssistantService]:
+    with AssistantService(tmp_path_factory.mktemp("service"), latency=LATENCY) as service:
+        yield service
+
+
+@pytest.fixture
+def remote(_process: AssistantService) -> AssistantService:
+    """The embedded service in a process of its own, as good as new."""
+    _process.check()
+    _process.reset()
+    return _process
+
+
+class Case:
+    """One knowledge base, the tries of a task that loads it, and an audit of what came of them."""
+
+    def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.service = service
+        self.home = home
+        self.ledger = home / "assistant_ledger.db"
+        self._monkeypatch = monkeypatch
+
+    def attempt(self, numbers: range, *, retries: int = 3, **changes: Any) -> Try:
+        connection = {**self.service.connection}
+        connection["extra"] = {**connection["extra"], "retries": retries}
+        return Try(home=self.home, connection=json.dumps(connection), numbers=numbers, **changes)
+
+    def start(self, attempt: Try) -> Loader:
+        self.home.mkdir(parents=True, exist_ok=True)
+        return Loader(attempt)
+
+    def run(self, attempt: Try) -> dict[str, Any]:
+        """Run a try in this process."""
+        self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
+        return attempt.execute()
+
+    def run_apart(self, attempt: Try) -> Ended:
+        """Run a try in a process of its own."""
+        return self.start(attempt).wait()
+
+    def wait_for(self, count: int) -> None:
+        """Wait until the service has so many documents."""
+        deadline = time.monotonic() + 30
+        while self.service.count_documents() < count:
+            assert time.monotonic() < deadline, f"{self.service.count_documents()} of {count} documents"
+            time.sleep(0.002)
+
+    def settled(self) -> None:
+        """Wait until the service has finished what it was asked before its client died."""
+        before = -1
+        while (count := self.service.count_documents()) != before:
+            before = count
+            time.sleep(3 * LATENCY)
+
+    def documents(self) -> dict[int, list[str]]:
+        """Return the ids of the documents of each row, as the service has them."""
+        found: dict[int, list[str]] = {}
+        for document in self.service.documents(limit=100_000):
+            found.setdefault(int(document["question"].split()[1]), []).append(document["id"])
+        return found
+
+    def outcomes(self, ledger: Path | None = None) -> dict[int, tuple[str, str | None]]:
+        """Return outcome and document id of each row, as the ledger has them."""
+        with sqlite3.connect(ledger or self.ledger) as raw:
+            rows = raw.execute("SELECT label, outcome, document_id FROM assistant_documents").fetchall()
+        return {int(label): (outcome, document_id) for label, outcome, document_id in rows}
+
+    def audit(self, numbers: range, attempt: Try) -> Audit:
+        """Compare the service with the source, the findings and the ledger."""
+        self.settled()
+        return Audit(
+            set(numbers),
+            self.documents(),
+            self.outcomes(),
+            listed(attempt.findings_path, "possibly_duplicated"),
+            listed(attempt.findings_path, "ambiguous"),
+        )
+
+    def agree(self, ledger: Path | None = None) -> None:
+        """The ledger has no document that the service lacks; what it lacks, it has in doubt."""
+        self.settled()
+        documents, outcomes = self.documents(), self.outcomes(ledger)
+        done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "done"}
+        assert not made_up(done, documents)
+        doubt = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+        assert set(documents) <= set(done) | doubt
+        assert len(doubt) <= CONCURRENCY
+
+
+def made_up(done: dict[int, str | None], documents: dict[int, list[str]]) -> set[int]:
+    """Return the rows whose document the ledger has and the service lacks; some answers show no id."""
+    return {
+        row for row, found in done.items() if found not in documents.get(row, ()) and (found or row not in documents)
+    }
+
+
+class Audit:
+    """What the service has, against what was to be loaded and what was said about it."""
+
+    def __init__(
+        self,
+        wanted: set[int],
+        documents: dict[int, list[str]],
+        outcomes: dict[int, tuple[str, str | None]],
+        suspected: set[int],
+        ambiguous: set[int],
+    ) -> None:
+        self.missing = wanted - set(documents)
+        self.duplicated = Counter({row: len(ids) - 1 for row, ids in documents.items() if len(ids) > 1})
+        self.duplicates = self.duplicated.total()
+        self.suspected = suspected
+        self.ambiguous = ambiguous
+        done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "done"}
+        self.made_up = made_up(done, documents)
+        self.forgotten = set(documents) - set(outcomes)
+
+    def complete(self, bound: int = CONCURRENCY) -> None:
+        """Every row is there; duplicates are few, and listed."""
+        self.honest()
+        assert not self.missing
+        assert self.duplicates <= bound
+        assert set(self.duplicated) <= self.suspected
+
+    def exact(self) -> None:
+        """Nothing is there twice; what is missing is listed."""
+        self.honest()
+        assert not self.duplicates
+        assert self.missing <= self.ambiguous
+
+    def honest(self) -> None:
+        assert not self.made_up
+        assert not self.forgotten
+
+
+@pytest.fixture
+def case(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    return Case(remote, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def measured(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Keep a figure for the fault table: `make faults` prints them."""
+
+    def measure(**figures: object) -> None:
+        for name, value in figures.items():
+            record_property(name, value)
+
+    return measure

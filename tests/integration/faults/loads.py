@@ -1,0 +1,136 @@
+"""A load as one try of one task, here or in a process that may be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import airflow.configuration
+import pyarrow.parquet as pq
+
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+
+CONCURRENCY = 16
+CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
+
+# A server that has everything imported forks a loader in a moment; importing Airflow takes seconds.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload([__name__])
+
+
+def rows_of(numbers: range) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": number,
+            "title": f"Article {number}",
+            "question": f"question {number}",
+            "answer": "Because. " * 20,
+            "category": "faq",
+        }
+        for number in numbers
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """One try of a task that loads numbered rows."""
+
+    home: Path
+    connection: str
+    numbers: range
+    task_id: str = "load"
+    run_id: str = "run"
+    try_number: int = 1
+    setup: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def findings_path(self) -> Path:
+        return self.home / f"{self.task_id}.{self.run_id}.findings.parquet"
+
+    def execute(self) -> dict[str, Any]:
+        """Run the operator as a task would; SIGTERM and the end come as from Airflow's task runner."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        airflow.configuration.AIRFLOW_HOME = str(self.home)
+        os.environ.update(self.env, **{CONNECTION: self.connection})
+        options = {"max_concurrency": CONCURRENCY, "rejects_path": str(self.findings_path), **self.options}
+        operator = AssistantLoadQAOperator(
+            task_id=self.task_id, source=rows_of(self.numbers), key_columns=["id"], **options
+        )
+        operator.render_template_fields({})
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
+        instance = SimpleNamespace(
+            dag_id="dag", run_id=self.run_id, task_id=self.task_id, map_index=-1, try_number=self.try_number
+        )
+        return operator.execute({"ti": instance, "outlet_events": {}})
+
+
+@dataclass
+class Ended:
+    """How a try ended."""
+
+    result: dict[str, Any] | None = None
+    error: str | None = None
+    trace: str = ""
+    exitcode: int | None = None
+
+
+class Loader:
+    """A try in a process of its own."""
+
+    def __init__(self, attempt: Try) -> None:
+        self._mine, theirs = processes.Pipe()
+        self.process = processes.Process(target=_serve, args=(attempt, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        assert self.process.pid
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+
+    def ends_within(self, seconds: float) -> bool:
+        self.process.join(seconds)
+        return self.process.exitcode is not None
+
+    def wait(self, timeout: float = 60) -> Ended:
+        ended = Ended()
+        with suppress(EOFError, ConnectionResetError):
+            if self._mine.poll(timeout):
+                ended = self._mine.recv()
+        if not self.ends_within(timeout):
+            self.kill()
+            raise AssertionError("the loader does not end")
+        ended.exitcode = self.process.exitcode
+        return ended
+
+
+def _serve(attempt: Try, pipe: Any) -> None:
+    ended = Ended()
+    try:
+        if attempt.setup:
+            from tests.integration.faults import setups
+
+            getattr(setups, attempt.setup)()
+        ended.result = attempt.execute()
+    except BaseException as error:  # noqa: BLE001 (the parent judges)
+        ended.error, ended.trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+    pipe.send(ended)
+
+
+def findings(path: Path) -> list[dict[str, Any]]:
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+def listed(path: Path, *kinds: str) -> set[int]:
+    return {int(found["key"]) for found in findings(path) if found["kind"] in kinds}

@@ -1,0 +1,90 @@
+"""What goes wrong inside a loader's process."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+
+from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.ledger import store
+
+SENDS = 40
+FILE_LIMIT = 200_000
+
+
+def dies_before_sending() -> None:
+    """The process ends between the intent of a row and its request."""
+    send, count = AssistantClient._aexchange, 0
+
+    async def dying(self, call):
+        nonlocal count
+        count += 1
+        if count > SENDS:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await send(self, call)
+
+    AssistantClient._aexchange = dying
+
+
+def dies_after_sending() -> None:
+    """The process ends between the answer to a row and its outcome."""
+    send, count = AssistantClient._aexchange, 0
+
+    async def dying(self, call):
+        nonlocal count
+        answer = await send(self, call)
+        count += 1
+        if count > SENDS:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    AssistantClient._aexchange = dying
+
+
+def files_may_not_grow() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT, FILE_LIMIT))
+
+
+def does_not_wait_for_locks() -> None:
+    """A SQLite ledger that gives up on a lock after half a second."""
+    import sqlalchemy as sa
+
+    opened = store.sqlite_engine
+
+    def impatient(path):
+        engine = opened(path)
+
+        @sa.event.listens_for(engine, "connect", insert=True)
+        def configure(connection, _):
+            connection.execute("PRAGMA busy_timeout = 500")
+
+        return engine
+
+    store.sqlite_engine = impatient
+
+
+def loses_its_home() -> None:
+    """AIRFLOW_HOME is not there, such as a volume that is not mounted."""
+    import airflow_provider_assistant.ledger.store as opening
+
+    home = opening.airflow_home
+    opening.airflow_home = lambda: home() / "not" / "mounted"
+
+
+def opens_its_ledger_read_only() -> None:
+    """Open the ledger as a file system that is mounted read-only would; to root, permissions mean nothing."""
+    import sqlalchemy as sa
+
+    def read_only(path):
+        return sa.create_engine(f"sqlite:///file:{path}?mode=ro&uri=true")
+
+    store.sqlite_engine = read_only
+
+
+def gives_the_ledger_up_soon() -> None:
+    """Two tries for a transaction, where a server would be given many."""
+    from airflow_provider_assistant.ledger import documents
+
+    documents.ATTEMPTS = 2

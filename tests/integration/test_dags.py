@@ -1,0 +1,126 @@
+"""Every example DAG runs against the service, for real, and costs little to parse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+DAGS = Path(__file__).parents[2] / "dags"
+TASKS = {
+    "assistant_smoke": [
+        "read_limits", "upload_document", "sync_chat", "submit_async_chat", "wait_for_answer", "send_feedback",
+        "read_statistics",
+    ],
+    "assistant_knowledge_base": ["read_configuration_reference", "load_configuration_reference", "upload_guides"],
+    "assistant_async_chat": ["submit", "wait_for_answer", "send_feedback", "close_session"],
+    "assistant_nightly_export": ["export_statistics", "export_feedback", "summarise"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def load(_airflow_database):
+    def loaded(dag_id):
+        bag = DagBag(DAGS / f"{dag_id}.py", bundle_name="tests")
+        assert bag.import_errors == {}
+        return bag.dags[dag_id]
+
+    return loaded
+
+
+def test_each_file_has_a_test():
+    assert sorted(path.stem for path in DAGS.glob("*.py")) == sorted(TASKS)
+
+
+@pytest.mark.parametrize("dag_id", TASKS)
+def test_ids_and_words(dag_id, load):
+    dag = load(dag_id)
+    assert sorted(dag.task_ids) == sorted(TASKS[dag_id])
+    assert dag.tags == {"assistant"}
+    assert dag.doc_md.strip()
+    assert not dag.catchup
+
+
+def test_smoke(load, run_dag, service, connection):
+    run = run_dag(load("assistant_smoke"))
+    assert run.state == "success", run.errors
+    assert [state for state, _ in run.tasks.values()] == ["success"] * 7
+    assert "deferrable" in run.xcom("sync_chat", key="text")
+    assert run.xcom("wait_for_answer", key="text") == run.xcom("sync_chat", key="text")
+    assert run.xcom("read_statistics")["raw"]["feedback"]["by_rating"] == {"good": 1}
+    site = "/m2m/sites/acme-docs"
+    assert [path for method, path in service.seen() if method == "POST"] == [
+        f"{site}/documents", f"{site}/chat", f"{site}/chat/async", f"{site}/chat/feedback",
+    ]  # fmt: skip
+    assert service.seen()[0] == ("GET", "/m2m/tenants/acme/limits")
+    assert service.seen()[-1] == ("GET", f"{site}/statistics")
+
+
+def test_async_chat_twice(load, run_dag, service, connection):
+    runs = [run_dag(load("assistant_async_chat"), run_conf={"question": f"Question {n}?"}) for n in (1, 2)]
+    for run in runs:
+        assert run.state == "success", run.errors
+        assert run.xcom("wait_for_answer")["request_id"] == run.xcom("submit")["request_id"]
+        assert run.xcom("send_feedback")["sent"]
+    assert len({run.xcom("submit")["request_id"] for run in runs}) == 2
+    assert [row["message"] for row in service.rows("requests")] == ["Question 1?", "Question 2?"]
+    assert len(service.rows("feedback")) == 2
+    assert all(row["closed_at"] for row in service.rows("sessions"))
+
+
+def test_knowledge_base_then_an_answer_about_airflow(load, run_dag, service, connection):
+    run = run_dag(load("assistant_knowledge_base"))
+    assert run.state == "success", run.errors
+    loaded = run.xcom("load_configuration_reference")
+    assert loaded["created"] == loaded["rows"] > 200
+    guides = [path for path in (DAGS / "guides").iterdir() if not path.name.startswith(".")]
+    assert run.xcom("upload_guides")["created"] == len(guides)
+    assert len(service.documents()) == loaded["created"] + len(guides)
+
+    question = {"question": "What does the option parallelism in section core do?"}
+    asked = run_dag(load("assistant_async_chat"), run_conf=question)
+    answer = asked.xcom("wait_for_answer")
+    assert answer["raw"]["result"]["answered"]
+    assert answer["raw"]["result"]["sources"][0]["title"] == "[core] parallelism"
+
+
+def test_nightly_export(load, run_dag, service, connection, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
+    run_dag(load("assistant_async_chat"))
+    run = run_dag(load("assistant_nightly_export"))
+    assert run.state == "success", run.errors
+    assert run.xcom("summarise")["ratings"] == {"good": 1}
+    assert run.xcom("summarise")["metrics"]["chats.async.total"] == 1
+    feedback = ds.dataset(tmp_path / "lake" / "feedback", partitioning="hive").to_table().to_pylist()
+    assert [(row["rating"], row["dag_id"]) for row in feedback] == [("good", "assistant_async_chat")]
+    assert feedback[0]["answer_seconds"] > 0
+
+
+def test_nightly_export_of_a_day_on_which_nothing_happened(load, run_dag, service, connection, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
+    run = run_dag(load("assistant_nightly_export"))
+    assert run.state == "success", run.errors
+    assert run.xcom("summarise")["ratings"] == {}
+
+
+PARSE = """
+import json, runpy, sys
+import airflow.sdk, airflow.triggers.base
+before = set(sys.modules)
+for path in sys.argv[1:]:
+    runpy.run_path(path)
+print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
+"""
+
+
+def test_parsing_loads_nothing_heavy():
+    paths = [str(path) for path in sorted(DAGS.glob("*.py"))]
+    done = subprocess.run([sys.executable, "-c", PARSE, *paths], capture_output=True, text=True, check=True)
+    added = set(json.loads(done.stdout.splitlines()[-1]))
+    assert "airflow_provider_assistant" in added
+    assert not added & {"aiohttp", "duckdb", "fastapi", "numpy", "pandas", "polars", "pyarrow", "uvicorn"}

@@ -1,0 +1,316 @@
+"""Every row of the specification's error table, and the answers it does not list, through a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import io
+import pickle
+import time
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.models import ChatMessage, QADocument
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAPIError,
+    AssistantAuthenticationError,
+    AssistantBadRequestError,
+    AssistantConnectionError,
+    AssistantError,
+    AssistantNotFoundError,
+    AssistantPermissionError,
+    AssistantRateLimitError,
+    AssistantResponseError,
+    AssistantServerError,
+    AssistantTimeout,
+)
+from airflow_provider_assistant.hooks.files import as_upload
+from airflow_provider_assistant.sandbox import tenants
+from airflow_provider_assistant.sandbox.server import SandboxServer
+from tests.wire import Answer, FakeTime, ScriptedService, client_of, unused_port
+
+KEY = "canary-key-0123456789"
+GET = endpoints.get_statistics("docs")
+QA = QADocument(title="t", question="q", answer="a", category="c")
+POST = endpoints.create_qa_document("docs", QA)
+HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>"
+
+
+@pytest.fixture(params=["sync", "async"])
+def send(request: pytest.FixtureRequest):
+    """Send a call with the client of a URL, in both colours; the waits of the client take no time."""
+
+    def send(url: str, call, clock: FakeTime | None = None, **changes):
+        client = client_of(url, clock, **changes)
+        if request.param == "sync":
+            with client:
+                return client.send(call)
+
+        async def asend():
+            async with client:
+                return await client.asend(call)
+
+        return asyncio.run(asend())
+
+    return send
+
+
+@pytest.fixture(scope="module")
+def url():
+    with SandboxServer() as service:
+        yield service.url
+
+
+class TestAgainstTheEmbeddedService:
+    """The conditions of the table, made for real."""
+
+    def test_400(self, send, url) -> None:
+        call = endpoints.other("POST", "/m2m/sites/acme-docs/documents/qa", {"title": "only"})
+        with pytest.raises(AssistantBadRequestError, match="question") as refused:
+            send(url, call, api_key=tenants.ACME_FULL_KEY)
+        assert refused.value.status == 400
+
+    def test_401(self, send, url) -> None:
+        with pytest.raises(AssistantAuthenticationError, match="API key"):
+            send(url, endpoints.get_limits("acme"), api_key=KEY)
+
+    def test_403(self, send, url) -> None:
+        call = endpoints.create_qa_document("acme-docs", QA)
+        with pytest.raises(AssistantPermissionError, match="plan, access"):
+            send(url, call, api_key=tenants.ACME_READONLY_KEY)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            endpoints.get_limits("globex"),
+            endpoints.get_statistics("globex-help"),
+            endpoints.get_statistics("nowhere"),
+            endpoints.get_chat_request("acme-docs", "unknown"),
+        ],
+        ids=["foreign tenant", "foreign site", "unknown site", "unknown request"],
+    )
+    def test_404(self, send, url, call) -> None:
+        with pytest.raises(AssistantNotFoundError, match="identifiers"):
+            send(url, call, api_key=tenants.ACME_FULL_KEY)
+
+    def test_429(self, send) -> None:
+        with SandboxServer(rate_limit=0.1, rate_burst=1) as service:
+            changes = {"api_key": tenants.ACME_FULL_KEY, "retry": RetryRule(attempts=2, max_pause=0.0)}
+            send(service.url, endpoints.get_limits("acme"), **changes)
+            with pytest.raises(AssistantRateLimitError) as refused:
+                send(service.url, endpoints.get_limits("acme"), **changes)
+        assert refused.value.retry_after
+        assert refused.value.retry_after > 0
+
+    def test_5xx(self, send) -> None:
+        with SandboxServer(fault_rate=1.0, fault_status="503") as service:
+            with pytest.raises(AssistantServerError) as failed:
+                send(service.url, endpoints.get_limits("acme"), api_key=tenants.ACME_FULL_KEY)
+            assert len(list(service.service.journal.entries())) == 5
+        assert failed.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, AssistantBadRequestError),
+        (401, AssistantAuthenticationError),
+        (403, AssistantPermissionError),
+        (404, AssistantNotFoundError),
+    ],
+)
+@pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
+def test_what_cannot_succeed_is_sent_once_and_not_retried_by_airflow(send, status, error, call) -> None:
+    with ScriptedService(Answer(status, {"error": {"message": "no such thing"}})) as service:
+        with pytest.raises(error) as refused:
+            send(service.url, call)
+    assert len(service.received) == 1
+    assert isinstance(refused.value, AirflowFailException)
+    assert refused.value.detail == "no such thing"
+    assert "site 'docs'" in str(refused.value)
+    assert refused.value.endpoint == call.endpoint
+
+
+@pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
+def test_429_is_repeated_for_every_call_and_never_early(send, call) -> None:
+    clock = FakeTime()
+    answers = [Answer(429, headers={"Retry-After": "7"}), Answer(429), Answer(200, {"id": "d1"})]
+    with ScriptedService(*answers) as service:
+        reply = send(service.url, call, clock)
+    assert reply.exchange.attempts == 3
+    assert reply.exchange.ambiguous == 0
+    assert 7 <= clock.waited[0] <= 7 * 1.1
+    assert clock.waited[1] > 0
+
+
+def test_a_retry_after_date_is_honoured(send) -> None:
+    clock = FakeTime()
+    date = email.utils.formatdate(clock.moment + 20, usegmt=True)
+    with ScriptedService(Answer(429, headers={"Retry-After": date}), Answer(200)) as service:
+        send(service.url, GET, clock)
+    assert 20 <= clock.waited[0] <= 22
+
+
+def test_a_429_storm_ends_with_the_time_to_come_back(send) -> None:
+    with ScriptedService(Answer(429, headers={"Retry-After": "3"})) as service:
+        with pytest.raises(AssistantRateLimitError) as refused:
+            send(service.url, POST)
+    assert len(service.received) == 21
+    assert refused.value.retry_after == 3
+
+
+def test_a_pause_that_is_too_long_is_not_waited_for(send) -> None:
+    clock = FakeTime()
+    with ScriptedService(Answer(429, headers={"Retry-After": "86400"})) as service:
+        with pytest.raises(AssistantRateLimitError) as refused:
+            send(service.url, POST, clock)
+    assert len(service.received) == 1
+    assert clock.waited == []
+    assert refused.value.retry_after == 86400
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
+def test_5xx_of_a_read_is_repeated(send, status) -> None:
+    with ScriptedService(Answer(status, HTML), Answer(200, {"a": 1})) as service:
+        reply = send(service.url, GET)
+    assert reply.raw == {"a": 1}
+    assert reply.exchange.attempts == 2
+
+
+def test_5xx_of_a_create_is_repeated_and_counted_as_ambiguous(send) -> None:
+    with ScriptedService(Answer(502, HTML), Answer(drop=True), Answer(201, {"id": "d1"})) as service:
+        reply = send(service.url, POST)
+    assert reply.exchange.attempts == 3
+    assert reply.exchange.ambiguous == 2
+
+
+def test_5xx_of_a_create_that_persists_is_ambiguous(send) -> None:
+    with ScriptedService(Answer(502, HTML)) as service, pytest.raises(AssistantAmbiguousError) as unclear:
+        send(service.url, POST)
+    assert len(service.received) == 5
+    assert isinstance(unclear.value.__cause__, AssistantServerError)
+    assert "502 Bad Gateway" in str(unclear.value)
+    assert "<" not in str(unclear.value)
+
+
+@pytest.mark.parametrize("answer", [Answer(502), Answer(drop=True)], ids=["502", "drop"])
+def test_a_create_is_sent_once_where_a_gap_is_better_than_a_duplicate(send, answer) -> None:
+    with ScriptedService(answer) as service, pytest.raises(AssistantAmbiguousError):
+        send(service.url, POST, retry=RetryRule(retry_ambiguous=False))
+    assert len(service.received) == 1
+
+
+def test_a_dropped_connection_of_a_read_is_repeated(send) -> None:
+    with ScriptedService(Answer(drop=True), Answer(200, {"a": 1})) as service:
+        assert send(service.url, GET).exchange.attempts >= 1
+    assert len(service.received) == 2
+
+
+def test_a_dropped_connection_of_a_create_was_sent(send) -> None:
+    with ScriptedService(Answer(drop=True)) as service, pytest.raises(AssistantAmbiguousError) as unclear:
+        send(service.url, POST, retry=RetryRule(attempts=1))
+    assert isinstance(unclear.value.__cause__, AssistantConnectionError)
+
+
+def test_no_answer_in_time(send) -> None:
+    with ScriptedService(Answer(delay=0.6)) as service:
+        started = time.monotonic()
+        with pytest.raises(AssistantTimeout):
+            send(service.url, GET, retry=RetryRule(attempts=1), timeout=0.1)
+        assert time.monotonic() - started < 0.5
+        with pytest.raises(AssistantAmbiguousError) as unclear:
+            send(service.url, POST, retry=RetryRule(attempts=1), timeout=0.1)
+    assert isinstance(unclear.value.__cause__, AssistantTimeout)
+
+
+@pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
+def test_nobody_listens(send, call) -> None:
+    clock = FakeTime()
+    with pytest.raises(AssistantConnectionError, match="base URL"):
+        send(f"http://127.0.0.1:{unused_port()}/api/v1", call, clock)
+    assert len(clock.waited) == 4
+
+
+@pytest.mark.parametrize("body", [b"", b"  \n"])
+@pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
+def test_an_empty_body_is_a_success(send, body, call) -> None:
+    with ScriptedService(Answer(200, body)) as service:
+        assert send(service.url, call).raw is None
+
+
+@pytest.mark.parametrize("body", [HTML, b"{", b"\xff\xfe", b"[" * 100_000], ids=["html", "cut", "binary", "deep"])
+@pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
+def test_a_success_that_is_not_json_is_none(send, body, call) -> None:
+    with ScriptedService(Answer(200, body, {"Content-Type": "text/html"})) as service:
+        with pytest.raises(AssistantResponseError, match="base URL"):
+            send(service.url, call)
+    assert len(service.received) == 1
+
+
+def test_an_accepted_chat_without_a_request_id(send) -> None:
+    call = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
+    with ScriptedService(Answer(202, {"status": "queued"})) as service:
+        with pytest.raises(AssistantResponseError, match="request_id"):
+            send(service.url, call)
+
+
+@pytest.mark.parametrize("body", [{"request_id": "r1"}, {"data": {"request_id": "r1"}}, {"request_id": 17}])
+def test_the_request_id_is_found_flat_or_one_level_down(send, body) -> None:
+    call = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
+    with ScriptedService(Answer(202, body)) as service:
+        assert send(service.url, call).request_id in {"r1", "17"}
+
+
+def test_a_redirect_is_not_followed(send) -> None:
+    with ScriptedService() as elsewhere, ScriptedService(Answer(302, b"", {"Location": elsewhere.url})) as service:
+        with pytest.raises(AssistantAPIError, match="base URL") as refused:
+            send(service.url, GET)
+    assert refused.value.status == 302
+    assert elsewhere.received == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(400, {"error": f"your key {KEY} is odd"}),
+        Answer(500, f"<pre>{KEY}</pre>".encode()),
+        Answer(200, {"echo": KEY}),
+        Answer(200, f"<html>{KEY}".encode()),
+        Answer(drop=True),
+    ],
+    ids=["400", "500", "200", "html", "drop"],
+)
+def test_a_key_that_the_service_repeats_goes_nowhere(send, answer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    with ScriptedService(answer) as service:
+        try:
+            shown = repr(send(service.url, GET))
+        except AssistantError as error:
+            shown = f"{error!r} {error} {error.__cause__!r} {error.__context__!r} {pickle.dumps(error)!r}"
+    assert KEY not in shown
+    assert KEY not in caplog.text
+    assert service.received[0].headers["x-api-key"] == KEY
+
+
+@pytest.mark.parametrize("opened", ["file", "memory"])
+def test_an_open_file_is_sent_again_and_left_open(send, opened, tmp_path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"read before and sent")
+    with path.open("rb") if opened == "file" else io.BytesIO(path.read_bytes()) as file:
+        file.seek(len(b"read before"))
+        call = endpoints.upload_document("docs", as_upload(file, "a.txt"))
+        with ScriptedService(Answer(503), Answer(201, {"id": "d1"})) as service:
+            assert send(service.url, call).document_id == "d1"
+        assert not file.closed
+    for request in service.received:
+        assert b"read before and sent" in request.body
+
+
+def test_errors_survive_pickling() -> None:
+    error = AssistantRateLimitError("slow down", status=429, endpoint="chat", retry_after=3.0)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.status, copy.endpoint, copy.retry_after) == ("slow down", 429, "chat", 3.0)

@@ -1,0 +1,86 @@
+"""A file is sent from where it lies: its size does not show in the memory of who sends it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+MIB = 1 << 20
+LARGE = 600 * MIB
+
+SEND = """
+import asyncio, json, resource, sys
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.hooks.files import as_upload
+from airflow_provider_assistant.loading.rows import FileRows
+from airflow_provider_assistant.loading.source import storage_files
+
+import aiohttp
+url, path, driver = sys.argv[1:]
+client = AssistantClient(ClientSettings(url, "a key of no consequence"))
+rows = FileRows(
+    storage_files(path),
+    upload=lambda path, _: as_upload(path),
+    call=lambda upload: endpoints.upload_document("s", upload),
+)
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+before = peak()
+list(rows.digests())
+(item,) = rows.items(lambda number: True)
+if driver == "sync":
+    client.send(item.call)
+else:
+    async def send():
+        async with client:
+            await client.asend(item.call)
+    asyncio.run(send())
+print(json.dumps(peak() - before))
+"""
+
+
+class Sink(http.server.BaseHTTPRequestHandler):
+    """Reads a body and forgets it."""
+
+    received = 0
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        type(self).received = length
+        while length:
+            length -= len(self.rfile.read(min(length, MIB)))
+        self.send_response(201)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("driver", ["sync", "async"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, driver: str) -> None:
+    path = tmp_path / "large.txt"
+    with path.open("wb") as file:
+        file.truncate(LARGE)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/api/v1"
+        done = subprocess.run(
+            [sys.executable, "-c", SEND, url, str(path), driver], capture_output=True, text=True, check=True
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert LARGE < Sink.received < LARGE + MIB
+    assert json.loads(done.stdout.splitlines()[-1]) < 40 * MIB

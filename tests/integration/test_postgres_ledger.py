@@ -1,0 +1,322 @@
+"""The ledger on a real PostgreSQL: its rules, and loads that go through it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantLedgerError
+from airflow_provider_assistant.ledger import (
+    SCHEMA_VERSION,
+    Claim,
+    Ledger,
+    RunRef,
+    Settlement,
+    submissions,
+)
+from airflow_provider_assistant.ledger.documents import ATTEMPTS, LEASE, Known
+from airflow_provider_assistant.ledger.schema import metadata
+from tests.integration.faults.conftest import Case, _process, remote
+from tests.integration.faults.loads import CONCURRENCY, listed
+from tests.integration.postgres import PostgresServer
+
+__all__ = ["_process", "remote"]
+
+START = datetime(2026, 11, 21, 23, 59, 58, 123456, tzinfo=UTC)
+RUN, OTHER_RUN = RunRef("dag", "run", "task", -1), RunRef("dag", "other", "task", -1)
+SCOPE = "https://h/api/v1/m2m/sites/docs/documents/qa"
+ROWS = range(250)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as running:
+        yield running
+
+
+@pytest.fixture
+def engine(server: PostgresServer) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(server.url, poolclass=sa.NullPool)
+    metadata.drop_all(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def ledger(engine: sa.Engine) -> Ledger:
+    return Ledger(engine, now=lambda: START)
+
+
+def documents(ledger, *, run=RUN, source="dag.task"):
+    return ledger.documents(scope=SCOPE, site_id="docs", source=source, run=run)
+
+
+def claims(memory, *keys):
+    known = memory.known(keys)
+    return [Claim(key, f"row {key}", known.get(key)) for key in keys]
+
+
+def created(claim, number=1, **facts):
+    return Settlement(claim, "done", f"content {number}", f"doc-{claim.key}-{number}", 201, **facts)
+
+
+def test_an_effect_is_made_once(ledger):
+    facts = {"site_id": "docs", "session_id": "s", "state": None, "completed_at": None}
+    sent = [ledger.once(submissions, SCOPE, "k", RUN, lambda: {"request_id": "r"}, **facts)[1] for _ in range(2)]
+    assert sent == [True, False]
+
+    def fails():
+        raise AssistantAmbiguousError("maybe")
+
+    with pytest.raises(AssistantAmbiguousError):
+        ledger.once(submissions, SCOPE, "k2", RUN, fails, **facts)
+    row = ledger.find(submissions, SCOPE, "k2")
+    assert (row.outcome, row.attempts, row.intended_at) == ("ambiguous", 1, START)
+
+
+def test_claims_and_outcomes(ledger):
+    with documents(ledger) as memory:
+        wanted = claims(memory, "a", "b", "c")
+        assert memory.exchange([], wanted) == {"a", "b", "c"}
+        a, b, c = wanted
+        assert (
+            memory.exchange([created(a), Settlement(b, "refused", "x"), Settlement(c, "ambiguous", "x")], []) == set()
+        )
+        known = memory.known(["a", "b", "c", "d"])
+        assert {key: one.state for key, one in known.items()} == {"a": "done", "b": "absent", "c": "unclear"}
+        assert known["a"][1:4] == ("content 1", "doc-a-1", None)
+
+
+def test_changed_content_keeps_what_it_supersedes(ledger):
+    for number in (1, 2, 3):
+        with documents(ledger) as memory:
+            (claim,) = claims(memory, "a")
+            assert memory.exchange([], [claim]) == {"a"}
+            memory.exchange([created(claim, number)], [])
+    with documents(ledger) as memory:
+        assert memory.known(["a"])["a"].superseded == '["doc-a-1", "doc-a-2"]'
+        (doubled,) = memory.doubled()
+        assert (doubled.document_id, doubled.superseded) == ("doc-a-3", ["doc-a-1", "doc-a-2"])
+    with documents(ledger, run=OTHER_RUN) as memory:
+        assert not list(memory.doubled())
+
+
+def test_only_one_wins_a_key(ledger):
+    with documents(ledger) as one, documents(ledger, run=OTHER_RUN) as other:
+        first, second = claims(one, "a", "b"), claims(other, "b", "c")
+        assert one.exchange([], first) == {"a", "b"}
+        assert other.exchange([], second) == {"c"}
+        assert other.known(["b"])["b"].state == "elsewhere"
+        one.exchange([Settlement(first[1], "refused", "x")], [])
+        rivals = claims(one, "b"), claims(other, "b")
+        assert other.exchange([], rivals[1]) == {"b"}
+        assert one.exchange([], rivals[0]) == set()
+
+
+def test_an_intent_of_a_killed_try_is_in_doubt_and_counted(ledger, engine):
+    with documents(ledger) as killed:
+        killed.exchange([], claims(killed, "a"))
+    with documents(ledger, run=OTHER_RUN) as other:
+        assert other.known(["a"])["a"].state == "elsewhere"
+    with documents(ledger) as again:
+        (claim,) = claims(again, "a")
+        assert claim.known.state == "unclear"
+        assert again.exchange([], [claim]) == {"a"}
+        again.exchange([created(claim)], [])
+    with documents(ledger) as third:
+        assert [doubled.ambiguous for doubled in third.doubled()] == [1]
+    later = Ledger(engine, now=lambda: START + LEASE + timedelta(seconds=1))
+    with documents(ledger) as killed:
+        killed.exchange([], claims(killed, "b"))
+    with documents(later, run=OTHER_RUN) as other:
+        assert other.known(["b"])["b"].state == "unclear"
+
+
+def test_stale_documents(ledger):
+    with documents(ledger) as memory:
+        wanted = claims(memory, *"abc")
+        memory.exchange([], wanted)
+        memory.exchange([created(claim) for claim in wanted], [])
+    with documents(ledger, run=OTHER_RUN) as memory:
+        assert list(memory.stale(lambda key: key != "b")) == [("row b", "doc-b-1")]
+    with documents(ledger, source="another") as memory:
+        assert not list(memory.stale(lambda _: False))
+
+
+def test_many_want_the_same_keys_in_any_order(server, ledger):
+    keys, winners, failures = [f"{number:04}" for number in range(400)], [], []
+    barrier = threading.Barrier(4)
+
+    def wants(number):
+        engine = sa.create_engine(server.url)
+        try:
+            with documents(Ledger(engine, now=lambda: START), run=RunRef("dag", str(number), "task", -1)) as memory:
+                order = keys[number * 100 :] + keys[: number * 100]
+                barrier.wait()
+                settled = []
+                for start in range(0, len(order), 20):
+                    wanted = claims(memory, *order[start : start + 20])
+                    won = memory.exchange(settled, wanted)
+                    settled = [created(claim) for claim in wanted if claim.key in won]
+                    winners.extend(won)
+                memory.exchange(settled, [])
+        except Exception as error:  # noqa: BLE001 (asserted below)
+            failures.append(error)
+        finally:
+            engine.dispose()
+
+    threads = [threading.Thread(target=wants, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    # A key that another has settled by the time it is looked at may rightly be claimed anew by this raw loop.
+    assert set(winners) == set(keys)
+
+
+def test_a_ledger_of_the_first_version_is_migrated(engine):
+    metadata.tables["assistant_submissions"].create(engine)
+    metadata.tables["assistant_ratings"].create(engine)
+    schema = metadata.tables["assistant_ledger_schema"]
+    schema.create(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.insert(schema).values(version=1))
+    with documents(Ledger(engine)) as memory:
+        assert memory.exchange([], claims(memory, "a")) == {"a"}
+    with engine.begin() as connection:
+        assert connection.scalar(sa.select(sa.func.max(schema.c.version))) == SCHEMA_VERSION
+        connection.execute(sa.update(schema).values(version=99))
+    with pytest.raises(AssistantLedgerError, match=r"99.*upgrade"):
+        Ledger(engine)
+
+
+def test_many_open_a_new_ledger_at_once(server, engine):
+    barrier, failures = threading.Barrier(6), []
+
+    def opens():
+        mine = sa.create_engine(server.url)
+        barrier.wait()
+        try:
+            Ledger(mine).close()
+        except AssistantLedgerError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=opens) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_server_that_is_not_there(server):
+    away = sa.create_engine(server.url.replace(f":{server.port}/", ":1/"))
+    with pytest.raises(AssistantLedgerError, match="Nothing was sent"):
+        Ledger(away)
+
+
+class PostgresCase(Case):
+    """A load whose ledger is on PostgreSQL, opened through an Airflow connection."""
+
+    engine: sa.Engine
+    env: dict[str, str]
+
+    def attempt(self, numbers, **changes):
+        return super().attempt(numbers, env=self.env, **changes)
+
+    def outcomes(self, ledger=None):
+        table = metadata.tables["assistant_documents"]
+        with self.engine.connect() as connection:
+            rows = connection.execute(sa.select(table.c.label, table.c.outcome, table.c.document_id)).all()
+        return {int(label): (outcome, document_id) for label, outcome, document_id in rows}
+
+
+@pytest.fixture
+def case(server, engine, remote, tmp_path, monkeypatch):
+    case = PostgresCase(remote, tmp_path / "home", monkeypatch)
+    case.engine = engine
+    case.env = {"AIRFLOW__ASSISTANT__LEDGER_CONN_ID": "ledger", "AIRFLOW_CONN_LEDGER": server.airflow_url}
+    for name, value in case.env.items():
+        monkeypatch.setenv(name, value)
+    return case
+
+
+def test_a_load_and_its_second_run(case):
+    assert case.run(case.attempt(ROWS))["created"] == len(ROWS)
+    posts = len(case.service.journal(method="POST"))
+    again = case.attempt(range(5, len(ROWS)), run_id="again")
+    result = case.run(again)
+    assert (result["created"], result["unchanged"], result["stale"]) == (0, len(ROWS) - 5, 5)
+    assert listed(again.findings_path, "stale") == set(range(5))
+    assert len(case.service.journal(method="POST")) == posts
+    assert not case.ledger.exists()
+
+
+@pytest.mark.parametrize("on_ambiguous", ["retry", "skip"])
+def test_a_killed_load(on_ambiguous, case):
+    attempt = case.attempt(ROWS, options={"on_ambiguous": on_ambiguous})
+    loader = case.start(attempt)
+    case.wait_for(80)
+    loader.kill()
+    loader.wait()
+    case.agree()
+    case.run(attempt)
+    audit = case.audit(ROWS, attempt)
+    audit.complete() if on_ambiguous == "retry" else audit.exact()
+
+
+def test_two_processes(case):
+    attempts = [case.attempt(ROWS, task_id="one"), case.attempt(range(100, 350), task_id="other")]
+    results = [ended.result for ended in [loader.wait() for loader in map(case.start, attempts)]]
+    audit = case.audit(range(350), attempts[0])
+    assert not audit.missing
+    assert not audit.duplicates
+    assert sum(result["created"] for result in results) == 350
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_the_server_restarts_midway(number, case, server):
+    attempt = case.attempt(ROWS)
+    loader = case.start(attempt)
+    case.wait_for(60)
+    server.stop(number)
+    server.start()
+    ended = loader.wait()
+    assert ended.result, ended.trace
+    assert ended.result["created"] == len(ROWS)
+    audit = case.audit(ROWS, attempt)
+    audit.complete()
+    assert not audit.duplicates
+
+
+def test_the_server_is_gone_for_long(case, server):
+    attempt = case.attempt(ROWS)
+    loader = case.start(case.attempt(ROWS, setup="gives_the_ledger_up_soon"))
+    case.wait_for(60)
+    server.stop(signal.SIGQUIT)
+    try:
+        ended = loader.wait()
+    finally:
+        server.start()
+    assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
+    assert ATTEMPTS > 2
+    case.agree()
+    unrecorded = set(case.documents()) - {row for row, (outcome, _) in case.outcomes().items() if outcome == "done"}
+    assert unrecorded <= listed(attempt.findings_path, "ambiguous")
+    assert len(unrecorded) <= CONCURRENCY
+    case.run(attempt)
+    case.audit(ROWS, attempt).complete()
+
+
+def test_known_is_what_the_columns_say(ledger):
+    with documents(ledger) as memory:
+        (claim,) = claims(memory, "a")
+        memory.exchange([], [claim])
+        known = memory.known(["a"])["a"]
+        assert known == Known("elsewhere", None, None, None, known.claim)

@@ -1,0 +1,162 @@
+"""A real Airflow under a directory of its own: four components, SQLite, LocalExecutor."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import signal
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+import psutil
+
+from tests.live.process import NotReadyError, Process, free_port, running
+from tests.live.rest import AirflowApi
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+COMPONENTS: dict[str, list[str]] = {
+    "api-server": ["api-server", "--workers", "1"],
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+
+
+class LiveAirflow(AirflowApi):
+    """A running Airflow, and its REST API as an administrator.
+
+    Entering the context starts everything and waits until it is healthy; leaving it, in whatever
+    way, ends every process, those of running tasks too.
+
+    :param home: becomes AIRFLOW_HOME; its database, logs and settings are kept there
+    :param dags: the folder with the DAGs
+    :param env: more environment variables for all components, e.g. ``AIRFLOW_CONN_…``
+    """
+
+    def __init__(self, home: Path, dags: Path, env: Mapping[str, str] | None = None) -> None:
+        self.home = home.resolve()
+        self.dags = dags.resolve()
+        port = free_port()
+        super().__init__(f"http://127.0.0.1:{port}", "admin", secrets.token_urlsafe(12))
+        self.env = self._environment(port) | dict(env or {})
+        self.components = {name: self._process(name, *arguments) for name, arguments in COMPONENTS.items()}
+        self._stack = ExitStack()
+
+    def _process(self, name: str, *arguments: str) -> Process:
+        return Process(
+            name,
+            [sys.executable, "-m", "airflow", *arguments],
+            env=self.env,
+            cwd=self.home,
+            log=self.log_path(name),
+        )
+
+    def _environment(self, port: int) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW"))}
+        settings: dict[str, str | int | float | bool | Path] = {
+            "CORE__LOAD_EXAMPLES": False,
+            "CORE__DAGS_FOLDER": self.dags,
+            "CORE__EXECUTOR": "LocalExecutor",
+            "CORE__PARALLELISM": 4,
+            "CORE__EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
+            "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "CORE__TEST_CONNECTION": "Enabled",
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.user}:admin",
+            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
+            "API__HOST": "127.0.0.1",
+            "API__PORT": port,
+            "API__BASE_URL": self.base_url,
+            "API__SECRET_KEY": secrets.token_urlsafe(32),
+            "API_AUTH__JWT_SECRET": secrets.token_urlsafe(48),
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            "LOGGING__BASE_LOG_FOLDER": self.home / "logs",
+            "USAGE_DATA_COLLECTION__ENABLED": False,
+            # Everything below makes a small Airflow answer fast.
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.2,
+            "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
+            "SCHEDULER__JOB_HEARTBEAT_SEC": 1,
+            "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": 2,
+            # A worker that ended sooner is noticed after at most so many seconds.
+            "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
+            "DAG_PROCESSOR__PARSING_PROCESSES": 1,
+            "DAG_PROCESSOR__REFRESH_INTERVAL": 5,
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 5,
+            "TRIGGERER__JOB_HEARTBEAT_SEC": 1,
+            # A killed triggerer's triggers move on to the next one after this many seconds.
+            "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 6,
+        }
+        return {
+            **inherited,
+            "AIRFLOW_HOME": str(self.home),
+            "PYTHONUNBUFFERED": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+            **{f"AIRFLOW__{name}": str(value) for name, value in settings.items()},
+        }
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Create the database, start the components, wait until they are healthy."""
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            self._prepare()
+            stack.enter_context(running(list(self.components.values())))
+            self.wait_ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process."""
+        self._stack.close()
+
+    def _prepare(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        passwords = self.home / "passwords.json"
+        passwords.touch(mode=0o600)
+        passwords.write_text(json.dumps({self.user: self.password}))
+        self._process("migrate", "db", "migrate").run(timeout=120)
+
+    def check(self) -> None:
+        """Raise, with the end of its log, if a component has ended by itself."""
+        for component in self.components.values():
+            component.check()
+
+    def log_path(self, component: str) -> Path:
+        """Return the file with a component's output."""
+        return self.home / "components" / f"{component}.log"
+
+    # -- accidents ---------------------------------------------------------------------------------
+
+    def stop(self, component: str, *, kill: bool = False) -> None:
+        """End one component: in order, or with SIGKILL."""
+        self.components[component].stop(kill=kill)
+
+    def start(self, component: str) -> None:
+        """Start a component that was stopped."""
+        self.components[component].start()
+
+    def restart(self, component: str, *, kill: bool = False) -> None:
+        """End one component, in order or with SIGKILL, and start it again."""
+        self.stop(component, kill=kill)
+        self.start(component)
+
+    def kill_task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> None:
+        """Kill the process of a running task with SIGKILL."""
+        task = self.task_instance(dag_id, run_id, task_id, map_index)
+        pids = [process.pid for process in self.components["scheduler"].tree()]
+        if task["pid"] not in pids:
+            raise NotReadyError(f"{task_id} has no process: {task['state']}")
+        psutil.Process(task["pid"]).send_signal(signal.SIGKILL)

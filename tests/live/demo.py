@@ -1,0 +1,341 @@
+"""The demo: the example DAGs on a real Airflow against the embedded service.
+
+Run as ``python -m tests.live.demo``; with ``--keep``, Airflow and the service stay until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import time
+from collections import defaultdict
+from contextlib import ExitStack, nullcontext, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tests.live.airflow import LiveAirflow
+from tests.live.process import POLL, NotReadyError, processes_in
+from tests.live.rest import RUN_OVER
+from tests.live.service import AssistantService
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from types import FrameType
+
+ROOT = Path(__file__).parents[2]
+
+KNOWLEDGE, SMOKE, ASYNC, EXPORT = (
+    "assistant_knowledge_base",
+    "assistant_smoke",
+    "assistant_async_chat",
+    "assistant_nightly_export",
+)
+# Those of one group run at the same time: questions need the knowledge, numbers the questions.
+GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC), (EXPORT,))
+LOADS = ("load_configuration_reference", "upload_guides")
+COUNTS = ("rows", "created", "unchanged", "rejected", "failed", "requests", "seconds")
+RUN_TIMEOUT = 120
+# Long enough that a task waiting for an answer is seen to be deferred.
+THINKING = 4
+COLOURS = {"success": "green", "failed": "red", "upstream_failed": "red", "up_for_retry": "yellow"}
+
+
+class DemoError(Exception):
+    """The demo did not do what it should."""
+
+
+class Screen:
+    """What the demo prints: colours and a spinner on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        terminal = sys.stdout.isatty()
+        self._console = Console(highlight=False, soft_wrap=True, width=None if terminal else 110)
+        self._start = time.monotonic()
+        self._secret = ""
+
+    def hide(self, secret: str) -> None:
+        """Never print this, whatever log it may come from."""
+        self._secret = secret
+
+    def _clean(self, text: str) -> str:
+        return escape(text.replace(self._secret, "***") if self._secret else text)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a line with the time since the start."""
+        seconds = time.monotonic() - self._start
+        text = self._clean(text)
+        self._console.print(f"[dim]{seconds:6.1f} s[/]  {f'[{style}]{text}[/]' if style else text}")
+
+    def show(self, title: str, text: str = "") -> None:
+        """Print a heading and what is below it."""
+        if title:
+            self._console.print(f"\n[bold]{self._clean(title)}[/]")
+        if text:
+            self._console.print(self._clean(text))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print a table."""
+        table = Table(*columns, box=SIMPLE, header_style="bold")
+        for row in rows:
+            table.add_row(*(self._clean(_short(cell)) for cell in row))
+        self._console.print(table, soft_wrap=False)
+
+    def busy(self, text: str) -> AbstractContextManager[object]:
+        """Show on a terminal that something takes its time."""
+        return self._console.status(escape(text)) if self._console.is_terminal else nullcontext()
+
+
+def _short(value: Any, length: int = 60) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="seconds")
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+class Demo:
+    """One demo on one Airflow."""
+
+    def __init__(self, home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService) -> None:
+        self.home = home
+        self.lake = lake(home)
+        self.screen = screen
+        self.airflow = airflow
+        self.service = service
+        self.runs: dict[str, str] = {}
+        self.states: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+
+    def run(self) -> None:
+        """Run the DAGs, show what came of it, look for the key where it must not be."""
+        problems = []
+        for part in (self._run_and_show, self._look_for_key):  # keys leak with errors above all
+            try:
+                part()
+            except DemoError as error:
+                problems.append(str(error))
+        if problems:
+            raise DemoError("\n\n".join(problems))
+
+    def _run_and_show(self) -> None:
+        for group in GROUPS:
+            self._run_group(group)
+        first = self._loads()
+        self._run_group([KNOWLEDGE])
+        self._show_knowledge({"first run": first, "second run": self._loads()})
+        self._show_chat()
+        self._show_async_chat()
+        self._show_lake()
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def _run_group(self, dag_ids: Sequence[str]) -> None:
+        for dag_id in dag_ids:
+            self.runs[dag_id] = self.airflow.trigger(dag_id)
+            self.screen.say(f"{dag_id}: started", "bold")
+        unfinished, failed = list(dag_ids), []
+        deadline = time.monotonic() + RUN_TIMEOUT
+        with self.screen.busy(", ".join(dag_ids)):
+            while unfinished and time.monotonic() < deadline:
+                self.airflow.check()
+                self.service.check()
+                for dag_id in list(unfinished):
+                    # The run first: tasks read afterwards are then in their last state too.
+                    run_state = self.airflow.run(dag_id, self.runs[dag_id])["state"]
+                    self._tell_changes(dag_id)
+                    if run_state in RUN_OVER:
+                        unfinished.remove(dag_id)
+                        failed += [dag_id] if run_state == "failed" else []
+                        self.screen.say(f"{dag_id}: {run_state}", COLOURS[run_state])
+                time.sleep(POLL)
+        if unfinished or failed:
+            what = [f"{dag_id}: not over after {RUN_TIMEOUT} s" for dag_id in unfinished]
+            what += [f"{dag_id}: failed" for dag_id in failed]
+            bad = {"failed", "up_for_retry"}
+            what += [self._log(*task) for task, states in self.states.items() if bad & {*states[-1:]}]
+            raise DemoError("\n\n".join(what))
+
+    def _tell_changes(self, dag_id: str) -> None:
+        for task, state in self.airflow.task_states(dag_id, self.runs[dag_id]).items():
+            seen = self.states[dag_id, task]
+            if state not in (None, "scheduled", "queued", *seen[-1:]):
+                seen.append(state)
+                self.screen.say(f"{dag_id}.{task}: {state}", COLOURS.get(state, "cyan"))
+
+    def _log(self, dag_id: str, task: str) -> str:
+        task_id, _, index = task.rstrip("]").partition("[")
+        log = self.airflow.task_log(dag_id, self.runs[dag_id], task_id, map_index=int(index) if index else -1)
+        return "\n".join([f"{dag_id}.{task}, the end of its log:", *log.splitlines()[-30:]])
+
+    # -- showing -----------------------------------------------------------------------------------
+
+    def _xcom(self, dag_id: str, task_id: str) -> Any:
+        value = self.airflow.xcom(dag_id, self.runs[dag_id], task_id)
+        if not value:
+            raise DemoError(f"{dag_id}.{task_id} returned nothing")
+        return value
+
+    def _loads(self) -> dict[str, dict[str, Any]]:
+        return {task: self._xcom(KNOWLEDGE, task) for task in LOADS}
+
+    def _show_knowledge(self, runs: dict[str, dict[str, dict[str, Any]]]) -> None:
+        self.screen.show("Knowledge base: each row once, however often the DAG runs")
+        rows = [
+            [run, task, *(load[name] for name in COUNTS)] for run, loads in runs.items() for task, load in loads.items()
+        ]
+        self.screen.table(["", "task", *COUNTS], rows)
+        first, second = runs.values()
+        if any(load["created"] != load["rows"] for load in first.values()):
+            raise DemoError("documents failed to load")
+        if any(load["requests"] for load in second.values()):
+            raise DemoError("the second run sent rows that were on the site already")
+
+    def _show_chat(self) -> None:
+        answer = self._xcom(SMOKE, "sync_chat")
+        sources = answer.get("raw", {}).get("sources") or []
+        titles = list(dict.fromkeys(source.get("title", "") for source in sources))
+        if not answer.get("text") or not titles:
+            raise DemoError(f"an answer without text or source: {answer}")
+        self.screen.show("An answer and its sources", answer["text"])
+        self.screen.show("", "\n".join(f"- {title}" for title in titles))
+
+    def _show_async_chat(self) -> None:
+        task = "wait_for_answer"
+        answer = self._xcom(ASYNC, task)
+        self.screen.show("An asynchronous answer", answer.get("text") or "")
+        columns = ["request_id", "status", "polls", "seconds"]
+        row = [*(answer.get(name, "") for name in columns), " → ".join(self.states[ASYNC, task])]
+        self.screen.table([*columns, f"states of {task}"], [row])
+
+    def _show_lake(self) -> None:
+        import pyarrow.parquet as pq
+
+        for task in ("export_statistics", "export_feedback"):
+            exported = self._xcom(EXPORT, task)
+            table = pq.read_table(_local_path(exported["path"]))
+            self.screen.show(f"{task}: {table.num_rows} rows read back", exported["path"])
+            some = table.select(table.column_names[:6]).slice(0, 5)
+            self.screen.table(some.column_names, [row.values() for row in some.to_pylist()])
+            if table.num_rows != exported["rows"]:
+                raise DemoError(f"{task} wrote {exported['rows']} rows, {table.num_rows} are there")
+        summary = self._xcom(EXPORT, "summarise")
+        for name, numbers in summary.items():
+            self.screen.show(f"What the Parquet files say: {name}")
+            self.screen.table([name, ""], numbers.items())
+        files = sorted(self.lake.rglob("*.parquet"))
+        self.screen.show(f"Parquet files in {self.lake}", "\n".join(str(path.relative_to(self.lake)) for path in files))
+        if not files:
+            raise DemoError(f"no Parquet file under {self.lake}")
+
+    def _look_for_key(self) -> None:
+        """Fail if the service's key is in any file of the demo, but for the service's own data."""
+        key = self.service.api_key.encode()
+        found = []
+        for path in self.home.rglob("*"):
+            if path.is_file() and self.service.home / "data" not in path.parents:
+                with suppress(FileNotFoundError):  # Airflow is still running
+                    found += [path] if key in path.read_bytes() else []
+        if found:
+            raise DemoError("the API key is in " + ", ".join(map(str, found)))
+        self.screen.show("The API key is in no log and no file of Airflow's.")
+
+
+def _local_path(url: str) -> str:
+    return unquote(urlsplit(url).path) if "://" in url else url
+
+
+def lake(home: Path) -> Path:
+    """Return where the exports go."""
+    return home / "lake"
+
+
+def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool) -> int:
+    """Start everything, run the demo, end everything; 0 if all of it succeeded."""
+    code = 0
+    with ExitStack() as stack:
+        try:
+            service = stack.enter_context(AssistantService(home / "service", processing_seconds=THINKING))
+            screen.hide(service.api_key)
+            screen.say(f"service: {service.base_url}")
+            env = {**service.env, "AIRFLOW_VAR_ASSISTANT_LAKE": lake(home).as_uri()}
+            airflow = LiveAirflow(home / "airflow", dags, env)
+            screen.say("Airflow is starting")
+            with screen.busy("Airflow is starting"):
+                stack.enter_context(airflow)
+            screen.say(f"Airflow: {airflow.base_url}")
+            try:
+                Demo(home, screen, airflow, service).run()
+            except DemoError as error:
+                screen.say(str(error), "red")
+                code = 1
+            if stay:
+                keep(home, screen, airflow, service)
+        except NotReadyError as error:
+            screen.say(str(error), "red")
+            code = 1
+        finally:
+            screen.say("ending every process")
+    return code
+
+
+def keep(home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService) -> None:
+    """Say where everything is, and leave it running until Ctrl-C."""
+    screen.show("Airflow and the service are running")
+    places = [
+        ("Airflow", airflow.base_url),
+        ("user", airflow.user),
+        ("password", airflow.password),
+        ("service", service.base_url),
+        ("files", str(home)),
+    ]
+    screen.table(["", ""], places)
+    screen.show("They run until Ctrl-C, which ends every process; the files stay until the next demo.")
+    while True:
+        airflow.check()
+        service.check()
+        time.sleep(POLL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; 0 if everything in it succeeded."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
+    parser.add_argument("--home", type=Path, default=ROOT / ".demo", help="emptied, then written to")
+    parser.add_argument("--dags", type=Path, default=ROOT / "dags", help="folder of the DAGs")
+    options = parser.parse_args(arguments)
+    home = options.home.resolve()
+    screen = Screen()
+    if home.exists() and any(home.iterdir()) and not lake(home).is_dir():
+        parser.error(f"{home} is not empty and not from a demo")
+    if busy := processes_in(home):
+        pids = ", ".join(str(process.pid) for process in busy)
+        screen.say(f"{home} is in use by the processes {pids}", "red")
+        return 1
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    shutil.rmtree(home, ignore_errors=True)
+    lake(home).mkdir(parents=True)
+    try:
+        return demonstrate(home, options.dags, screen, stay=options.keep)
+    except KeyboardInterrupt:
+        return 0 if options.keep else 130
+    finally:
+        screen.say("every process has ended")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

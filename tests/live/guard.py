@@ -1,0 +1,93 @@
+"""Run one command so that none of its processes outlives whoever asked for it.
+
+Airflow's processes leave their process group and outlive their parents, so killing a group is not
+enough. The guard adopts every orphan below it and holds a pipe from its owner: when the pipe
+closes, because the owner is done or was killed, the guard ends the command and its descendants.
+
+Run as ``python guard.py GRACE COMMAND…``. On the pipe, end of file asks for SIGTERM and, ``GRACE``
+seconds later, SIGKILL; a byte asks for SIGKILL at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+
+import psutil
+
+PR_SET_CHILD_SUBREAPER = 36
+POLL = 0.05
+# Ctrl-C and the like are for the owner, whose end the guard sees on the pipe.
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parents die; elsewhere than on Linux, do without."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Guard:
+    """The command and its descendants."""
+
+    def __init__(self, command: list[str]) -> None:
+        # The command must not read the owner's pipe, nor see it stay open.
+        null = os.open(os.devnull, os.O_RDONLY)
+        actions = [(os.POSIX_SPAWN_DUP2, null, 0)]
+        self.pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setsigdef=IGNORED)
+        os.close(null)
+        self.exit_code: int | None = None
+
+    def reap(self) -> None:
+        """Collect what has ended; remember how the command did."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self.pid:
+                    self.exit_code = os.waitstatus_to_exitcode(ended[1])
+
+    def watch(self) -> bytes | None:
+        """Wait for the command to end (None) or for the owner's word."""
+        while self.exit_code is None:
+            if select.select([0], [], [], POLL)[0]:
+                return os.read(0, 1)
+            self.reap()
+        return None
+
+    def terminate(self, grace: float) -> None:
+        """Ask the command to end and give it time."""
+        os.kill(self.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while self.exit_code is None and time.monotonic() < deadline:
+            time.sleep(POLL)
+            self.reap()
+
+    def kill(self) -> None:
+        """Kill whatever is left, and what that has started meanwhile."""
+        while descendants := psutil.Process().children(recursive=True):
+            for process in descendants:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            self.reap()
+            time.sleep(POLL / 10)
+
+
+def main() -> int:
+    """Start the command and stay until it, and everything below it, is gone."""
+    for ignored in IGNORED:
+        signal.signal(ignored, signal.SIG_IGN)
+    adopt_orphans()
+    guard = Guard(sys.argv[2:])
+    if guard.watch() == b"":
+        guard.terminate(float(sys.argv[1]))
+    guard.kill()
+    code = guard.exit_code
+    return 0 if code is None else code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

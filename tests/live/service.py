@@ -1,0 +1,172 @@
+"""The embedded Assistant service in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from tests.live.process import Process, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
+SETTINGS = "ASSISTANT_SANDBOX_"
+
+
+class AssistantService:
+    """The embedded service, listening on the loopback interface while the context is entered.
+
+    :param home: directory of its data and its log
+    :param settings: its flags, e.g. ``rate_limit=20`` for ``--rate-limit 20``
+    """
+
+    def __init__(self, home: Path, **settings: Any) -> None:
+        self.home = home.resolve()
+        self.log = self.home / "service.log"
+        self.connection: dict[str, Any] = {}
+        self._settings = {"data": self.home / "data", "port": 0, **settings}
+        self._process = Process(
+            "service",
+            [],
+            env={k: v for k, v in os.environ.items() if not k.startswith(SETTINGS)},
+            cwd=self.home,
+            log=self.log,
+            on_line=self._on_line,
+        )
+        # The control plane asks for no key.
+        self._http = httpx.Client(timeout=10, trust_env=False)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start the service and wait until it listens."""
+        with ExitStack() as stack:
+            self.home.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(self._http)
+            stack.callback(self._process.stop)
+            self.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the service."""
+        self._stack.close()
+
+    def _on_line(self, line: str) -> bool:
+        """Take the connection from the line that tells it, and keep its key out of the log."""
+        name, _, value = line.partition("=")
+        if name != CONNECTION:
+            return False
+        self.connection = json.loads(shlex.split(value)[0])
+        return True
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise, with the end of its log, if the service has ended by itself."""
+        self._process.check()
+
+    def start(self) -> None:
+        """Start the service, on the port it had before if it was running once."""
+        self._settings["port"] = httpx.URL(self.base_url).port or self._settings["port"]
+        self.connection = {}
+        flags = [(f"--{name.replace('_', '-')}", str(v)) for name, v in self._settings.items()]
+        self._process.command = [
+            *(sys.executable, "-m", "airflow_provider_assistant.sandbox"),
+            *(part for flag in flags for part in flag),
+        ]
+        self._process.start()
+
+        def ready() -> bool:
+            self.check()
+            return bool(self.connection)
+
+        wait_for("the service", ready, timeout=30)
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End the service: in order, or with SIGKILL."""
+        self._process.stop(kill=kill)
+
+    def restart(self, *, kill: bool = False, **settings: Any) -> None:
+        """Start again with the same port and data; changed settings take effect."""
+        self.stop(kill=kill)
+        self._settings.update(settings)
+        self.start()
+
+    # -- connection --------------------------------------------------------------------------------
+
+    @property
+    def base_url(self) -> str:
+        """The address of the API, with its version."""
+        return self.connection.get("host", "")
+
+    @property
+    def root(self) -> str:
+        """The address below which the control plane is."""
+        return self.base_url.removesuffix("/").removesuffix("/api/v1")
+
+    @property
+    def api_key(self) -> str:
+        """The API key."""
+        return self.connection["password"]
+
+    @property
+    def tenant_id(self) -> str:
+        """The tenant the key is for."""
+        return self.connection["extra"]["tenant_id"]
+
+    @property
+    def site_id(self) -> str:
+        """A site of the tenant."""
+        return self.connection["extra"]["site_id"]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variable that makes the service Airflow's default connection."""
+        return {CONNECTION: json.dumps(self.connection)}
+
+    # -- control plane -----------------------------------------------------------------------------
+
+    def control(self, method: str, path: str, **kwargs: Any) -> Any:
+        """Send a request to the control plane and return the JSON of the answer."""
+        answer = self._http.request(method, f"{self.root}/_sandbox/{path}", **kwargs)
+        if answer.is_error:
+            raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
+        return answer.json() if answer.content else None
+
+    def journal(self, **filters: Any) -> list[dict[str, Any]]:
+        """Return the last requests, oldest first, without keys and bodies.
+
+        :param filters: ``method``, ``path`` (a regular expression), ``status``, ``key``, ``limit``
+        """
+        return self.control("GET", "journal", params=filters)["requests"]
+
+    def documents(self, site_id: str | None = None, limit: int = 1000) -> list[dict[str, Any]]:
+        """Return the first documents of a site, in the order they came."""
+        params = {"site": site_id or self.site_id, "limit": limit}
+        return self.control("GET", "documents", params=params)["documents"]
+
+    def count_documents(self, site_id: str | None = None) -> int:
+        """Return how many documents a site has."""
+        params = {"site": site_id or self.site_id, "limit": 0}
+        return self.control("GET", "documents", params=params)["count"]
+
+    def reset(self, *only: str) -> None:
+        """Forget ``data``, ``journal``, ``faults``, or all of them."""
+        self.control("POST", "reset", params={"only": list(only)})
+
+    def faults(self, **changes: Any) -> dict[str, Any]:
+        """Say what is to go wrong from now on, e.g. ``rules=[…]`` or ``fault_rate=0.1``."""
+        return self.control("POST", "faults", json=changes)

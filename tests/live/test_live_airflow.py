@@ -1,0 +1,152 @@
+"""The harness itself: it runs, survives a killed triggerer, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live.airflow import LiveAirflow
+from tests.live.process import NotReadyError, Process, processes_in, wait_for
+
+DAG = """
+import time
+from datetime import timedelta
+
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk import BaseOperator, dag, task
+
+
+class Defer(BaseOperator):
+    def execute(self, context):
+        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds=3)), method_name="done")
+
+    def done(self, context, event=None):
+        self.log.info("woken up by an event")
+        return {"woken": True}
+
+
+@dag(schedule=None)
+def harness():
+    @task
+    def numbers():
+        return [1, 2]
+
+    @task
+    def double(number: int):
+        return 2 * number
+
+    @task(retries=1, retry_delay=timedelta(seconds=1))
+    def sleep(ti=None):
+        time.sleep(600 if ti.try_number == 1 else 0)
+
+    sleep()
+    double.expand(number=numbers()) >> Defer(task_id="defer")
+
+
+harness()
+"""
+
+
+@pytest.mark.system
+def test_a_killed_triggerer_is_replaced_and_nothing_is_left(tmp_path: Path) -> None:
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    (dags / "harness.py").write_text(DAG)
+    (dags / "broken.py").write_text("import no_such_module  # a DAG\nfrom airflow.sdk import DAG")
+    home = tmp_path / "home"
+
+    with LiveAirflow(home, dags, env={"AIRFLOW_VAR_COLOUR": "blue"}) as airflow:
+        run_id = airflow.trigger("harness")
+        airflow.wait_task("harness", run_id, "defer", "deferred")
+        airflow.restart("triggerer", kill=True)
+        airflow.wait_task("harness", run_id, "sleep", "running")
+        airflow.kill_task("harness", run_id, "sleep")
+
+        assert airflow.wait_run("harness", run_id) == "success"
+        assert airflow.xcom("harness", run_id, "defer") == {"woken": True}
+        assert airflow.xcom("harness", run_id, "double", map_index=1) == 4
+        assert airflow.xcom("harness", run_id, "defer", key="none") is None
+        assert "woken up by an event" in airflow.task_log("harness", run_id, "defer")
+        tasks = airflow.task_instances("harness", run_id)
+        assert sorted(task["map_index"] for task in tasks) == [-1, -1, -1, 0, 1]
+        assert airflow.task_instance("harness", run_id, "sleep")["try_number"] == 2
+
+        assert "no_such_module" in "".join(airflow.import_errors().values())
+        assert "fs" in airflow.hook_meta()
+        connection = {"connection_id": "here", "conn_type": "fs", "extra": {"path": str(tmp_path)}}
+        assert airflow.test_connection(connection)[0] is True
+
+        airflow.clear("harness", run_id, "defer")
+        airflow.wait_task("harness", run_id, "defer", "deferred")
+        airflow.set_task_state("harness", run_id, "defer", "failed")
+        assert airflow.wait_run("harness", run_id) == "failed"
+        assert processes_in(home)
+
+    assert processes_in(home) == []
+
+
+FAMILY = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+orphan = [sys.executable, "-c", "import time; time.sleep(600)"]
+subprocess.Popen(["sh", "-c", "setsid \\"$@\\" & exit", "sh", *orphan]).wait()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+OWNER = """
+import os, sys, time
+from pathlib import Path
+from tests.live.process import Process, running
+place = Path(sys.argv[1])
+family = Process(
+    "family", [sys.executable, "-c", sys.argv[2]],
+    env=dict(os.environ), cwd=place, log=place / "log", grace=0.5,
+)
+with running([family]):
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> None:
+    """Not even those that ignore SIGTERM or left for a session of their own."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path), FAMILY],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.DEVNULL,
+    )
+    log = tmp_path / "log"
+    wait_for("the family", lambda: log.exists() and "ready" in log.read_text(), timeout=20)
+    assert len(processes_in(tmp_path)) >= 4  # owner, guard, command, orphan
+
+    owner.send_signal(end)
+    owner.wait(timeout=20)
+    wait_for("the end of all", lambda: not processes_in(tmp_path), timeout=20)
+
+
+def test_a_process_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
+    script = "import sys; sys.exit('out of cheese')"
+    process = Process(
+        "mouse",
+        [sys.executable, "-c", script],
+        env=dict(os.environ),
+        cwd=tmp_path,
+        log=tmp_path / "log",
+    )
+    process.start()
+
+    def died() -> bool:
+        try:
+            process.check()
+        except NotReadyError as error:
+            return "exit code 1" in str(error) and "out of cheese" in str(error)
+        return False
+
+    wait_for("the death", died, timeout=20)
+    process.stop()

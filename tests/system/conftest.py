@@ -1,0 +1,106 @@
+"""One Airflow, one embedded service and one hostile service for all system tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY, GLOBEX_READONLY_KEY
+from tests.live.airflow import LiveAirflow
+from tests.live.service import AssistantService
+from tests.system.parrot import Parrot
+from tests.system.statsd import StatsdReceiver
+
+ROOT = Path(__file__).parents[2]
+WRONG_KEY = "canary-wrong-8d1f6a72"
+IMPORTS_LOG = "ASSISTANT_TEST_IMPORTS"
+FAILING = "must fail"
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which everything of these tests is kept."""
+    return tmp_path_factory.mktemp("system")
+
+
+@pytest.fixture(scope="session")
+def service(home: Path) -> Iterator[AssistantService]:
+    """The embedded service."""
+    with AssistantService(home / "service", fail_messages=FAILING) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def parrot() -> Iterator[Parrot]:
+    """A service that repeats the key it was sent."""
+    with Parrot() as parrot:
+        yield parrot
+
+
+@pytest.fixture(scope="session")
+def statsd() -> Iterator[StatsdReceiver]:
+    """What Airflow's components send to StatsD."""
+    with StatsdReceiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def connections(service: AssistantService, parrot: Parrot) -> dict[str, dict[str, Any]]:
+    """The connections of the DAGs."""
+
+    def changed(*, extra: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+        return {**service.connection, **fields, "extra": {**service.connection["extra"], **(extra or {})}}
+
+    globex = {"tenant_id": "globex", "site_id": "globex-help"}
+    return {
+        "assistant_default": service.connection,
+        "assistant_globex": changed(password=GLOBEX_FULL_KEY, extra=globex),
+        "assistant_globex_readonly": changed(password=GLOBEX_READONLY_KEY, extra=globex),
+        "assistant_wrong_key": changed(password=WRONG_KEY),
+        "assistant_parrot": changed(host=parrot.url, password=parrot.key, extra={"retries": 1}),
+    }
+
+
+@pytest.fixture(scope="session")
+def lake(home: Path) -> Path:
+    """Where the exports go."""
+    return home / "lake"
+
+
+@pytest.fixture(scope="session")
+def imports_log(home: Path) -> Path:
+    """Where Airflow's processes note that they import the hook; see ``tests/system/tracing``."""
+    return home / "imports.log"
+
+
+@pytest.fixture(scope="session")
+def airflow(
+    home: Path,
+    lake: Path,
+    imports_log: Path,
+    statsd: StatsdReceiver,
+    connections: dict[str, dict[str, Any]],
+) -> Iterator[LiveAirflow]:
+    """A running Airflow with the examples and the DAGs of these tests."""
+    dags = home / "dags"
+    for folder in (ROOT / "dags", Path(__file__).with_name("dags")):
+        shutil.copytree(folder, dags, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    search_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    env = {
+        **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
+        "AIRFLOW_VAR_ASSISTANT_LAKE": lake.as_uri(),
+        "AIRFLOW__METRICS__STATSD_ON": "True",
+        "AIRFLOW__METRICS__STATSD_HOST": statsd.host,
+        "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
+        "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).with_name("tracing")), *search_path]),
+        IMPORTS_LOG: str(imports_log),
+    }
+    with LiveAirflow(home / "airflow", dags, env) as airflow:
+        yield airflow

@@ -1,0 +1,56 @@
+"""Every operator against a service that repeats the key, and marks where its words go."""  # noqa: INP001
+
+from datetime import timedelta
+
+from airflow.sdk import dag, task
+
+from airflow_provider_assistant.operators.chat import (
+    AssistantChatOperator,
+    AssistantCloseSessionOperator,
+    AssistantSubmitChatOperator,
+)
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.statistics import (
+    AssistantLimitsOperator,
+    AssistantStatisticsToParquetOperator,
+)
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+
+PARROT = "assistant_parrot"
+SESSION = {"session_id": "{{ run_id }}"}
+
+
+@dag(
+    schedule=None,
+    catchup=False,
+    default_args={"assistant_conn_id": PARROT, "retries": 0, "retry_delay": timedelta(seconds=1)},
+)
+def parrots():
+    """Let it speak."""
+
+    @task
+    def use_the_hook() -> None:
+        """Print what a reply says, log it, and fail with what a refusal says."""
+        import logging
+
+        from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+        hook = AssistantHook(PARROT)
+        limits = hook.get_limits()
+        print(limits, hook.settings, hook.client)
+        logging.getLogger(__name__).info("Limits: %s", limits.raw)
+        hook.create_text_document("A title", "A text.", "test")
+
+    use_the_hook()
+    AssistantLimitsOperator(task_id="limits")
+    AssistantStatisticsToParquetOperator(task_id="statistics", output_path="{{ var.value.assistant_lake }}")
+    AssistantChatOperator(task_id="chat", message="Hello?", **SESSION)
+    AssistantFeedbackOperator(task_id="rate", request_id="any", feedback="good", **SESSION)
+    AssistantCloseSessionOperator(task_id="close", **SESSION)
+    submit = AssistantSubmitChatOperator(task_id="submit", message="Hello?", **SESSION)
+    AssistantChatRequestSensor(
+        task_id="wait", request_id=submit.output["request_id"], deferrable=True, poke_interval=0.5
+    )
+
+
+parrots()

@@ -1,0 +1,43 @@
+"""Metrics as a StatsD server receives them, from the worker and from the triggerer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.live.airflow import LiveAirflow
+from tests.live.process import wait_for
+from tests.live.service import AssistantService
+from tests.system.statsd import StatsdReceiver
+
+pytestmark = pytest.mark.system
+
+
+def test_a_deferred_chat_is_counted_and_measured(
+    airflow: LiveAirflow, service: AssistantService, statsd: StatsdReceiver
+) -> None:
+    service.reset("journal")
+    service.faults(processing_seconds=3, rules=[{"action": "status:503", "match": {"path": "chat/feedback"}}])
+    statsd.lines.clear()
+    run_id = airflow.trigger("assistant_async_chat")
+    assert airflow.wait_run("assistant_async_chat", run_id) == "success"
+
+    def counted(**tags: str) -> float:
+        return sum(metric.value for metric in statsd.metrics("airflow.assistant.requests", **tags))
+
+    wait_for("the last metric", lambda: counted(endpoint="session.close"), timeout=10)
+    polls = len(service.journal(path="chat/requests/"))
+    assert polls >= 3
+    assert counted(endpoint="chat.request", status="200") == polls
+    assert counted(endpoint="chat.async") == counted(endpoint="session.close") == 1
+    assert counted(endpoint="chat.feedback", status="503") == 1
+    assert len(statsd.metrics("airflow.assistant.retries", endpoint="chat.feedback")) == 1
+    assert len(statsd.metrics("airflow.assistant.server_errors", endpoint="chat.feedback", status="503")) == 1
+    assert {metric.kind for metric in statsd.metrics("airflow.assistant.requests")} == {"c"}
+
+    durations = statsd.metrics("airflow.assistant.request_duration")
+    assert len(durations) == polls + 4
+    assert {metric.kind for metric in durations} == {"ms"}
+    assert all(0 < metric.value < 5_000 for metric in durations)
+    [completion] = statsd.metrics("airflow.assistant.async_completion_duration")
+    assert completion.tags["state"] == "complete"
+    assert 3_000 <= completion.value < 60_000

@@ -1,0 +1,127 @@
+"""The package as a user gets it: built, installed into an empty environment, seen by Airflow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_assistant import __version__
+
+pytestmark = pytest.mark.system
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "airflow_provider_assistant"
+CONSTRAINTS = ROOT / "constraints.txt"
+# A package index that is slow must not look like a package that is broken.
+DOWNLOADS = 200
+
+
+def run(*command: str | Path, home: Path, timeout: float = 60) -> str:
+    """Run a command to its good end, away from this environment's packages and Airflow."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW", "PYTHON", "VIRTUAL_ENV"))}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=home,
+        env=env | {"AIRFLOW_HOME": str(home / "airflow")},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("package")
+
+
+@pytest.fixture(scope="module")
+def built(home: Path) -> tuple[Path, Path]:
+    """The sdist, and the wheel that was built from it."""
+    run(sys.executable, "-m", "build", "--outdir", home / "dist", ROOT, home=home, timeout=DOWNLOADS)
+    [sdist], [wheel] = (home / "dist").glob("*.tar.gz"), (home / "dist").glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="module")
+def python(home: Path, built: tuple[Path, Path]) -> Path:
+    """The Python of an environment that holds the wheel and what the wheel asks for."""
+    _, wheel = built
+    run(sys.executable, "-m", "venv", "--without-pip", home / "venv", home=home)
+    python = home / "venv" / "bin" / "python"
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--python", python, "-c", CONSTRAINTS, wheel]
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-c", CONSTRAINTS, wheel]
+    try:
+        run(*uv, home=home, timeout=DOWNLOADS)
+    except AssertionError:  # as in the Makefile: uv does not read pip's settings
+        run(*pip, home=home, timeout=DOWNLOADS)
+    return python
+
+
+def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as wheel:
+        names = wheel.namelist()
+    [info] = {name.split("/")[0] for name in names} - {PACKAGE}
+
+    assert info.endswith(".dist-info")
+    assert f"{PACKAGE}/operators/chat.py" in names
+    assert {Path(name).suffix for name in names if name.startswith(f"{PACKAGE}/")} == {".py", ".typed"}
+    assert f"{PACKAGE}/py.typed" in names
+    assert f"{info}/licenses/LICENSE" in names
+
+
+def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+
+    assert {
+        f"{PACKAGE}/py.typed",
+        "CHANGELOG.md",
+        "LICENSE",
+        "Makefile",
+        "README.md",
+        "constraints.txt",
+        "dags/assistant_smoke.py",
+        "docs/architecture.md",
+        "pyproject.toml",
+        "tests/conftest.py",
+    } <= names
+    assert not [name for name in names if name.startswith((".venv", ".demo", ".ci", ".git/"))]
+
+
+def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: Path) -> None:
+    providers = run(python, "-m", "airflow", "providers", "list", "--output", "plain", home=home)
+    hooks = run(python, "-m", "airflow", "providers", "hooks", "--output", "plain", home=home)
+
+    [provider] = [line for line in providers.splitlines() if line.startswith("airflow-provider-assistant")]
+    assert __version__ in provider.split()
+    [hook] = [line.split() for line in hooks.splitlines() if line.startswith("assistant ")]
+    assert hook[1] == f"{PACKAGE}.hooks.assistant.AssistantHook"
+
+
+def test_every_module_imports_without_extras(home: Path, python: Path) -> None:
+    script = f"""
+import importlib, importlib.util, pkgutil, {PACKAGE} as package
+assert "site-packages" in package.__file__, package.__file__
+assert not importlib.util.find_spec("pandas")
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+    run(python, "-c", script, home=home)
+
+
+def test_the_embedded_service_starts_from_the_wheel(home: Path, python: Path) -> None:
+    assert "--processing-seconds" in run(python, "-m", f"{PACKAGE}.sandbox", "--help", home=home)
+
+
+def test_what_was_installed_fits_together(home: Path, python: Path) -> None:
+    run(sys.executable, "-m", "uv", "pip", "check", "--python", python, home=home)

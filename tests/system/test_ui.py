@@ -1,0 +1,237 @@
+"""
+The connection form, in Airflow's UI in a browser and as its API describes it.
+
+With ``UPDATE_IMAGES=1`` in the environment, the pictures of the documentation are taken anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.expected_conditions import element_to_be_clickable
+from selenium.webdriver.support.ui import WebDriverWait
+
+from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from tests.live.airflow import LiveAirflow
+from tests.live.process import NotReadyError
+from tests.live.service import AssistantService
+from tests.system.conftest import WRONG_KEY
+from tests.system.search import places
+
+pytestmark = pytest.mark.system
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+PATIENCE = 30
+STANDARD_LABELS = ["Description", "Base URL", "API key"]
+EXTRA_LABELS = [
+    "Tenant",
+    "Site",
+    "Timeout (s)",
+    "Retries",
+    "Max concurrency",
+    "Verify TLS",
+    "CA bundle",
+    "Status words: complete",
+    "Status words: failed",
+]
+HIDDEN_LABELS = {"Host", "Password", "Login", "Port", "Schema"}
+
+
+def program(*names: str) -> str:
+    """Return the path of a program under the first of its names that is installed."""
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    pytest.fail(
+        f"{names[0]} is not installed, and this test looks at the UI in a browser. "
+        "On Debian: make browser, or apt-get install chromium chromium-driver."
+    )
+
+
+class Browser:
+    """Chromium, looking at Airflow."""
+
+    def __init__(self, home: Path) -> None:
+        options = ChromeOptions()
+        options.binary_location = program("chromium", "chromium-browser", "google-chrome")
+        options.add_argument("--headless=new")
+        options.add_argument("--no-sandbox")  # a container's root has no other choice
+        options.add_argument("--disable-dev-shm-usage")
+        options.add_argument("--no-proxy-server")
+        options.add_argument("--hide-scrollbars")
+        options.add_argument("--lang=en-US")
+        options.add_argument("--window-size=1000,1800")
+        options.add_argument(f"--user-data-dir={home / 'browser'}")
+        service = ChromeService(program("chromedriver"), log_output=str(home / "chromedriver.log"))
+        self.driver = Chrome(options=options, service=service)
+        self._wait = WebDriverWait(self.driver, PATIENCE)
+
+    def find(self, selector: str, text: str | None = None) -> WebElement:
+        """Wait for an element that can be seen, by a CSS selector and the text in it."""
+
+        def found(driver: Chrome) -> WebElement | None:
+            for element in driver.find_elements(By.CSS_SELECTOR, selector):
+                if element.is_displayed() and (text is None or element.text.strip() == text):
+                    return element
+            return None
+
+        return self._wait.until(found, f"no {selector} {text or ''}")
+
+    def click(self, selector: str, text: str | None = None) -> None:
+        """Wait for an element and click it."""
+        self._wait.until(element_to_be_clickable(self.find(selector, text))).click()
+
+    def write(self, selector: str, text: str) -> None:
+        """Wait for an input and type."""
+        self.find(selector).send_keys(text)
+
+    def open(self, group: str) -> None:
+        """Unfold a group of the form, which folds the one that was open."""
+        self.click("button[data-part=item-trigger]", group)
+        self.find("button[data-part=item-trigger][aria-expanded=true]", group)
+        self._settled()
+
+    def _settled(self) -> None:
+        """Wait for the end of all animations but endless ones."""
+        ending = "a => a.playState === 'running' && isFinite(a.effect.getComputedTiming().endTime)"
+        running = f"return document.getAnimations().filter({ending}).length"
+        self._wait.until(lambda driver: not driver.execute_script(running), "animations do not end")
+
+    def labels(self) -> list[str]:
+        """Return the labels that can be seen, in their order."""
+        found = self.driver.find_elements(By.CSS_SELECTOR, "[role=dialog] label[data-part=label]")
+        return [label.text.removesuffix("*").strip() for label in found if label.is_displayed()]
+
+    def picture(self, path: Path) -> None:
+        """Save a picture of the form, all of which fits into the window."""
+        self.driver.execute_script("document.activeElement.blur()")
+        self._settled()
+        form = self.find("[role=dialog]")
+        width, height = self.driver.execute_script("return [innerWidth, innerHeight]")
+        assert form.rect["x"] >= 0
+        assert form.rect["y"] >= 0
+        assert form.rect["x"] + form.rect["width"] <= width
+        assert form.rect["y"] + form.rect["height"] <= height
+        path.parent.mkdir(exist_ok=True)
+        assert form.screenshot(str(path))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow) -> Iterator[Browser]:
+    """A browser in which an administrator has logged in."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
+        environment.setenv("no_proxy", "127.0.0.1,localhost")
+        browser = Browser(tmp_path_factory.mktemp("chromium"))
+    try:
+        browser.driver.get(f"{airflow.base_url}/connections")
+        browser.write("input[name=username]", airflow.user)
+        browser.write("input[name=password]", airflow.password)
+        browser.click("button[type=submit]")
+        browser.find("button", "Add Connection")
+        yield browser
+    finally:
+        browser.driver.quit()
+
+
+def imported_hook(airflow: LiveAirflow, imports_log: Path) -> bool:
+    """Return whether a process of the api-server has imported the hook."""
+    server = {str(process.pid) for process in airflow.components["api-server"].tree()}
+    return imports_log.exists() and bool(server & set(imports_log.read_text().split()))
+
+
+def test_the_form_needs_no_hook_the_test_button_does(
+    airflow: LiveAirflow, service: AssistantService, imports_log: Path
+) -> None:
+    form = airflow.hook_meta()["assistant"]
+
+    standard = form["standard_fields"]
+    assert (standard["host"]["title"], standard["password"]["title"]) == ("Base URL", "API key")
+    hidden = {name for name, field in standard.items() if (field or {}).get("hidden")}
+    assert hidden == {"login", "port", "url_schema"}
+    assert [field["schema"]["title"] for field in form["extra_fields"].values()] == EXTRA_LABELS
+    assert form["hook_class_name"].startswith("airflow_provider_assistant.hooks.")
+    assert not imported_hook(airflow, imports_log)
+
+    works, message = airflow.test_connection({"connection_id": "tested", **service.connection})
+    assert works is True
+    assert "limits of tenant 'acme'" in message
+    assert "plan" in message
+    assert imported_hook(airflow, imports_log)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"password": WRONG_KEY}, "401"),
+        ({"host": "http://127.0.0.1:9"}, "Check the base URL"),
+        ({"password": ""}, "has no API key"),
+        ({"extra": {"tennant_id": "acme"}}, "tennant_id"),
+    ],
+)
+def test_a_failed_test_says_why_and_keeps_the_key(
+    airflow: LiveAirflow, service: AssistantService, change: dict[str, Any], told: str
+) -> None:
+    connection = {"connection_id": "tested", **service.connection, **change}
+    if "host" in change:
+        connection["extra"] = {**connection["extra"], "retries": 0}
+
+    works, message = airflow.test_connection(connection)
+
+    assert works is False
+    assert told in message
+    assert ACME_FULL_KEY not in message
+    assert WRONG_KEY not in message
+
+
+def test_the_form_in_a_browser(
+    airflow: LiveAirflow, browser: Browser, service: AssistantService, tmp_path: Path
+) -> None:
+    images = IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path / "images"
+    browser.click("button", "Add Connection")
+    browser.write("input[name=connection_id]", "assistant_default")
+    browser.write("input[role=combobox]", "Assistant")
+    browser.find("[role=option]", "Assistant")
+    browser.write("input[role=combobox]", Keys.ENTER)
+    browser.find("input[name=host]")
+
+    assert browser.labels() == ["Connection ID", "Connection Type", *STANDARD_LABELS]
+    assert browser.find("input[name=host]").get_attribute("placeholder").startswith("https://")
+    assert browser.find("input[name=password]").get_attribute("type") == "password"
+    browser.write("input[name=host]", "https://assistant.example.com")
+    browser.write("input[name=password]", WRONG_KEY)
+    browser.picture(images / "connection-form.png")
+
+    browser.open("Extra Fields")
+    assert browser.labels() == ["Connection ID", "Connection Type", *EXTRA_LABELS]
+    assert not HIDDEN_LABELS & {*browser.labels(), *STANDARD_LABELS}
+    browser.write("input[name=element_tenant_id]", service.tenant_id)
+    browser.write("input[name=element_site_id]", service.site_id)
+    browser.write("input[name=element_timeout]", "20")
+    browser.picture(images / "connection-form-options.png")
+    browser.click("button", "Save")
+
+    def saved() -> dict[str, Any] | None:
+        connections = airflow.request("GET", "/api/v2/connections")["connections"]
+        return next((one for one in connections if one["connection_id"] == "assistant_default"), None)
+
+    try:
+        connection = airflow.wait("the saved connection", saved, timeout=PATIENCE)
+    except NotReadyError:
+        browser.driver.save_screenshot(str(tmp_path / "not-saved.png"))
+        raise
+    assert connection["conn_type"] == "assistant"
+    assert connection["host"] == "https://assistant.example.com"
+    assert '"tenant_id": "acme"' in connection["extra"]
+    assert '"timeout": 20' in connection["extra"]
+    assert WRONG_KEY not in str(connection)
+    assert places(airflow.home, WRONG_KEY) == set()

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+
+@pytest.mark.parametrize("bad", ["", "  ", None, 5, ".", ".."])
+def test_an_identifier_that_cannot_stand_in_a_path(bad: object) -> None:
+    with pytest.raises(AssistantInputError, match="site_id"):
+        endpoints.get_statistics(bad)  # type: ignore[arg-type]
+    with pytest.raises(AssistantInputError, match="tenant_id"):
+        endpoints.get_limits(bad)  # type: ignore[arg-type]
+
+
+def test_identifiers_are_quoted() -> None:
+    assert endpoints.get_limits("a/b?c#d").path == "/m2m/tenants/a%2Fb%3Fc%23d/limits"
+
+
+@pytest.mark.parametrize("path", ["https://elsewhere/x", "//elsewhere/x", "m2m/x", "/m2m/../../x", ""])
+def test_the_key_does_not_travel_elsewhere(path: str) -> None:
+    with pytest.raises(AssistantInputError, match="base URL"):
+        endpoints.other("GET", path)
+
+
+def test_only_reads_are_repeatable() -> None:
+    assert endpoints.get_limits("t").repeatable
+    assert endpoints.get_chat_request("s", "r").repeatable
+    assert not endpoints.other("post", "/m2m/x").repeatable

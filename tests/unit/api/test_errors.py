@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import email.utils
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api import endpoints, errors
+from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantServerError
+
+GET = endpoints.get_statistics("docs")
+POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="c"))
+NOW = 1_700_000_000.0
+
+
+class TestRetryAfter:
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [
+            (None, None),
+            ("", None),
+            ("0", 0.0),
+            ("120", 120.0),
+            (" 1.5 ", 1.5),
+            ("-5", None),
+            ("soon", None),
+            ("1e3", None),
+            ("NaN", None),
+            ("٣", None),
+            (email.utils.formatdate(NOW + 30, usegmt=True), 30.0),
+            (email.utils.formatdate(NOW - 30, usegmt=True), 0.0),
+            ("Tue, 14 Nov 2023 22:13:50", 30.0),
+            ("Tue, 99 Nov 2023 22:13:50 GMT", None),
+        ],
+    )
+    def test_forms(self, value: str | None, seconds: float | None) -> None:
+        assert errors.parse_retry_after(value, NOW) == seconds
+
+    @given(st.text() | st.from_regex(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"))
+    def test_no_header_is_worse_than_absent(self, value: str) -> None:
+        seconds = errors.parse_retry_after(value, NOW)
+        assert seconds is None or seconds >= 0
+
+    @given(st.floats(min_value=0, max_value=10**9), st.integers(min_value=0, max_value=10**6))
+    def test_a_date_is_as_far_away_as_it_is(self, now: float, ahead: int) -> None:
+        date = email.utils.formatdate(int(now) + ahead, usegmt=True)
+        assert errors.parse_retry_after(date, float(int(now))) == ahead
+
+
+class TestFromResponse:
+    @given(
+        st.integers(min_value=300, max_value=999),
+        st.dictionaries(st.sampled_from(["retry-after", "x-request-id"]), st.text()),
+        st.binary(),
+    )
+    def test_any_answer_makes_an_error(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        error = errors.from_response(GET, Response(status, headers, body), NOW)
+        assert error.status == status
+        assert isinstance(error, AssistantServerError) == (status >= 500)
+        assert len(error.detail) <= errors.DETAIL_LENGTH
+        assert str(error).isprintable()
+
+    @pytest.mark.parametrize(
+        ("body", "detail"),
+        [
+            (b'{"error": {"code": "x", "message": "No such site."}}', "No such site."),
+            (b'{"error": "No such site."}', "No such site."),
+            (b'{"detail": "No such site."}', "No such site."),
+            (b'{"message": "No such site."}', "No such site."),
+            (b'{"data": {"error": {"message": "No such site."}}}', "No such site."),
+            (b'{"detail": [{"loc": ["x"]}]}', ""),
+            (b"<html><title>No such\nsite.</title><body>x", "No such site."),
+            (b"<p>No such &quot;site&quot;.</p>", 'No such "site".'),
+            (b"plain\x1b[31m words", "plain [31m words"),
+            (b"", ""),
+            (b"null", ""),
+        ],
+    )
+    def test_detail(self, body: bytes, detail: str) -> None:
+        assert errors.from_response(GET, Response(404, {}, body), NOW).detail == detail
+
+    def test_every_row_says_what_to_do(self) -> None:
+        for status, row in errors.ERROR_TABLE.items():
+            error = errors.from_response(GET, Response(status, {"x-request-id": "abc"}, b""), NOW)
+            assert type(error) is row.error
+            assert row.handling in str(error)
+            assert row.condition in str(error)
+            assert error.request_id == "abc"
+
+    def test_the_table_is_the_specifications(self) -> None:
+        assert set(errors.ERROR_TABLE) == {400, 401, 403, 404, 429}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "of_create"),
+    [
+        (Response(500, {}, b""), True),
+        (Response(502, {}, b""), True),
+        (Response(429, {}, b""), False),
+        (Response(404, {}, b""), False),
+        (TransportFailure("connection", "", sent=False), False),
+        (TransportFailure("connection", "", sent=True), True),
+        (TransportFailure("timeout", "", sent=True), True),
+    ],
+)
+def test_what_may_have_happened(outcome: Response | TransportFailure, of_create: bool) -> None:
+    assert errors.may_have_happened(POST, outcome) is of_create
+    assert errors.may_have_happened(GET, outcome) is False
+
+
+def test_what_may_pass() -> None:
+    transient = {
+        status
+        for status in range(300, 600)
+        if errors.is_transient(errors.from_response(GET, Response(status, {}, b""), NOW))
+    }
+    assert transient == {429, *range(500, 600)}
+    assert errors.is_transient(errors.from_failure(GET, TransportFailure("timeout", "", sent=True)))
+    assert not errors.is_transient(AssistantAPIError("a redirect", status=302))
+    assert not errors.is_transient(AssistantError("anything else"))

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api.call import Response, TransportFailure, Upload
+from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantError,
+    AssistantNotFoundError,
+    AssistantRateLimitError,
+    AssistantRequestTimeout,
+)
+from tests.wire import FakeTime, drive
+
+GET = endpoints.get_statistics("docs")
+POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="c"))
+POLL = endpoints.get_chat_request("docs", "r1")
+UNSENT = TransportFailure("connection", "refused", sent=False)
+DROPPED = TransportFailure("connection", "dropped", sent=True)
+
+
+def response(status: int = 200, body: Any = None, **headers: str) -> Response:
+    return Response(status, headers, b"" if body is None else json.dumps(body).encode())
+
+
+def perform(call: Any, outcomes: list[Any], rule: flow.RetryRule = flow.RetryRule()) -> tuple[Any, list[Any]]:
+    clock = FakeTime()
+    return drive(flow.perform(call, rule, now=clock.now, rng=random.Random(1)), outcomes, clock)
+
+
+def wait_for(outcomes: list[Any], *, seconds: float = 100.0, interval: float = 10.0) -> tuple[Any, list[Any], FakeTime]:
+    clock = FakeTime()
+    start = clock.now()
+    steps = flow.wait_for(POLL, since=start, deadline=start + seconds, interval=interval, now=clock.now)
+    result, seen = drive(steps, outcomes, clock)
+    return result, seen, clock
+
+
+class TestPerform:
+    def test_a_success_is_one_send(self) -> None:
+        reply, steps = perform(GET, [response(body={"a": 1})])
+        assert (reply.raw, reply.exchange.attempts, len(steps)) == ({"a": 1}, 1, 1)
+
+    def test_the_seconds_include_the_waits(self) -> None:
+        reply, _ = perform(GET, [response(429, **{"retry-after": "8"}), response()])
+        assert reply.exchange.seconds >= 8
+
+    def test_a_create_that_met_a_5xx_and_then_could_not_connect_stays_ambiguous(self) -> None:
+        with pytest.raises(AssistantAmbiguousError) as unclear:
+            perform(POST, [response(502), UNSENT, UNSENT, UNSENT, UNSENT])
+        assert unclear.value.attempts == 5
+
+    def test_a_create_that_met_a_5xx_and_then_a_refusal_stays_ambiguous(self) -> None:
+        with pytest.raises(AssistantAmbiguousError):
+            perform(POST, [DROPPED, response(404)])
+
+    def test_without_repeating_what_may_have_happened_a_429_is_still_repeated(self) -> None:
+        rule = flow.RetryRule(retry_ambiguous=False)
+        reply, _ = perform(POST, [UNSENT, response(429), response(201)], rule)
+        assert reply.exchange.attempts == 3
+
+    def test_a_file_that_can_be_read_once_is_sent_once(self) -> None:
+        upload = Upload(lambda: pytest.fail("nothing is read here"), "a.txt", "text/plain", rewindable=False)
+        with pytest.raises(AssistantError):
+            perform(endpoints.upload_document("docs", upload), [UNSENT])
+
+    def test_one_attempt_means_one(self) -> None:
+        with pytest.raises(AssistantRateLimitError):
+            perform(GET, [response(429)], flow.RetryRule(attempts=1))
+
+    @given(
+        st.lists(
+            st.sampled_from([response(429), response(500), response(503, **{"retry-after": "2"}), UNSENT, DROPPED]),
+            max_size=12,
+        ),
+        st.integers(min_value=1, max_value=8),
+        st.sampled_from([GET, POST]),
+        st.booleans(),
+    )
+    def test_sends_are_bounded_and_only_waits_stand_between_them(self, outcomes, attempts, call, retry) -> None:
+        seen: list[Any] = []
+        clock = FakeTime()
+        rule = flow.RetryRule(attempts=attempts, retry_ambiguous=retry)
+        steps = flow.perform(call, rule, now=clock.now, rng=random.Random(1))
+        with contextlib.suppress(AssistantError):
+            _, seen = drive(recorded(steps, seen), [*outcomes, response()], clock)
+        sends = [step for step in seen if isinstance(step, flow.Send)]
+        limited = sum(getattr(outcome, "status", 0) == 429 for outcome in outcomes)
+        assert 1 <= len(sends) <= attempts + limited
+        if call is POST and not retry:
+            repeated = outcomes[: len(sends) - 1]
+            assert not any(getattr(outcome, "sent", getattr(outcome, "status", 0) >= 500) for outcome in repeated)
+
+
+def recorded(steps: Any, into: list[Any]) -> Any:
+    outcome = None
+    while True:
+        try:
+            step = steps.send(outcome)
+        except StopIteration as end:
+            return end.value
+        into.append(step)
+        outcome = yield step
+
+
+class TestPause:
+    @given(st.none() | st.integers(min_value=0, max_value=60), st.integers())
+    def test_jitter_only_adds(self, retry_after: int | None, seed: int) -> None:
+        headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+        clock = FakeTime()
+        steps = flow.perform(GET, flow.RetryRule(), now=clock.now, rng=random.Random(seed))
+        drive(steps, [response(429, **headers), response()], clock)
+        base = 0.5 if retry_after is None else retry_after
+        assert base <= clock.waited[0] <= base + max(0.1 * base, 0.1)
+
+    def test_two_clients_that_were_told_the_same_time_do_not_return_together(self) -> None:
+        pauses = set()
+        for seed in range(20):
+            clock = FakeTime()
+            steps = flow.perform(GET, flow.RetryRule(), now=clock.now, rng=random.Random(seed))
+            drive(steps, [response(429, **{"retry-after": "10"}), response()], clock)
+            pauses.add(clock.waited[0])
+        assert len(pauses) == 20
+
+    def test_without_a_time_it_doubles(self) -> None:
+        rule = flow.RetryRule()
+        assert [rule.pause(attempt, None) for attempt in (1, 2, 3, 20)] == [0.5, 1.0, 2.0, 60.0]
+
+    @pytest.mark.parametrize(("asked", "waited"), [(60, 1), (61, 0)])
+    def test_the_longest_pause_is_exact(self, asked: int, waited: int) -> None:
+        clock = FakeTime()
+        steps = flow.perform(GET, flow.RetryRule(max_pause=60), now=clock.now, rng=random.Random(1))
+        with pytest.raises(AssistantRateLimitError):
+            drive(steps, [response(429, **{"retry-after": str(asked)})] * 3, clock)
+        assert len(clock.waited) == waited
+
+    def test_429s_are_bounded_by_time_and_not_by_number(self) -> None:
+        outcomes = [response(429, **{"retry-after": "1"})] * 30
+        reply, _ = perform(GET, [*outcomes, response()])
+        assert reply.exchange.attempts == 31
+
+
+class TestWaitFor:
+    def test_pending_then_complete(self) -> None:
+        bodies = [{"status": "queued"}, {"status": "processing"}, {"status": "complete", "result": {"answer": "42"}}]
+        (request, polls), steps, clock = wait_for([response(body=body) for body in bodies])
+        assert (request.text, polls) == ("42", 3)
+        assert clock.waited == [10.0, 10.0]
+        assert steps[-1] == flow.Measured("complete", 20.0)
+
+    def test_failed_is_a_result(self) -> None:
+        (request, _), _, _ = wait_for([response(body={"status": "FAILED", "error": "no model"})])
+        assert (request.state, request.error) == ("failed", "no model")
+
+    def test_an_unknown_status_goes_on_and_is_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO")
+        outcomes = [response(body={"status": "marinating"})] * 3 + [response(body={"status": "complete"})]
+        wait_for(outcomes)
+        assert caplog.text.count("marinating") == 1
+
+    def test_an_outage_shorter_than_the_deadline_does_no_harm(self) -> None:
+        outcomes = [response(503), DROPPED, UNSENT, response(429), response(body={"status": "complete"})]
+        (request, polls), _, _ = wait_for(outcomes)
+        assert (request.state, polls) == ("complete", 5)
+
+    def test_retry_after_is_honoured(self) -> None:
+        _, _, clock = wait_for([response(429, **{"retry-after": "30"}), response(body={"status": "complete"})])
+        assert clock.waited == [30.0]
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 404])
+    def test_a_refusal_ends_it_at_once(self, status: int) -> None:
+        with pytest.raises(AssistantError) as refused:
+            wait_for([response(body={"status": "queued"}), response(status)])
+        assert getattr(refused.value, "status", None) == status
+
+    def test_the_deadline(self) -> None:
+        clock = FakeTime()
+        start = clock.now()
+        steps = flow.wait_for(POLL, since=start, deadline=start + 25, interval=10, now=clock.now)
+        with pytest.raises(AssistantRequestTimeout, match="'queued'") as late:
+            drive(steps, [response(body={"status": "queued"})] * 10, clock)
+        assert clock.waited == [10, 10, 5]
+        assert late.value.status == "queued"
+
+    def test_a_deadline_in_the_past_still_polls_once(self) -> None:
+        (request, polls), _, _ = wait_for([response(body={"status": "complete"})], seconds=-100)
+        assert (request.state, polls) == ("complete", 1)
+        with pytest.raises(AssistantRequestTimeout):
+            wait_for([response(body={"status": "queued"})], seconds=-100)
+
+    def test_a_timeout_in_an_outage_says_so(self) -> None:
+        with pytest.raises(AssistantRequestTimeout, match="503"):
+            wait_for([response(503)] * 20)
+
+    def test_an_unknown_request(self) -> None:
+        with pytest.raises(AssistantNotFoundError, match="'r1'"):
+            wait_for([response(404)])
+
+
+def test_a_driver_that_forgets_the_outcome_is_told() -> None:
+    steps = flow.perform(GET, flow.RetryRule(), now=lambda: 0.0, rng=random.Random(1))
+    next(steps)
+    with pytest.raises(TypeError):
+        steps.send(None)

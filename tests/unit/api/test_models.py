@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api.call import Exchange
+from airflow_provider_assistant.api.models import (
+    ChatAnswer,
+    ChatMessage,
+    ChatRequest,
+    CreatedDocument,
+    Feedback,
+    QADocument,
+    SessionClose,
+    TextDocument,
+    checked,
+    find_request_id,
+)
+from airflow_provider_assistant.api.verdict import StatusWords
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+ONCE = Exchange(200)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(
+            st.sampled_from(["status", "request_id", "result", "answer", "error", "message", "id", "data"]) | st.text(),
+            inner,
+        )
+    ),
+    max_leaves=10,
+)
+
+QA = {"title": "t", "question": "q", "answer": "a", "category": "c"}
+TEXT = {"title": "t", "content": "x", "category": "c"}
+CHAT = {"session_id": "s", "message": "m"}
+FEEDBACK = {"session_id": "s", "request_id": "r", "feedback": "good"}
+
+
+class TestInput:
+    @pytest.mark.parametrize(
+        ("model", "good", "field", "value"),
+        [
+            (model, good, field, value)
+            for model, good in [(QADocument, QA), (TextDocument, TEXT), (ChatMessage, CHAT), (Feedback, FEEDBACK)]
+            for field in good
+            for value in ["", "  \n", None, 17, b"x", ["x"], float("nan")]
+        ]
+        + [(ChatMessage, CHAT, "email", value) for value in ["", "ada", "a@", "@b", "a b@c.de", "a@b.c, d@e.f", 5]]
+        + [(ChatMessage, CHAT, "email", "a" * 250 + "@b.de")]
+        + [(ChatMessage, CHAT, "response_language", value) for value in ["", "english!", "e", "123", "en_", 5]]
+        + [(SessionClose, {"session_id": "s"}, "session_id", "")],
+    )
+    def test_what_cannot_be_sent_is_named(self, model: Any, good: dict[str, Any], field: str, value: Any) -> None:
+        with pytest.raises(AssistantInputError, match=field) as refused:
+            checked(model, {**good, field: value}, where="row 3")
+        assert refused.value.field == field
+        assert str(refused.value).startswith("row 3: ")
+
+    def test_all_problems_are_listed(self) -> None:
+        with pytest.raises(AssistantInputError, match=r"title .* answer is missing"):
+            checked(QADocument, {"title": "", "question": "q", "category": "c"})
+
+    def test_the_input_itself_is_not_in_the_message(self) -> None:
+        with pytest.raises(AssistantInputError) as refused:
+            checked(ChatMessage, {**CHAT, "email": "ada at example.com"})
+        assert "ada" not in str(refused.value)
+
+    @pytest.mark.parametrize("email", ["ada@example.com", "a.b+c@sub.example.co.uk", "ada@localhost", "ä@ö.de"])
+    @pytest.mark.parametrize("language", ["en", "pt-BR", "zh-Hant-TW", "deu", "pt_BR"])
+    def test_what_can_be_sent(self, email: str, language: str) -> None:
+        message = checked(ChatMessage, {**CHAT, "email": email, "response_language": language})
+        assert message.body() == {**CHAT, "email": email, "response_language": language}
+
+    def test_what_is_not_set_is_not_sent(self) -> None:
+        assert checked(ChatMessage, {**CHAT, "email": None}).body() == CHAT
+
+    def test_an_unknown_field(self) -> None:
+        with pytest.raises(AssistantInputError, match="colour"):
+            checked(QADocument, {**QA, "colour": "red"})
+
+
+class TestReplies:
+    @given(JSON)
+    def test_no_json_is_too_strange(self, raw: Any) -> None:
+        for reply in (ChatAnswer(raw, ONCE), CreatedDocument(raw, ONCE), ChatRequest(raw, ONCE, "r")):
+            assert reply.as_dict()["raw"] is raw
+        request = ChatRequest(raw, ONCE, "r")
+        assert request.state in {"pending", "complete", "failed"}
+        assert isinstance(request.status, str)
+        assert request.text is None or isinstance(request.text, str)
+        find_request_id(raw)
+
+    @given(st.sampled_from(["complete", "completed", "failed", "failure"]), st.data())
+    def test_any_spelling(self, word: str, data: st.DataObject) -> None:
+        spelling = "".join(data.draw(st.sampled_from([char.lower(), char.upper()])) for char in word)
+        state = ChatRequest({"status": f" {spelling} "}, ONCE, "r").state
+        assert state == ("complete" if word.startswith("complete") else "failed")
+
+    @pytest.mark.parametrize(
+        ("raw", "status"),
+        [
+            ({"status": "complete"}, "complete"),
+            ({"data": {"status": "complete"}}, "complete"),
+            ({"request": {"request_id": "r", "status": "queued"}, "status": "complete"}, "queued"),
+            ({"request_id": "r", "status": "queued", "result": {"status": "complete"}}, "queued"),
+            ({}, ""),
+            (None, ""),
+            ([], ""),
+            ({"status": None}, ""),
+            ({"status": {"name": "complete"}}, ""),
+        ],
+    )
+    def test_whose_status_it_is(self, raw: Any, status: str) -> None:
+        assert ChatRequest(raw, ONCE, "r").status == status
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            {"answer": "42"},
+            {"text": "42"},
+            {"data": {"answer": "42", "message": "the question"}},
+            {"message": "42"},
+            {"response": {"text": "42"}},
+            {"status": "complete", "result": {"answer": "42"}},
+            {"status": "complete", "result": "42", "message": "the question"},
+            {"answer": "42", "message": "the question"},
+            "42",
+        ],
+    )
+    def test_the_answer(self, raw: Any) -> None:
+        assert ChatAnswer(raw, ONCE).text == "42"
+
+    def test_only_a_complete_request_has_an_answer_and_only_a_failed_one_an_error(self) -> None:
+        raw = {"result": {"answer": "42"}, "error": {"message": "no"}}
+        found = {
+            status: ChatRequest({**raw, "status": status}, ONCE, "r") for status in ("complete", "failed", "queued")
+        }
+        assert [found[status].text for status in found] == ["42", None, None]
+        assert [found[status].error for status in found] == [None, "no", None]
+
+    @pytest.mark.parametrize("raw", [{"id": "d1"}, {"document_id": "d1"}, {"document": {"id": "d1"}}])
+    def test_the_document_id(self, raw: Any) -> None:
+        assert CreatedDocument(raw, ONCE).document_id == "d1"
+
+    def test_replies_are_plain_json_for_xcom(self) -> None:
+        raw = {"status": "complete", "result": {"answer": "42"}}
+        assert json.loads(json.dumps(ChatRequest(raw, ONCE, "r").as_dict()))["text"] == "42"
+
+
+class TestStatusWords:
+    def test_words_of_a_connection(self) -> None:
+        words = StatusWords().extended(complete=["Erledigt"], failed=["kaputt"])
+        assert [words.state(word) for word in ("erledigt", "KAPUTT", "complete", "queued")] == [
+            "complete",
+            "failed",
+            "complete",
+            "pending",
+        ]
+
+    def test_a_word_can_change_sides(self) -> None:
+        words = StatusWords().extended(complete=["error"])
+        assert words.state("error") == "complete"

@@ -1,0 +1,162 @@
+"""The hook against the service: ten endpoints, the connection test, the async client."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantInputError,
+    AssistantNotFoundError,
+)
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+
+@pytest.fixture
+def hook(connection):
+    hook = AssistantHook()
+    yield hook
+    hook.client.close()
+
+
+def test_every_endpoint(hook, service, tmp_path):
+    guide = tmp_path / "guide.md"
+    guide.write_text("Bees make honey.")
+    assert hook.get_limits().raw["tenant_id"] == "acme"
+    assert hook.upload_document(guide).document_id.startswith("doc_")
+    assert hook.create_text_document("T", "Cows make milk.", "animals").raw["kind"] == "text"
+    assert hook.create_qa_document("T", "Who barks?", "Dogs.", "animals").raw["kind"] == "qa"
+    answer = hook.chat("s", "Who makes honey?")
+    assert "Bees make honey." in answer.text
+    submitted = hook.submit_chat("s", "Who barks?", email="a@example.com", response_language="en")
+    request = hook.get_chat_request(submitted.request_id)
+    while request.state == "pending":
+        request = hook.get_chat_request(submitted.request_id)
+    assert (request.state, request.status) == ("complete", "complete")
+    assert "Dogs." in request.text
+    hook.send_feedback("s", submitted.request_id, "good")
+    hook.close_session("s")
+    statistics = hook.get_statistics().raw
+    assert statistics["documents"]["by_kind"] == {"file": 1, "text": 1, "qa": 1}
+    assert statistics["feedback"]["by_rating"] == {"good": 1}
+    site, tenant = "/m2m/sites/acme-docs", "/m2m/tenants/acme"
+    assert list(dict.fromkeys(service.seen())) == [
+        ("GET", f"{tenant}/limits"),
+        ("POST", f"{site}/documents"),
+        ("POST", f"{site}/documents/text"),
+        ("POST", f"{site}/documents/qa"),
+        ("POST", f"{site}/chat"),
+        ("POST", f"{site}/chat/async"),
+        ("GET", f"{site}/chat/requests/{submitted.request_id}"),
+        ("POST", f"{site}/chat/feedback"),
+        ("POST", f"{site}/chat/session/close"),
+        ("GET", f"{site}/statistics"),
+    ]
+
+
+def test_an_open_file_is_sent_from_its_beginning_and_left_open(hook, service, tmp_path):
+    guide = tmp_path / "guide.txt"
+    guide.write_text("All of it.")
+    with guide.open("rb") as file:
+        file.seek(7)
+        hook.upload_document(file, "named.txt")
+        assert not file.closed
+    (document,) = service.documents()
+    assert document["content"] == "All of it."
+
+
+def test_site_and_tenant_may_be_given_at_each_level(connect, service):
+    connect(tenant_id="acme", site_id="acme-docs")
+    hook = AssistantHook(site_id="acme-shop")
+    assert (hook.site(), hook.site("acme-docs"), AssistantHook().site()) == ("acme-shop", "acme-docs", "acme-docs")
+    assert (hook.tenant(), hook.tenant("other"), AssistantHook(tenant_id="t").tenant()) == ("acme", "other", "t")
+    assert hook.get_statistics().raw["site_id"] == "acme-shop"
+    assert hook.get_statistics(site_id="acme-docs").raw["site_id"] == "acme-docs"
+    assert hook.target() == f"{service.url}/m2m/sites/acme-shop"
+    hook.client.close()
+
+
+@pytest.mark.parametrize("scope", ["tenant", "site"])
+def test_a_missing_scope_is_named(scope, connect):
+    connect(tenant_id="", site_id="")
+    with pytest.raises(AssistantInputError, match=f"{scope}_id.*'assistant_default'") as caught:
+        getattr(AssistantHook(), scope)()
+    assert caught.value.field == f"{scope}_id"
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda hook: hook.create_text_document("", "c", "k"), "title"),
+        (lambda hook: hook.create_qa_document("t", "q", None, "k"), "answer"),
+        (lambda hook: hook.upload_document("/no/such/file.md"), "file"),
+        (lambda hook: hook.chat("s", 5), "message"),
+        (lambda hook: hook.chat("s", "m", email="a@b@c"), "email"),
+        (lambda hook: hook.submit_chat("s", "m", response_language="english please"), "response_language"),
+        (lambda hook: hook.get_chat_request(""), "request_id"),
+        (lambda hook: hook.send_feedback("s", "r", ""), "feedback"),
+        (lambda hook: hook.close_session(None), "session_id"),
+        (lambda hook: hook.call("GET", "https://elsewhere.example/"), "path"),
+    ],
+)
+def test_bad_input_is_refused_before_any_request(call, field, hook, service):
+    with pytest.raises(AssistantInputError) as caught:
+        call(hook)
+    assert caught.value.field == field
+    assert service.journal() == []
+
+
+def test_other_endpoints_can_be_reached(hook):
+    assert hook.call("get", "/m2m/sites/acme-docs/statistics").raw["site_id"] == "acme-docs"
+    with pytest.raises(AssistantNotFoundError):
+        hook.call("GET", "/m2m/tenants/acme/usage")
+
+
+def test_connection_test_says_what_it_saw(hook, service):
+    well, said = hook.test_connection()
+    assert well
+    assert service.url in said
+    assert "limits" in said
+    assert service.seen() == [("GET", "/m2m/tenants/acme/limits")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"key": "wrong"}, "401"),
+        ({"tenant_id": "globex"}, "404"),
+        ({"tenant_id": ""}, "tenant_id"),
+        ({"tenat_id": "acme"}, "tenat_id"),
+    ],
+)
+def test_connection_test_says_what_is_wrong(fields, part, connect):
+    connect(**fields)
+    well, said = AssistantHook().test_connection()
+    assert not well
+    assert part in said
+
+
+async def test_the_async_client_sends_the_same_calls(connection, service):
+    async with AssistantHook().async_client() as client:
+        limits = await client.asend(endpoints.get_limits("acme"))
+        submitted = await client.asend(
+            endpoints.submit_chat("acme-docs", ChatMessage(session_id="s", message="Anything?"))
+        )
+    assert limits.raw["tenant_id"] == "acme"
+    assert service.rows("requests")[0]["id"] == submitted.request_id
+
+
+async def test_the_async_client_raises_the_same_errors(connect):
+    connect(key="wrong")
+    async with AssistantHook().async_client() as client:
+        with pytest.raises(AssistantAuthenticationError):
+            await client.asend(endpoints.get_limits("acme"))
+
+
+def test_replies_are_plain_json(hook):
+    reply = hook.chat("s", "Anything?").as_dict()
+    assert json.loads(json.dumps(reply)) == reply

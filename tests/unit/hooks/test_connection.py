@@ -1,0 +1,243 @@
+"""From a connection, in any form Airflow knows, to settings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.connection import settings_of
+from airflow_provider_assistant.provider_info import get_provider_info
+
+KEY = "canary-key/with+signs=&%"
+QUOTED = "canary-key%2Fwith%2Bsigns%3D%26%25"
+
+
+def settings(**fields):
+    extra = fields.pop("extra", {})
+    connection = Connection(
+        conn_id="c", conn_type="assistant", extra=json.dumps(extra), **{"host": "h", "password": KEY, **fields}
+    )
+    return settings_of(connection, connection.extra_dejson)
+
+
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        ({"host": "h.example"}, "https://h.example/api/v1"),
+        ({"host": "  h.example  "}, "https://h.example/api/v1"),
+        ({"host": "H.Example"}, "https://h.example/api/v1"),
+        ({"host": "h.example/"}, "https://h.example/api/v1"),
+        ({"host": "h.example/api/v1"}, "https://h.example/api/v1"),
+        ({"host": "h.example/api/v1/"}, "https://h.example/api/v1"),
+        ({"host": "h.example/api/v2"}, "https://h.example/api/v2"),
+        ({"host": "https://h.example"}, "https://h.example/api/v1"),
+        ({"host": "HTTPS://h.example"}, "https://h.example/api/v1"),
+        ({"host": "https://h.example///"}, "https://h.example/api/v1"),
+        ({"host": "https://h.example/api/v1"}, "https://h.example/api/v1"),
+        ({"host": "http://h.example/api/v1/"}, "http://h.example/api/v1"),
+        ({"host": "h.example:8443"}, "https://h.example:8443/api/v1"),
+        ({"host": "h.example", "port": 8443}, "https://h.example:8443/api/v1"),
+        ({"host": "https://h.example/api/v1", "port": 8443}, "https://h.example:8443/api/v1"),
+        ({"host": "https://h.example:1", "port": 8443}, "https://h.example:1/api/v1"),
+        ({"host": "https://h.example/eu"}, "https://h.example/eu/api/v1"),
+        ({"host": "https://h.example/eu/api/v1"}, "https://h.example/eu/api/v1"),
+        ({"host": "https://h.example/my gateway"}, "https://h.example/my%20gateway/api/v1"),
+        ({"host": "h.example", "schema": "http"}, "http://h.example/api/v1"),
+        ({"host": "h.example", "schema": "https"}, "https://h.example/api/v1"),
+        ({"host": "h.example", "schema": "HTTPS"}, "https://h.example/api/v1"),
+        ({"host": "http://h.example", "schema": "https"}, "http://h.example/api/v1"),
+        ({"host": "h.example", "schema": "api/v1"}, "https://h.example/api/v1"),
+        ({"host": "h.example", "schema": "/eu/api/v1/"}, "https://h.example/eu/api/v1"),
+        ({"host": "[2001:db8::1]"}, "https://[2001:db8::1]/api/v1"),
+        ({"host": "2001:db8::1"}, "https://[2001:db8::1]/api/v1"),
+        ({"host": "2001:db8::1", "port": 8443}, "https://[2001:db8::1]:8443/api/v1"),
+        ({"host": "http://[::1]:8080"}, "http://[::1]:8080/api/v1"),
+        ({"host": "127.0.0.1", "port": 8089, "schema": "http"}, "http://127.0.0.1:8089/api/v1"),
+    ],
+)
+def test_base_url_of_fields(fields, url):
+    assert settings(**fields).client.base_url == url
+
+
+@pytest.mark.parametrize(
+    ("form", "url"),
+    [
+        (f"assistant://:{QUOTED}@h.example", "https://h.example/api/v1"),
+        (f"assistant://:{QUOTED}@h.example/", "https://h.example/api/v1"),
+        (f"assistant://:{QUOTED}@h.example:8443/api/v1?tenant_id=acme&site_id=docs", "https://h.example:8443/api/v1"),
+        (f"assistant://:{QUOTED}@h.example/eu/api/v1", "https://h.example/eu/api/v1"),
+        (f"assistant://:{QUOTED}@h.example/https", "https://h.example/api/v1"),
+        (f"assistant://:{QUOTED}@127.0.0.1:8089/http", "http://127.0.0.1:8089/api/v1"),
+        (f"assistant://:{QUOTED}@https%3A%2F%2Fh.example%2Fapi%2Fv1/", "https://h.example/api/v1"),
+        (f"assistant://:{QUOTED}@https%3A%2F%2Fh.example%2Fapi%2Fv1", "https://h.example/api/v1"),
+        (f"assistant://:{QUOTED}@http%3A%2F%2Flocalhost%3A8089%2Fapi%2Fv1/", "http://localhost:8089/api/v1"),
+        (f"assistant://https://:{QUOTED}@h.example/api/v1", "https://h.example/api/v1"),
+        (f"assistant://:{QUOTED}@[2001:db8::1]:8443/", "https://[2001:db8::1]:8443/api/v1"),
+        (json.dumps({"conn_type": "assistant", "host": "https://h.example/api/v1", "password": KEY}),
+         "https://h.example/api/v1"),
+        (json.dumps({"conn_type": "assistant", "host": "h.example", "port": "8443", "password": KEY}),
+         "https://h.example:8443/api/v1"),
+        (json.dumps({"conn_type": "assistant", "host": "h.example", "schema": "http", "password": KEY}),
+         "http://h.example/api/v1"),
+    ],
+)  # fmt: skip
+def test_base_url_of_the_environment(form, url, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", form)
+    client = AssistantHook().settings.client
+    assert client.base_url == url
+    assert client.api_key == KEY
+
+
+def test_a_uri_carries_the_extra(monkeypatch):
+    uri = f"assistant://:{QUOTED}@h/?tenant_id=acme&site_id=docs&timeout=7.5&retries=0&verify=false&complete_words=ok"
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
+    read = AssistantHook().settings
+    assert (read.tenant_id, read.site_id) == ("acme", "docs")
+    assert read.client.timeout == 7.5
+    assert read.client.retry.attempts == 1
+    assert read.client.verify is False
+    assert read.client.words.state("OK") == "complete"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "part"),
+    [
+        ({"host": None}, "host", "https://assistant.example.com"),
+        ({"host": ""}, "host", "https://assistant.example.com"),
+        ({"host": "   "}, "host", "https://assistant.example.com"),
+        ({"host": "https://"}, "host", "https://assistant.example.com"),
+        ({"host": "ftp://h.example"}, "host", "ftp://h.example"),
+        ({"host": "h.example:port"}, "host", "port"),
+        ({"host": "h.example:99999"}, "host", "port"),
+        ({"host": "https://[::1"}, "host", "base URL"),
+        ({"host": "https://user@h.example"}, "host", "password"),
+        ({"host": "https://h.example/api/v1?site_id=docs"}, "host", "query"),
+        ({"host": "https://h.example/#docs"}, "host", "fragment"),
+        ({"password": None}, "password", "API key"),
+        ({"password": " "}, "password", "API key"),
+        ({"password": "schlüssel"}, "password", "header"),
+        ({"password": "two\nlines"}, "password", "header"),
+    ],
+)
+def test_refused(fields, field, part):
+    with pytest.raises(AssistantInputError, match=part) as caught:
+        settings(**fields)
+    assert caught.value.field == field
+    assert "'c'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "https://user:canary@h.example",
+        "ftp://user:canary@h.example",
+        "https://user:canary@h.example:port",
+        "https://user:canary@",
+        "https://user:canary@[::1",
+        "https://h.example/?key=canary",
+        "https://h.example/#canary",
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_not_repeated(host):
+    with pytest.raises(AssistantInputError) as caught:
+        settings(host=host)
+    assert "canary" not in f"{caught.value} {caught.value!r}"
+
+
+def test_every_field_may_be_left_empty_in_the_form():
+    fields = next(iter(get_provider_info()["connection-types"]))["conn-fields"]
+    empty = settings(extra=dict.fromkeys(fields, ""))
+    assert empty == settings(extra={}) == settings(extra=dict.fromkeys(fields))
+    assert empty.client == ClientSettings("https://h/api/v1", KEY)
+
+
+def test_types_are_coerced():
+    read = settings(
+        extra={
+            "timeout": "12.5",
+            "retries": "2",
+            "max_concurrency": "8",
+            "verify": "true",
+            "ca_bundle": "/etc/ca.pem",
+            "complete_words": "ready, answered",
+            "failed_words": ["broken"],
+        }
+    ).client
+    assert (read.timeout, read.retry.attempts, read.max_concurrency) == (12.5, 3, 8)
+    assert read.verify == "/etc/ca.pem"
+    assert [read.words.state(word) for word in ("Ready", "answered", "BROKEN", "complete", "queued")] == [
+        "complete", "complete", "failed", "complete", "pending",
+    ]  # fmt: skip
+
+
+def test_no_verification_beats_a_ca_bundle():
+    assert settings(extra={"verify": False, "ca_bundle": "/etc/ca.pem"}).client.verify is False
+
+
+def test_unknown_extras_are_all_named_with_what_is_known():
+    with pytest.raises(AssistantInputError) as caught:
+        settings(extra={"tenantid": "acme", "Timeout": 3, "site_id": "docs"})
+    assert "Timeout, tenantid" in str(caught.value)
+    assert "tenant_id" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"timeout": 0},
+        {"timeout": -1},
+        {"timeout": KEY},
+        {"retries": -1},
+        {"retries": 1.5},
+        {"max_concurrency": 0},
+        {"verify": "maybe"},
+        {"complete_words": 5},
+        {"tenant_id": {"id": "acme"}},
+    ],
+)
+def test_bad_extras_are_named_without_their_value(extra):
+    with pytest.raises(AssistantInputError) as caught:
+        settings(extra=extra)
+    (name,) = extra
+    assert caught.value.field == name
+    assert name in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["timeout", "retries", "max_concurrency", "verify", "tenant_id"])
+def test_the_form_offers_what_the_extra_reads(name):
+    from airflow_provider_assistant.hooks.connection import ConnectionExtra
+
+    fields = next(iter(get_provider_info()["connection-types"]))["conn-fields"]
+    assert set(fields) == set(ConnectionExtra.model_fields)
+    assert name in fields
+
+
+def test_the_key_is_not_in_the_representation():
+    assert "canary" not in repr(settings())
+
+
+def test_whitespace_around_a_pasted_key_is_dropped():
+    assert settings(password=f" {KEY}\n ".replace("\n", "")).client.api_key == KEY
+
+
+@pytest.mark.parametrize(
+    ("host", "warned"),
+    [
+        ("http://h.example", True),
+        ("http://10.0.0.1", True),
+        ("http://localhost.evil.example", True),
+        ("http://localhost:8089", False),
+        ("http://127.0.0.1", False),
+        ("http://[::1]:80", False),
+        ("https://h.example", False),
+    ],
+)
+def test_a_key_that_travels_in_the_clear_is_warned_about(host, warned, caplog):
+    settings(host=host)
+    assert ("unencrypted" in caplog.text) is warned

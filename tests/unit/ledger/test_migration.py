@@ -1,0 +1,93 @@
+"""A ledger of an older version is brought up to date, with all that is in it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger import SCHEMA_VERSION, Claim, Ledger, RunRef, Settlement, ratings, sqlite_engine
+
+RUN = RunRef("dag", "run", "task", -1)
+# As the first version created it.
+EFFECT = """
+    scope VARCHAR(400) NOT NULL, "key" VARCHAR(64) NOT NULL, outcome VARCHAR(16) NOT NULL, attempts INTEGER NOT NULL,
+    error TEXT, dag_id VARCHAR(250), run_id VARCHAR(250), task_id VARCHAR(250), map_index INTEGER,
+    intended_at DATETIME NOT NULL, settled_at DATETIME,
+"""
+VERSION_1 = f"""
+CREATE TABLE assistant_ledger_schema (version INTEGER NOT NULL);
+INSERT INTO assistant_ledger_schema VALUES (1);
+CREATE TABLE assistant_submissions ({EFFECT}
+    site_id VARCHAR(250) NOT NULL, session_id VARCHAR(250) NOT NULL, request_id VARCHAR(250), state VARCHAR(16),
+    completed_at DATETIME, PRIMARY KEY (scope, "key"));
+CREATE TABLE assistant_ratings ({EFFECT}
+    site_id VARCHAR(250) NOT NULL, session_id VARCHAR(250) NOT NULL, request_id VARCHAR(250) NOT NULL,
+    rating VARCHAR(250) NOT NULL, PRIMARY KEY (scope, "key"));
+INSERT INTO assistant_ratings VALUES ('s', 'k', 'done', 1, NULL, 'dag', 'run', 'task', -1,
+    '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'session', 'request', 'good');
+"""
+
+
+@pytest.fixture
+def old(tmp_path):
+    path = tmp_path / "ledger.db"
+    with sqlite3.connect(path) as raw:
+        raw.executescript(VERSION_1)
+    return path
+
+
+def test_version_1_gets_documents_and_keeps_the_rest(old):
+    with Ledger(sqlite_engine(old)) as ledger:
+        assert ledger.find(ratings, "s", "k").rating == "good"
+        _, made = ledger.once(
+            ratings, "s", "k", RUN, dict, site_id="docs", session_id="session", request_id="request", rating="good"
+        )
+        assert not made
+        with ledger.documents(scope="s", site_id="docs", source="kb", run=RUN) as memory:
+            claim = Claim("d", "label", None)
+            assert memory.exchange((), [claim]) == {"d"}
+            memory.exchange([Settlement(claim, "done", "hash", "id")], ())
+            assert memory.known(["d"])["d"].state == "done"
+    for _ in range(2):
+        with Ledger(sqlite_engine(old)) as ledger, ledger.engine.connect() as connection:
+            versions = sa.text("SELECT max(version), count(*) FROM assistant_ledger_schema")
+            assert connection.execute(versions).one() == (SCHEMA_VERSION, 2)
+
+
+def test_a_migrated_ledger_is_too_new_for_the_old_package(old, monkeypatch):
+    Ledger(sqlite_engine(old)).close()
+    for module in ("schema", "store"):
+        monkeypatch.setattr(f"airflow_provider_assistant.ledger.{module}.SCHEMA_VERSION", 1)
+    with pytest.raises(AssistantLedgerError, match=rf"{SCHEMA_VERSION}.*upgrade"):
+        Ledger(sqlite_engine(old))
+
+
+def test_a_superseded_document_is_remembered(tmp_path):
+    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
+        for content in "abc":
+            with ledger.documents(scope="s", site_id="docs", source="kb", run=RUN) as memory:
+                claim = Claim("d", "label", memory.known(["d"]).get("d"))
+                memory.exchange((), [claim])
+                memory.exchange([Settlement(claim, "done", content, f"id-{content}")], ())
+        with ledger.documents(scope="s", site_id="docs", source="kb", run=RUN) as memory:
+            known = memory.known(["d"])["d"]
+    assert (known.document_id, known.content_hash, known.superseded) == ("id-c", "c", '["id-a", "id-b"]')
+
+
+def test_a_key_is_won_by_one_of_two_claims(tmp_path):
+    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
+        refs = [RunRef("dag", name, "task", -1) for name in "ab"]
+        one, other = (ledger.documents(scope="s", site_id="docs", source="kb", run=ref) for ref in refs)
+        with one, other:
+            wanted = [Claim(key, key, None) for key in ("x", "y")]
+            assert one.exchange((), wanted[:1]) == {"x"}
+            assert other.exchange((), wanted) == {"y"}
+            assert other.known(["x"])["x"].state == "elsewhere"
+            assert one.known(["x", "y", "z"]).keys() == {"x", "y"}
+            late = Claim("x", "x", other.known(["x"])["x"])
+            one.exchange([Settlement(wanted[0], "done", "h", "id")], ())
+            assert other.known(["x"])["x"].state == "done"
+            assert late.known.state == "elsewhere"

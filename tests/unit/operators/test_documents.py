@@ -1,0 +1,712 @@
+"""The operators that load documents, counted at the service: what arrives, what is reported, what is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import duckdb
+import httpx
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import DAG, Asset, ObjectStoragePath, task
+from airflow.sdk.exceptions import TaskDeferred
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAuthenticationError,
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantLedgerError,
+    AssistantNotFoundError,
+    AssistantPermissionError,
+    AssistantRateLimitError,
+    AssistantServerError,
+)
+from airflow_provider_assistant.loading import loader, report
+from airflow_provider_assistant.loading.source import row_group_shards
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+
+ROWS = [
+    {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
+    {
+        "title": "Öffnungszeiten",
+        "question": "Wann offen?",
+        "answer": "Von 9 bis 17 Uhr, täglich 🕘",
+        "category": "faq",
+    },
+]
+TEXTS = [{"title": "Returns", "content": "Within 30 days.", "category": "policy"}]
+SOURCES = {
+    "list": list,
+    "tuple": tuple,
+    "pandas": pd.DataFrame,
+    "pyarrow table": pa.Table.from_pylist,
+    "pyarrow reader": lambda rows: pa.Table.from_pylist(rows).to_reader(max_chunksize=1),
+    "polars": pl.DataFrame,
+    "duckdb": lambda rows: duckdb.connect().from_arrow(pa.Table.from_pylist(rows)),
+    "callable": lambda rows: lambda: pl.DataFrame(rows),
+    "generator": lambda rows: lambda: (pd.DataFrame([row]) for row in rows),
+}
+ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
+KEYED = {"key_columns": ["title"]}
+
+
+def many(count, **changes):
+    return [dict(ROWS[0], title=f"T{number}") | changes for number in range(count)]
+
+
+def render(operator):
+    operator.render_template_fields({})
+    return operator
+
+
+def context(run_id="run", map_index=-1, task_id="load"):
+    ti = SimpleNamespace(dag_id="dag", run_id=run_id, task_id=task_id, map_index=map_index)
+    return {"ti": ti, "outlet_events": {}}
+
+
+def load(source, kind=AssistantLoadQAOperator, *, run_id="run", map_index=-1, task_id="load", **options):
+    """Execute an operator without Airflow; the counts have to add up."""
+    name = "files" if kind is AssistantUploadFilesOperator else "source"
+    operator = render(kind(task_id=task_id, **{name: source}, **options))
+    result = operator.execute(context(run_id, map_index, task_id))
+    assert result["rows"] == sum(result[end] for end in ENDS)
+    return result
+
+
+def counts(result):
+    return {end: result[end] for end in ENDS if result[end]}
+
+
+def listed(home, run_id="run", task_id="load"):
+    table = pq.read_table(home / "assistant_loads" / "dag" / task_id / f"{run_id}.parquet")
+    return [(row["kind"], row["row"], row["key"]) for row in table.to_pylist()]
+
+
+def loaded(service):
+    rows = [{name: row[name] for name in ("title", "question", "category")} | {"answer": row["content"]}
+            for row in service.documents()]  # fmt: skip
+    return sorted(rows, key=lambda row: row["title"])
+
+
+def loaded_titles(service):
+    return sorted(row["title"] for row in service.documents())
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_any_dataframe_arrives_and_arrives_once(kind, service, connection):
+    result = load(SOURCES[kind](ROWS))
+    assert {name: result[name] for name in ("site_id", "rows", "created", "source", "findings")} == {
+        "site_id": "acme-docs", "rows": 2, "created": 2, "source": "dag.load", "findings": None,
+    }  # fmt: skip
+    assert loaded(service) == ROWS
+    assert counts(load(SOURCES[kind](ROWS), run_id="again")) == {"unchanged": 2}
+    assert service.posts() == 2
+
+
+def test_text_documents(service, connection, run_operator):
+    run = run_operator(AssistantLoadTextOperator, source=TEXTS)
+    assert run.state == "success"
+    assert set(run.xcom()) == {
+        "rows", *ENDS, "changed", "possibly_duplicated", "stale", "requests", "throttled", "seconds",
+        "rows_per_second", "site_id", "source", "findings",
+    }  # fmt: skip
+    (document,) = service.documents()
+    assert (document["kind"], document["title"], document["content"], document["category"]) == (
+        "text", "Returns", "Within 30 days.", "policy",
+    )  # fmt: skip
+
+
+def test_a_dataframe_from_another_task(service, connection, run_operator):
+    def build():
+        @task
+        def read():
+            return pd.DataFrame(ROWS)
+
+        AssistantLoadQAOperator(task_id="task", source=read())
+
+    assert run_operator(build).state == "success"
+    assert loaded(service) == ROWS
+
+
+@pytest.mark.parametrize("container", [list, tuple])
+def test_rows_that_look_like_templates_arrive_as_they_are(container, service, connection, run_operator):
+    rows = [dict(ROWS[0], answer="Write {{ ds }} for the day, {% raw %} to quote, {# note #} to remark.")]
+    assert run_operator(AssistantLoadQAOperator, source=container(rows)).state == "success"
+    assert loaded(service) == rows
+
+
+def test_template_rows_from_another_task_arrive_as_they_are(service, connection, run_operator):
+    rows = [dict(ROWS[0], answer="{{ undefined_anywhere }}")]
+
+    def build():
+        @task
+        def read():
+            return rows
+
+        AssistantLoadQAOperator(task_id="task", source=read())
+
+    assert run_operator(build).state == "success"
+    assert loaded(service) == rows
+
+
+def test_template_rows_arrive_as_they_are_when_mapped(service, connection, run_operator):
+    rows = [dict(ROWS[0], answer="{{ undefined_anywhere }}")]
+
+    def build():
+        AssistantLoadQAOperator.partial(task_id="task", **KEYED).expand(source=[rows, ROWS[1:]])
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert [run.xcom(map_index=index)["created"] for index in (0, 1)] == [1, 1]
+    assert loaded(service) == [*rows, ROWS[1]]
+
+
+def test_mapped_tasks_share_the_ledger_and_judge_nothing_stale(service, connection, run_operator):
+    def build():
+        AssistantLoadQAOperator.partial(task_id="task", **KEYED).expand(source=[ROWS, ROWS[:1]])
+
+    run = run_operator(build)
+    results = [run.xcom(map_index=index) for index in (0, 1)]
+    assert sum(result["created"] for result in results) == 2
+    assert [result["stale"] for result in results] == [None, None]
+    assert loaded(service) == ROWS
+
+
+def test_mapped_over_a_task_s_output(service, connection, run_dag):
+    with DAG("mapped_over_output", schedule=None) as dag:
+
+        @task
+        def batches():
+            return [[ROWS[0]], [ROWS[1]]]
+
+        AssistantLoadQAOperator.partial(task_id="task").expand(source=batches())
+    assert run_dag(dag).state == "success"
+    assert loaded(service) == ROWS
+
+
+def test_shards_of_a_parquet_dataset_share_one_ledger(service, connection, run_dag, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(many(30)), path, row_group_size=5)
+
+    def build(dag_id):
+        with DAG(dag_id, schedule=None) as dag:
+
+            @task
+            def shards():
+                return row_group_shards(str(path), rows=10)
+
+            AssistantLoadQAOperator.partial(task_id="task", source_name="kb", **KEYED).expand(source=shards())
+        return dag
+
+    first = run_dag(build("shards_first"))
+    assert first.state == "success"
+    assert [first.xcom(map_index=index)["created"] for index in range(3)] == [10, 10, 10]
+    again = run_dag(build("shards_again"))
+    assert [again.xcom(map_index=index)["unchanged"] for index in range(3)] == [10, 10, 10]
+    assert [again.xcom(map_index=index)["stale"] for index in range(3)] == [None] * 3
+    assert loaded_titles(service) == sorted(row["title"] for row in many(30))
+
+
+def test_a_path_and_key_columns_by_template(service, connection, run_operator, tmp_path):
+    pd.DataFrame(ROWS).to_csv(tmp_path / "rows.csv", index=False)
+    run = run_operator(
+        AssistantLoadQAOperator,
+        source="{{ params.folder }}/*.csv",
+        key_columns=["{{ params.key }}"],
+        source_name="{{ params.key }}",
+        params={"folder": str(tmp_path), "key": "title"},
+    )
+    assert (run.xcom()["created"], run.xcom()["source"]) == (2, "title")
+    assert loaded(service) == ROWS
+
+
+def test_columns_and_constants(service, connection):
+    frame = pd.DataFrame({"topic": ["T"], "body": ["C"], "more": [1]})
+    columns = {"title": "topic", "content": "body"}
+    load(frame, AssistantLoadTextOperator, columns=columns, constants={"category": "faq"}, key_columns="more")
+    (document,) = service.documents()
+    assert (document["title"], document["content"], document["category"]) == ("T", "C", "faq")
+
+
+def test_another_site_is_another_place(service, connection):
+    assert load(ROWS)["site_id"] == "acme-docs"
+    assert counts(load(ROWS, site_id="acme-shop")) == {"created": 2}
+    assert len(service.documents("acme-shop")) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"source": pd.DataFrame([dict(ROWS[0], answer=3)])}, ["answer is of type int64"]),
+        ({"source": [{"title": "T", "question": "Q", "text": "A"}]}, ["answer, category", "title, question, text"]),
+        ({"source": ROWS, "columns": {"answer": "reply"}}, ["no column reply"]),
+        ({"source": ROWS, "key_columns": ["id"]}, ["no column id"]),
+        ({"source": ROWS, "columns": {"content": "answer"}}, ["content", "QADocument"]),
+        ({"source": ROWS, "columns": {"title": "title"}, "constants": {"title": "T"}}, ["title", "constants"]),
+        ({"source": ROWS, "constants": {"category": " "}}, ["category", "non-empty"]),
+        ({"source": []}, ["no rows"]),
+        ({"source": pd.DataFrame(columns=list(ROWS[0]), dtype=str)}, ["no rows"]),
+        ({"source": [ROWS[0], "row"]}, ["list of mappings", "list"]),
+        ({"source": "rows.parquet"}, ["rows.parquet", "does not exist"]),
+        ({"source": {"title": "T"}}, ["dataframe", "dict"]),
+        ({"source": None}, ["dataframe", "NoneType"]),
+        ({"source": [*ROWS, dict(ROWS[0], answer="other")], **KEYED}, ["1 keys", "rows 1, 3"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_loaded_is_named_before_any_request(options, parts, service, connection):
+    with pytest.raises(AssistantInputError) as caught:
+        load(**options)
+    for part in parts:
+        assert part in str(caught.value)
+    assert service.journal() == []
+
+
+def test_a_broken_file_is_found_before_any_request(service, connection, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(many(4000)), path, row_group_size=1000)
+    page = pq.ParquetFile(path).metadata.row_group(3).column(2).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[page : page + 32] = b"\xff" * 32
+    path.write_bytes(content)
+    with pytest.raises(AssistantInputError, match="cannot be read"):
+        load(str(path))
+    assert service.journal() == []
+
+
+def test_bad_rows_are_listed_and_the_rest_is_loaded(service, connection, ledger_home):
+    rows = [dict(ROWS[0], answer=" "), *ROWS, dict(ROWS[0], title=None), dict(ROWS[0], answer=3)]
+    with pytest.raises(AssistantInputError, match=r"3 rows were rejected, more than max_rejected=0") as caught:
+        load(rows, columns={"title": "title"})
+    assert str(ledger_home) in str(caught.value)
+    assert loaded(service) == ROWS
+    path = ledger_home / "assistant_loads" / "dag" / "load" / "run.parquet"
+    findings = pq.read_table(path).to_pylist()
+    assert [(row["kind"], row["row"]) for row in findings] == [("rejected", 1), ("rejected", 4), ("rejected", 5)]
+    for finding, reason in zip(findings, ["answer must not be", "title must be", "not int"], strict=True):
+        assert reason in finding["reason"]
+        assert finding["document_ids"] == []
+
+
+def test_bad_rows_fail_the_task_at_the_first_try(service, connection, run_operator):
+    run = run_operator(AssistantLoadQAOperator, source=[dict(ROWS[0], title=""), ROWS[1]], retries=3)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert isinstance(run.error, AssistantInputError)
+    assert loaded(service) == ROWS[1:]
+
+
+@pytest.mark.parametrize(
+    ("bad", "max_rejected", "passes"),
+    [(0, 0, True), (1, 0, False), (2, 2, True), (3, 2, False), (1, 1, True), (2, 1, False), (2, 0.2, True),
+     (3, 0.2, False), (9, 0.95, True), (10, 0.95, False), (10, 10, True)],
+)  # fmt: skip
+def test_how_many_rows_may_be_bad(bad, max_rejected, passes, service, connection):
+    rows = [dict(row, answer="") if number < bad else row for number, row in enumerate(many(10))]
+    if passes:
+        assert load(rows, max_rejected=max_rejected)["rejected"] == bad
+    else:
+        with pytest.raises(AssistantInputError, match=f"{bad} rows were rejected"):
+            load(rows, max_rejected=max_rejected)
+    assert len(service.documents()) == 10 - bad
+
+
+@pytest.mark.parametrize("option", [{"max_rejected": -1}, {"on_change": "update"}, {"on_ambiguous": "hope"}])
+def test_options_are_checked_when_the_dag_is_parsed(option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        AssistantLoadQAOperator(task_id="load", source=ROWS, **option)
+
+
+def test_many_bad_rows_do_not_flood_the_log(service, connection, caplog):
+    with caplog.at_level(logging.WARNING, logger=report.__name__):
+        result = load([dict(row, answer="") for row in many(100)], max_rejected=100)
+    assert result["rejected"] == 100
+    assert len([record for record in caplog.records if record.name == report.__name__]) == report.LOGGED
+    assert pq.read_metadata(result["findings"]).num_rows == 100
+
+
+def test_an_empty_key_is_a_bad_row(service, connection, ledger_home):
+    rows = [dict(row, id=key) for row, key in zip(many(5), [1, None, 2, None, 3], strict=True)]
+    assert counts(load(rows, key_columns=["id"], max_rejected=2)) == {"created": 3, "rejected": 2}
+    assert [(kind, row) for kind, row, _ in listed(ledger_home)] == [("rejected", 2), ("rejected", 4)]
+
+
+def test_identical_rows_are_sent_once(service, connection):
+    assert counts(load(ROWS * 3)) == {"created": 2, "unchanged": 4}
+    assert loaded(service) == ROWS
+
+
+def test_one_row_the_service_refuses_is_a_reject(service, connection, ledger_home):
+    service.server.service.faults.add("status:400", body='"T3"', times=None)
+    result = load(many(6), max_rejected=1)
+    assert counts(result) == {"created": 5, "rejected": 1}
+    ((kind, row, label),) = listed(ledger_home)
+    assert (kind, row, label[:9]) == ("rejected", 4, "title=T3,")
+    assert "T3" not in loaded_titles(service)
+    assert counts(load(many(6), max_rejected=1, run_id="again")) == {"unchanged": 5, "rejected": 1}
+    service.reset()
+    assert counts(load(many(6), run_id="mended")) == {"created": 1, "unchanged": 5}
+
+
+STOPS = {401: AssistantAuthenticationError, 403: AssistantPermissionError, 404: AssistantNotFoundError}
+
+
+@pytest.mark.parametrize("status", STOPS)
+def test_a_refusal_of_the_whole_stops_at_once(status, service, connect, ledger_home):
+    connect(retries=3)
+    service.server.service.faults.add(f"status:{status}", skip=10, times=None)
+    with pytest.raises(STOPS[status]):
+        load(many(200), max_concurrency=4)
+    assert service.posts() <= 10 + 4
+    assert len(service.documents()) == 10
+    failed = [row for kind, row, _ in listed(ledger_home) if kind == "failed"]
+    assert 1 <= len(failed) <= 190
+    posts = service.posts()
+    service.behave(rules=[])
+    assert counts(load(many(200), run_id="again")) == {"unchanged": 10, "created": 190}
+    assert service.posts() == posts + 190
+    assert len(service.documents()) == 200
+
+
+@pytest.mark.parametrize("on_ambiguous", ["retry", "skip", "fail"])
+@pytest.mark.parametrize("fault", ["store-then-status:502", "store-then-drop", "status:502", "drop", "truncate"])
+def test_what_an_unclear_answer_becomes(fault, on_ambiguous, service, connect, ledger_home, quick):
+    connect(retries=2)
+    stores = not fault.startswith(("status", "drop"))
+    service.server.service.faults.add(fault, body='"T2"', times=1)
+    options = {"on_ambiguous": on_ambiguous, "max_concurrency": 1, **KEYED}
+    if on_ambiguous == "fail":
+        with pytest.raises(AssistantAmbiguousError):
+            load(many(5), **options)
+        assert service.posts() == 3
+        assert ("ambiguous", 3, "T2") in listed(ledger_home)
+        with pytest.raises(AssistantAmbiguousError, match="T2"):
+            load(many(5), run_id="again", **options)
+        assert loaded_titles(service).count("T2") == stores
+    else:
+        result = load(many(5), **options)
+        retried = on_ambiguous == "retry"
+        assert counts(result) == ({"created": 5} if retried else {"created": 4, "ambiguous": 1})
+        assert result["possibly_duplicated"] == retried
+        assert listed(ledger_home) == [("possibly_duplicated" if retried else "ambiguous", 3, "T2")]
+        assert loaded_titles(service).count("T2") == stores + retried
+        again = load(many(5), run_id="again", **options)
+        assert counts(again) == ({"unchanged": 5} if retried else {"unchanged": 4, "ambiguous": 1})
+    posts = service.posts()
+    load(many(5), run_id="settled", **(options | {"on_ambiguous": "retry"}))
+    assert set(loaded_titles(service)) == {row["title"] for row in many(5)}
+    assert service.posts() - posts == {"retry": 0, "skip": 1, "fail": 3}[on_ambiguous]
+
+
+@pytest.mark.parametrize("on_change", ["create", "skip", "fail"])
+def test_changed_content(on_change, service, connection, ledger_home):
+    load(ROWS, **KEYED)
+    (old,) = (row["id"] for row in service.documents() if row["title"] == ROWS[0]["title"])
+    changed = [dict(ROWS[0], answer="From 8."), ROWS[1]]
+    if on_change == "fail":
+        with pytest.raises(Exception, match=r"Opening hours.*has changed"):
+            load(changed, on_change=on_change, run_id="changed", **KEYED)
+        assert service.posts() == 2
+    else:
+        result = load(changed, on_change=on_change, run_id="changed", **KEYED)
+        ends = {"unchanged": 1} | ({"created": 1} if on_change == "create" else {"skipped": 1})
+        assert counts(result) == ends
+        assert result["changed"] == (on_change == "create")
+        (finding,) = pq.read_table(result["findings"]).to_pylist()
+        assert finding["kind"] == ("superseded" if on_change == "create" else "skipped")
+        assert finding["document_ids"] == [old]
+        assert service.posts() == 2 + (on_change == "create")
+    reverted = load(ROWS, run_id="reverted", **KEYED)
+    assert reverted["changed"] == (on_change == "create")
+    assert len(service.documents()) == {"create": 4, "skip": 2, "fail": 2}[on_change]
+
+
+def test_a_change_the_service_refuses_leaves_the_old_document_done(service, connection):
+    load(ROWS, **KEYED)
+    service.answer("status:400")
+    changed = [dict(ROWS[0], answer="From 8."), ROWS[1]]
+    assert counts(load(changed, run_id="b", max_rejected=1, **KEYED)) == {"rejected": 1, "unchanged": 1}
+    assert counts(load(ROWS, run_id="c", **KEYED)) == {"unchanged": 2}
+    result = load(changed, run_id="d", **KEYED)
+    assert (counts(result), result["changed"]) == ({"created": 1, "unchanged": 1}, 1)
+
+
+def test_what_the_source_no_longer_has_is_stale(service, connection, ledger_home):
+    assert load(many(4), **KEYED)["stale"] == 0
+    result = load(many(2), run_id="less", **KEYED)
+    assert (counts(result), result["stale"]) == ({"unchanged": 2}, 2)
+    ids = {row["title"]: row["id"] for row in service.documents()}
+    findings = pq.read_table(result["findings"]).to_pylist()
+    assert sorted((row["kind"], row["row"], row["key"], tuple(row["document_ids"])) for row in findings) == [
+        ("stale", None, "T2", (ids["T2"],)), ("stale", None, "T3", (ids["T3"],)),
+    ]  # fmt: skip
+    assert load(many(2), run_id="other", task_id="other", **KEYED)["stale"] == 0
+    assert load(many(2), run_id="named", task_id="other", source_name="dag.load", **KEYED)["stale"] == 2
+    assert load(many(4), run_id="back", **KEYED)["stale"] == 0
+
+
+def test_stale_is_not_judged_where_the_source_is_not_whole(service, connection, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(many(4)), path, row_group_size=2)
+    load(str(path), **KEYED)
+    for shard in row_group_shards(str(path), rows=2):
+        assert load(shard, run_id="shard", **KEYED)["stale"] is None
+    assert load(many(1), run_id="mapped", map_index=0, **KEYED)["stale"] is None
+    assert load(many(1), run_id="without", ledger=False, **KEYED)["stale"] is None
+
+
+def test_a_load_that_stopped_judges_nothing_stale(service, connection, ledger_home):
+    load(many(4), **KEYED)
+    service.answer("status:401", times=None)
+    with pytest.raises(AssistantAuthenticationError):
+        load(many(1, answer="new"), run_id="stopped", **KEYED)
+    assert "stale" not in {kind for kind, _, _ in listed(ledger_home, "stopped")}
+
+
+def test_without_a_ledger_every_row_is_posted(service, connection, ledger_home, capfd):
+    for run_id in ("a", "b"):
+        result = load(ROWS, ledger=False, run_id=run_id)
+        assert (counts(result), result["stale"]) == ({"created": 2}, None)
+    assert len(service.documents()) == 4
+    assert "ledger=False" in "".join(capfd.readouterr())
+    assert list(ledger_home.iterdir()) == []
+
+
+def test_the_list_of_findings_where_one_asks_for_it(service, connection, ledger_home, tmp_path):
+    path = tmp_path / "deep" / "rejects.parquet"
+    result = load([dict(ROWS[0], answer=""), ROWS[1]], rejects_path=str(path), max_rejected=0.5)
+    assert result["findings"] == str(path)
+    assert pq.read_table(path).column("kind").to_pylist() == ["rejected"]
+    assert load(ROWS[1:], rejects_path=f"file://{path}", run_id="fine")["findings"] is None
+    assert pq.read_table(path).num_rows == 0
+    assert not (ledger_home / "assistant_loads").exists()
+
+
+def test_the_default_list_exists_only_if_there_is_something_to_list(service, connection, ledger_home):
+    load(ROWS)
+    assert not (ledger_home / "assistant_loads").exists()
+
+
+def test_the_result_is_small_whatever_the_size(service, connection):
+    result = load([dict(row, answer="") for row in many(5000)], max_rejected=5000)
+    assert len(json.dumps(result)) < 8192
+
+
+def test_the_outlet_asset_is_told_the_counts(service, connection, run_operator):
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    run = run_operator(AssistantLoadQAOperator, source=ROWS, outlets=[Asset("assistant-kb")])
+    with create_session() as session:
+        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_dag_id == run.dag_id))
+    assert extra == run.xcom()
+    assert (extra["rows"], extra["created"]) == (2, 2)
+
+
+def test_progress_is_logged(service, connection, caplog, capfd, monkeypatch):
+    monkeypatch.setattr(report, "PROGRESS", 0.1)
+    service.behave(latency=0.05)
+    with caplog.at_level(logging.INFO):
+        load(many(20), max_concurrency=2)
+    lines = [record.getMessage() for record in caplog.records if "in flight" in record.getMessage()]
+    assert lines
+    assert "of 20 rows" in lines[0]
+    assert "at most 2 in flight; 0 answers were 429" in lines[0]
+    assert "20 rows: 20 created" in "".join(capfd.readouterr())
+
+
+def test_the_looking_around_is_logged(service, connection, caplog, monkeypatch):
+    monkeypatch.setattr(loader, "PROGRESS", 0.0)
+    with caplog.at_level(logging.INFO):
+        load(ROWS)
+    assert "Looked at 2 rows so far; nothing has been sent yet." in caplog.text
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Retries that do not wait."""
+    from functools import partial
+
+    from airflow_provider_assistant.api import flow
+
+    monkeypatch.setattr(loader.flow, "RetryRule", partial(flow.RetryRule, first_pause=0.0))
+    monkeypatch.setattr(flow, "LEAST_JITTER", 0.001)
+
+
+def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connection, run_operator):
+    service.server.service.faults.add("status:503", body='"T[12]"', times=2)
+    run = run_operator(AssistantLoadQAOperator, source=many(5), retries=1)
+    assert (run.state, run.tries()) == ("success", 2)
+    assert isinstance(run.errors[0], AssistantIncompleteLoad)
+    assert "3 created" in str(run.errors[0])
+    result = run.xcom()
+    assert (counts(result), result["possibly_duplicated"]) == ({"unchanged": 3, "created": 2}, 2)
+    assert loaded_titles(service) == [f"T{number}" for number in range(5)]
+
+
+def test_a_storm_of_failures_is_not_answered_with_a_storm_of_requests(service, connect, quick):
+    connect(retries=5)
+    service.answer("status:503", times=None)
+    with pytest.raises((AssistantAmbiguousError, AssistantServerError)):
+        load(many(500), max_concurrency=8)
+    assert loader.BREAKER <= service.posts() <= loader.BREAKER + 8
+
+
+def test_a_short_pause_is_waited_for(service, connect):
+    connect(retries=1)
+    service.answer("retry-after:1", times=1)
+    result = load(many(6), max_concurrency=2)
+    assert (counts(result), result["throttled"]) == ({"created": 6}, 1)
+    assert 1.0 <= result["seconds"] < 10
+    assert result["requests"] == 7
+
+
+def test_a_long_pause_is_raised_with_its_length(service, connect):
+    connect(retries=3)
+    service.server.service.faults.add("retry-after:3600", skip=3, times=None)
+    with pytest.raises(AssistantRateLimitError) as caught:
+        load(many(50), max_concurrency=2)
+    assert caught.value.retry_after == 3600
+    assert len(service.documents()) == 3
+    assert service.posts() <= 5
+
+
+def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
+    connect(retries=3)
+    service.server.service.faults.add("retry-after:3600", skip=3, times=None)
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(10), deferrable=True, max_concurrency=2))
+    before = datetime.now(UTC)
+    with pytest.raises(TaskDeferred) as caught:
+        operator.execute(context())
+    path, arguments = caught.value.trigger.serialize()
+    assert path.endswith("DateTimeTrigger")
+    assert timedelta(0) <= arguments["moment"] - before - timedelta(seconds=3600) < timedelta(minutes=1)
+    assert caught.value.method_name == "resume"
+    service.behave(rules=[])
+    posts = service.posts()
+    assert counts(operator.resume(context(), {})) == {"unchanged": 3, "created": 7}
+    assert service.posts() == posts + 7
+    assert len(service.documents()) == 10
+
+
+def test_a_quota_defers_and_goes_on(service, connect):
+    connect(retries=1)
+    service.behave(documents_quota=4)
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True, max_pause=1))
+    with pytest.raises(TaskDeferred):
+        operator.execute(context())
+    service.behave(documents_quota=100)
+    assert counts(operator.resume(context(), {})) == {"unchanged": 4, "created": 2}
+
+
+def test_a_ledger_that_cannot_be_opened_lets_nothing_be_sent(service, connection, ledger_home):
+    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
+    with pytest.raises(AssistantLedgerError, match="Nothing was sent"):
+        load(ROWS)
+    assert service.journal() == []
+
+
+def test_a_newer_ledger_lets_nothing_be_sent(service, connection, ledger_home):
+    import sqlite3
+
+    load(ROWS[:1])
+    with sqlite3.connect(ledger_home / "assistant_ledger.db") as raw:
+        raw.execute("UPDATE assistant_ledger_schema SET version = 99")
+    with pytest.raises(AssistantLedgerError, match="99"):
+        load(ROWS)
+    assert service.posts() == 1
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "guides"
+    (folder / "nested").mkdir(parents=True)
+    (folder / "nested" / "below.md").write_text("Below.")
+    (folder / ".hidden.md").write_text("not loaded")
+    (folder / "_SUCCESS").write_text("not loaded")
+    (folder / "b.txt").write_text("Bees make honey.")
+    (folder / "a.md").write_text("# Apples\n\nApples are red.")
+    return folder
+
+
+FILES = ["# Apples\n\nApples are red.", "Bees make honey.", "Below."]
+
+
+def contents(service):
+    return sorted(row["content"] for row in service.documents())
+
+
+@pytest.mark.parametrize("spelling", [str, lambda path: path, lambda path: ObjectStoragePath(f"file://{path}")])
+def test_a_folder_stands_for_all_files_below_it(spelling, folder, service, connection):
+    assert counts(load(spelling(folder), AssistantUploadFilesOperator)) == {"created": 3}
+    assert {row["kind"] for row in service.documents()} == {"file"}
+    assert contents(service) == FILES
+    assert counts(load(spelling(folder), AssistantUploadFilesOperator, run_id="again")) == {"unchanged": 3}
+    assert service.posts() == 3
+
+
+def test_a_folder_that_moved_is_the_same(folder, service, connection):
+    load(str(folder), AssistantUploadFilesOperator)
+    moved = folder.rename(folder.parent / "moved")
+    (moved / "b.txt").write_text("Bees make wax.")
+    (moved / "a.md").unlink()
+    result = load(str(moved), AssistantUploadFilesOperator, run_id="moved")
+    assert (counts(result), result["changed"], result["stale"]) == ({"unchanged": 1, "created": 1}, 1, 1)
+
+
+def test_a_glob_of_files(folder, service, connection):
+    assert counts(load(f"{folder}/**/*.md", AssistantUploadFilesOperator)) == {"created": 2}
+    assert contents(service) == [FILES[0], FILES[2]]
+
+
+def test_files_by_template_and_list(folder, service, connection, run_operator):
+    files = ["{{ params.folder }}/b.txt", str(folder / "a.md")]
+    run = run_operator(AssistantUploadFilesOperator, files=files, params={"folder": str(folder)})
+    assert run.xcom()["created"] == 2
+    assert contents(service) == FILES[:2]
+
+
+def test_files_mapped(folder, service, connection, run_operator):
+    def build():
+        AssistantUploadFilesOperator.partial(task_id="task").expand(files=[str(folder / "a.md"), str(folder / "b.txt")])
+
+    assert run_operator(build).state == "success"
+    assert contents(service) == FILES[:2]
+
+
+def test_an_empty_file_is_a_reject(folder, service, connection, ledger_home):
+    (folder / "empty.txt").touch()
+    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
+        load(str(folder), AssistantUploadFilesOperator)
+    assert contents(service) == FILES
+    assert listed(ledger_home) == [("rejected", 3, "empty.txt")]
+
+
+@pytest.mark.parametrize(
+    ("names", "part"),
+    [(["b.txt", "missing.txt"], "missing.txt"), (["void"], "no files"), ([], "no files"), ([7], "int")],
+)
+def test_files_that_there_are_not_are_named_before_any_request(names, part, folder, service, connection):
+    (folder / "void").mkdir()
+    files = [str(folder / name) if isinstance(name, str) else name for name in names]
+    with pytest.raises(AssistantInputError, match=part):
+        load(files, AssistantUploadFilesOperator)
+    assert service.journal() == []
+
+
+def test_the_assistant_answers_from_what_was_loaded(service, connection, run_operator):
+    run_operator(AssistantLoadQAOperator, source=ROWS)
+    headers = {"X-API-Key": "dev-acme-full"}
+    body = {"session_id": "s", "message": "When are you open?"}
+    reply = httpx.post(f"{service.url}/m2m/sites/acme-docs/chat", json=body, headers=headers).json()
+    assert "From 9 to 17." in reply["answer"]

@@ -1,0 +1,139 @@
+"""A refusal that would only be repeated fails the task at its first try, whatever its retries."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAuthenticationError,
+    AssistantBadRequestError,
+    AssistantConnectionError,
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantLedgerError,
+    AssistantNotFoundError,
+    AssistantPermissionError,
+    AssistantServerError,
+)
+from airflow_provider_assistant.operators.chat import (
+    AssistantChatOperator,
+    AssistantCloseSessionOperator,
+    AssistantSubmitChatOperator,
+)
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.operators.statistics import (
+    AssistantLimitsOperator,
+    AssistantStatisticsToParquetOperator,
+)
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+
+DOCUMENT = {"title": "T", "content": "C", "category": "faq"}
+QA = {"title": "T", "question": "Q", "answer": "A", "category": "faq"}
+OPERATORS = {
+    "limits": (AssistantLimitsOperator, {}),
+    "upload": (AssistantUploadFilesOperator, {"files": __file__}),
+    "text": (AssistantLoadTextOperator, {"source": [DOCUMENT, DOCUMENT]}),
+    "qa": (AssistantLoadQAOperator, {"source": [QA, QA]}),
+    "chat": (AssistantChatOperator, {"session_id": "s", "message": "m"}),
+    "submit": (AssistantSubmitChatOperator, {"session_id": "s", "message": "m"}),
+    "submit deferred": (AssistantSubmitChatOperator, {"session_id": "s", "message": "m", "deferrable": True}),
+    "feedback": (AssistantFeedbackOperator, {"session_id": "s", "request_id": "r", "feedback": "good"}),
+    "close": (AssistantCloseSessionOperator, {"session_id": "s"}),
+    "statistics": (AssistantStatisticsToParquetOperator, {"output_path": "unused"}),
+    "sensor": (AssistantChatRequestSensor, {"request_id": "r"}),
+    "sensor deferred": (AssistantChatRequestSensor, {"request_id": "r", "deferrable": True}),
+}
+LOADS = {"upload", "text", "qa"}
+PERMANENT = {
+    400: AssistantBadRequestError,
+    401: AssistantAuthenticationError,
+    403: AssistantPermissionError,
+    404: AssistantNotFoundError,
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("status", PERMANENT)
+def test_permanent(name, status, service, connect, run_operator):
+    connect(retries=5)
+    operator, arguments = OPERATORS[name]
+    service.answer(f"status:{status}", times=None)
+    run = run_operator(operator, retries=3, **arguments)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert len(service.journal()) == 1
+    if status == 400 and name in LOADS:
+        assert "1 rejected" in str(run.error)
+    else:
+        assert type(run.error) is PERMANENT[status]
+        assert run.error.status == status
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATORS) - {"sensor", "sensor deferred"}))
+def test_a_server_failure_is_left_to_airflow_s_retries(name, service, connection, run_operator):
+    operator, arguments = OPERATORS[name]
+    service.answer("status:503", times=None)
+    run = run_operator(operator, retries=1, **arguments)
+    assert (run.task_state(), run.tries()) == ("failed", 2)
+    assert isinstance(run.error, AssistantServerError | AssistantAmbiguousError | AssistantIncompleteLoad)
+    assert len(service.journal()) == 2
+
+
+def test_the_service_refuses_by_itself(service, connect, run_operator):
+    connect(key="no-such-key")
+    assert isinstance(run_operator(AssistantLimitsOperator).error, AssistantAuthenticationError)
+    connect(key="dev-acme-readonly")
+    assert isinstance(run_operator(AssistantChatOperator, session_id="s", message="m").error, AssistantPermissionError)
+    connect(site_id="globex-help")
+    assert isinstance(run_operator(AssistantChatOperator, session_id="s", message="m").error, AssistantNotFoundError)
+
+
+def test_nobody_listens(connect, run_operator, monkeypatch):
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_ASSISTANT_DEFAULT",
+        '{"conn_type": "assistant", "host": "http://127.0.0.1:9", "password": "k", "extra":'
+        ' {"tenant_id": "t", "retries": 0}}',
+    )
+    run = run_operator(AssistantLimitsOperator, retries=1)
+    assert isinstance(run.error, AssistantConnectionError)
+    assert run.tries() == 2
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATORS) - {"limits"}))
+def test_no_site_is_named_before_any_request(name, service, connect, run_operator):
+    connect(site_id="")
+    operator, arguments = OPERATORS[name]
+    run = run_operator(operator, retries=3, **arguments)
+    assert isinstance(run.error, AssistantInputError)
+    assert run.error.field == "site_id"
+    assert run.tries() == 1
+    assert service.journal() == []
+
+
+def test_no_tenant_is_named_before_any_request(service, connect, run_operator):
+    connect(tenant_id="")
+    run = run_operator(AssistantLimitsOperator)
+    assert isinstance(run.error, AssistantInputError)
+    assert run.error.field == "tenant_id"
+
+
+@pytest.mark.parametrize("name", ["submit", "feedback"])
+def test_nothing_is_sent_that_could_not_be_recorded(name, service, connection, run_operator, ledger_home):
+    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
+    operator, arguments = OPERATORS[name]
+    run = run_operator(operator, retries=3, **arguments)
+    assert isinstance(run.error, AssistantLedgerError)
+    assert run.tries() == 1
+    assert service.journal() == []
+
+
+def test_an_export_without_a_ledger_fails(connection, run_operator, ledger_home, tmp_path):
+    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
+    run = run_operator(AssistantFeedbackToParquetOperator, output_path=str(tmp_path / "lake"))
+    assert isinstance(run.error, AssistantLedgerError)
+    assert not (tmp_path / "lake").exists()

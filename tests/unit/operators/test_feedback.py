@@ -1,0 +1,174 @@
+"""Rating answers, and the ratings as Parquet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import DAG, timezone
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
+
+FEEDBACK = r"chat/feedback$"
+
+
+def ask(run_operator):
+    return run_operator(
+        AssistantSubmitChatOperator, session_id="s", message="Anything?", deferrable=True, poll_interval=0.01
+    ).xcom()["request_id"]
+
+
+def rate(run_operator, request_id, feedback="good", **options):
+    return run_operator(
+        AssistantFeedbackOperator, session_id="s", request_id=request_id, feedback=feedback, **options
+    )  # fmt: skip
+
+
+def test_a_rating_is_sent_once_however_often_it_runs(service, connection, run_operator):
+    request_id = ask(run_operator)
+    results = [rate(run_operator, request_id).xcom() for _ in range(3)]
+    assert results[0] == {
+        "session_id": "s", "request_id": request_id, "feedback": "good", "site_id": "acme-docs", "sent": True,
+    }  # fmt: skip
+    assert [result["sent"] for result in results] == [True, False, False]
+    assert service.posts(FEEDBACK) == 1
+    assert [(row["rating"], row["request_id"]) for row in service.rows("feedback")] == [("good", request_id)]
+
+
+def test_another_rating_is_another(service, connection, run_operator):
+    request_id = ask(run_operator)
+    assert rate(run_operator, request_id, "good").xcom()["sent"]
+    assert rate(run_operator, request_id, "bad").xcom()["sent"]
+    assert [row["rating"] for row in service.rows("feedback")] == ["good", "bad"]
+
+
+def test_without_the_ledger_every_run_rates(service, connection, run_operator, ledger_home):
+    request_id = ask(run_operator)
+    (ledger_home / "assistant_ledger.db").unlink()
+    for _ in range(2):
+        assert rate(run_operator, request_id, ledger=False).xcom()["sent"]
+    assert service.posts(FEEDBACK) == 2
+    assert not (ledger_home / "assistant_ledger.db").exists()
+
+
+def test_a_refused_rating_is_sent_again_by_the_retry(service, connection, run_operator):
+    request_id = ask(run_operator)
+    service.answer("retry-after:3600", path=FEEDBACK)
+    run = rate(run_operator, request_id, retries=1)
+    assert (run.state, run.tries()) == ("success", 2)
+    assert run.xcom()["sent"]
+    assert len(service.rows("feedback")) == 1
+
+
+def test_mapped(service, connection, run_operator):
+    request_id = ask(run_operator)
+
+    def build():
+        AssistantFeedbackOperator.partial(task_id="task", session_id="s", request_id=request_id).expand(
+            feedback=["good", "great"]
+        )
+
+    assert run_operator(build).state == "success"
+    assert sorted(row["rating"] for row in service.rows("feedback")) == ["good", "great"]
+
+
+def test_templates(service, connection, run_operator):
+    request_id = ask(run_operator)
+    run = run_operator(
+        AssistantFeedbackOperator, session_id="{{ 's' }}", request_id="{{ params.id }}", feedback="{{ 'good' }}",
+        params={"id": request_id},
+    )  # fmt: skip
+    assert run.xcom()["request_id"] == request_id
+
+
+@pytest.mark.parametrize("field", ["session_id", "request_id", "feedback"])
+def test_what_cannot_be_sent_is_named_before_any_request(field, service, connection):
+    fields = {"session_id": "s", "request_id": "r", "feedback": "good"} | {field: " "}
+    with pytest.raises(AssistantInputError, match=field):
+        AssistantFeedbackOperator(task_id="t", **fields).execute({})
+    assert service.journal() == []
+
+
+def test_to_parquet(service, connection, run_operator, tmp_path):
+    request_id = ask(run_operator)
+    for rating in ("good", "clear"):
+        rate(run_operator, request_id, rating)
+    today = datetime.now(UTC).date()
+    run = run_operator(AssistantFeedbackToParquetOperator, output_path=str(tmp_path / "lake"))
+    result = run.xcom()
+    yesterday = today - timedelta(days=1)
+    assert result == {
+        "rows": 2,
+        "path": str(tmp_path / f"lake/feedback/date={today}/{run.dag_id}.task.parquet"),
+        "paths": [
+            str(tmp_path / f"lake/feedback/date={day}/{run.dag_id}.task.parquet") for day in (yesterday, today)
+        ],
+        "date": today.isoformat(),
+    }  # fmt: skip
+    read = pq.ParquetFile(result["path"]).read()
+    assert read.schema.equals(lake.feedback_schema())
+    rows = read.to_pylist()
+    assert [(row["rating"], row["request_id"], row["site_id"], row["session_id"]) for row in rows] == [
+        ("good", request_id, "acme-docs", "s"),
+        ("clear", request_id, "acme-docs", "s"),
+    ]
+    assert all(row["answer_seconds"] > 0 for row in rows)
+    assert all(row["dag_id"].startswith("test_to_parquet") for row in rows)
+    assert pq.ParquetFile(result["paths"][0]).read().num_rows == 0
+
+
+def test_a_second_run_doubles_nothing(service, connection, run_dag, run_operator, tmp_path):
+    rate(run_operator, ask(run_operator))
+    for _ in range(2):
+        with DAG("feedback_twice", schedule=None) as dag:
+            AssistantFeedbackToParquetOperator(task_id="task", output_path=str(tmp_path), days=1)
+        assert run_dag(dag).xcom()["rows"] == 1
+    assert ds.dataset(tmp_path / "feedback", partitioning="hive").count_rows() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "run_options", "expected"),
+    [
+        ({"date": "2026-03-01", "days": 3}, {}, ["2026-02-27", "2026-02-28", "2026-03-01"]),
+        ({"date": "{{ '2024' }}-01-01"}, {}, ["2023-12-31", "2024-01-01"]),
+        ({"days": 1}, {"logical_date": timezone.datetime(2025, 5, 6, 23, 59)}, ["2025-05-06"]),
+        ({"days": 1}, {"logical_date": None, "run_after": timezone.datetime(2025, 5, 7)}, ["2025-05-07"]),
+    ],
+)
+def test_days(options, run_options, expected, connection, run_operator, tmp_path):
+    run = run_operator(
+        AssistantFeedbackToParquetOperator, output_path=str(tmp_path), run_options=run_options, **options
+    )
+    assert run.state == "success", run.errors
+    assert sorted(path.name for path in (tmp_path / "feedback").iterdir()) == [f"date={day}" for day in expected]
+    assert run.xcom()["date"] == expected[-1]
+
+
+def test_a_bad_date_is_named(connection, run_operator, tmp_path):
+    run = run_operator(AssistantFeedbackToParquetOperator, output_path=str(tmp_path), date="yesterday", retries=2)
+    assert isinstance(run.error, AssistantInputError)
+    assert run.error.field == "date"
+    assert run.tries() == 1
+
+
+def test_no_days_are_refused_while_the_dag_is_read():
+    with pytest.raises(AssistantInputError, match="days"):
+        AssistantFeedbackToParquetOperator(task_id="t", output_path="x", days=0)
+
+
+def test_to_parquet_mapped_parts_do_not_replace_each_other(service, connection, run_operator, tmp_path):
+    rate(run_operator, ask(run_operator))
+
+    def build():
+        AssistantFeedbackToParquetOperator.partial(task_id="task", days=1).expand(
+            output_path=[str(tmp_path), str(tmp_path)]
+        )
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert len({run.xcom(map_index=index)["path"] for index in (0, 1)}) == 2

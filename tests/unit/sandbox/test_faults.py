@@ -1,0 +1,173 @@
+"""Faults: on the wire, and as rules."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from airflow_provider_assistant.sandbox.actions import Action
+from airflow_provider_assistant.sandbox.faults import Faults, Rule
+from airflow_provider_assistant.sandbox.settings import Settings
+from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.sandbox import SandboxServer
+
+QA = {"title": "T", "question": "Q?", "answer": "A."}
+
+
+def raw_post(server: SandboxServer) -> bytes:
+    """Send a Q&A document over a plain socket, and return all bytes that come back."""
+    body = json.dumps(QA).encode()
+    head = (
+        "POST /api/v1/m2m/sites/acme-docs/documents/qa HTTP/1.1\r\nHost: sandbox\r\n"
+        f"X-API-Key: {ACME_FULL_KEY}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    received = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(head.encode() + body)
+        while chunk := connection.recv(65536):
+            received += chunk
+    return received
+
+
+@pytest.mark.parametrize(("action", "stored"), [("drop", 0), ("store-then-drop", 1)])
+def test_a_drop_closes_the_socket_without_a_byte(server: SandboxServer, action: str, stored: int) -> None:
+    server.service.faults.add(action)
+    assert raw_post(server) == b""
+    assert server.service.documents.count() == stored
+    entry = server.service.journal.entries()[-1]
+    assert (entry.status, entry.fault) == (None, action)
+
+
+def test_a_truncated_reply_breaks_off_in_its_body(server: SandboxServer) -> None:
+    server.service.faults.add("truncate")
+    head, _, body = raw_post(server).partition(b"\r\n\r\n")
+    assert b" 201 " in head
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+    assert 0 < len(body) < length
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "kind", "stored"),
+    [
+        ("status:502", 502, "application/json", 0),
+        ("store-then-status:502", 502, "application/json", 1),
+        ("html:502", 502, "text/html", 0),
+        ("store-then-html:504", 504, "text/html", 1),
+        ("empty", 201, None, 1),
+        ("retry-after:5", 429, "application/json", 0),
+        ("delay:0", 201, "application/json", 1),
+    ],
+)
+def test_actions(
+    server: SandboxServer,
+    client: httpx.Client,
+    action: str,
+    status: int,
+    kind: str | None,
+    stored: int,
+) -> None:
+    server.service.faults.add(action, method="POST", path="/documents/qa$")
+    reply = client.post("/documents/qa", json=QA)
+    assert reply.status_code == status
+    assert reply.headers.get("content-type", "").startswith(kind or "")
+    assert bool(reply.content) is (kind is not None)
+    assert server.service.documents.count() == stored
+    assert client.post("/documents/qa", json=QA).status_code == 201
+
+
+def test_retry_after_is_whole_seconds(server: SandboxServer, client: httpx.Client) -> None:
+    server.service.faults.add("retry-after:5")
+    assert client.get("/statistics").headers["retry-after"] == "5"
+
+
+def test_a_delay_delays(server: SandboxServer, client: httpx.Client) -> None:
+    server.service.faults.add("delay:0.3")
+    began = time.monotonic()
+    assert client.get("/statistics").status_code == 200
+    assert time.monotonic() - began >= 0.3
+
+
+def test_latency_is_added_to_every_request(server: SandboxServer, client: httpx.Client) -> None:
+    server.service.faults.update(latency=0.2)
+    began = time.monotonic()
+    client.get("/statistics")
+    assert time.monotonic() - began >= 0.2
+
+
+def test_the_rate_limit_on_the_wire(server: SandboxServer, client: httpx.Client) -> None:
+    server.service.faults.update(rate_limit=0.01, rate_burst=2)
+    replies = [client.get("/statistics") for _ in range(3)]
+    assert [reply.status_code for reply in replies] == [200, 200, 429]
+    assert 1 <= int(replies[2].headers["retry-after"]) <= 100
+
+
+def test_a_fault_rate_is_repeatable_and_about_right() -> None:
+    def run() -> list[str | None]:
+        faults = Faults(Settings(fault_rate=0.25, fault_status="drop", seed=7))
+        return [faults.choose("GET", "/", "k", b"") for _ in range(1000)]
+
+    first = run()
+    assert first == run()
+    assert 200 <= first.count("drop") <= 300
+
+
+def test_rules_match_skip_and_end() -> None:
+    faults = Faults(Settings())
+    faults.add("drop", method="post", path="/documents/", body="apple", times=2, skip=1)
+    calls: list[tuple[str, str, bytes]] = [
+        ("GET", "/documents/qa", b"apple"),
+        ("POST", "/chat", b"apple"),
+        ("POST", "/documents/qa", b"pear"),
+        *[("POST", "/documents/qa", b"an apple")] * 4,
+    ]
+    met = [faults.choose(method, path, "k", body) for method, path, body in calls]
+    assert met == [None, None, None, None, "drop", "drop", None]
+
+
+def test_a_rule_without_end() -> None:
+    faults = Faults(Settings())
+    faults.add("drop", key="acme-full", times=None)
+    assert {faults.choose("GET", "/", "acme-full", b"") for _ in range(50)} == {"drop"}
+    assert faults.choose("GET", "/", "acme-basic", b"") is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"action": "drop", "match": {"host": "x"}},
+        {"action": "drop", "when": "now"},
+        {"action": "drop:3"},
+        {"action": "status"},
+        {"action": "status:900"},
+        {"action": "delay:nan"},
+        {"action": "explode"},
+        {"action": "drop", "times": 0},
+        {"action": "drop", "skip": -1},
+        {"action": "drop", "match": {"path": "("}},
+    ],
+)
+def test_wrong_rules_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        Rule.read(given)
+
+
+def test_a_wrong_change_changes_nothing() -> None:
+    faults = Faults(Settings())
+    with pytest.raises(ValueError, match="latency"):
+        faults.update(rules=[{"action": "drop"}], latency=-1)
+    assert (faults.rules, faults.settings) == ([], Settings())
+
+
+def test_actions_read() -> None:
+    assert Action.parse("store-then-status:502") == Action("status", 502, stores=True)
+    assert Action.parse("drop") == Action("drop")
+    assert Action.parse("empty").stores

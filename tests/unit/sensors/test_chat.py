@@ -1,0 +1,216 @@
+"""The sensor in its three modes: complete, failed and timed out are three different ends."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowSensorTimeout
+
+from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailed
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+
+POLL = r"chat/requests/"
+MODES = {
+    "poke": {"mode": "poke"},
+    "reschedule": {"mode": "reschedule"},
+    "deferrable": {"deferrable": True},
+}
+KEYS = {"request_id", "state", "status", "text", "error", "polls", "seconds", "raw"}
+modes = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture
+def ask(service):
+    def asked(message="Anything?", site="acme-docs"):
+        reply = httpx.post(
+            f"{service.url}/m2m/sites/{site}/chat/async",
+            json={"session_id": "s", "message": message},
+            headers={"X-API-Key": "dev-acme-full"},
+        )
+        return reply.raise_for_status().json()["request_id"]
+
+    return asked
+
+
+@pytest.fixture
+def sense(run_operator):
+    def sensed(mode, request_id, **options):
+        arguments = {"poke_interval": 0.01, "timeout": 30} | MODES[mode] | options
+        return run_operator(AssistantChatRequestSensor, request_id=request_id, **arguments)
+
+    return sensed
+
+
+@modes
+def test_complete(mode, service, connection, ask, sense):
+    request_id = ask()
+    run = sense(mode, request_id)
+    assert run.state == "success", run.errors
+    answer = run.xcom()
+    assert set(answer) == KEYS
+    assert (answer["request_id"], answer["state"]) == (request_id, "complete")
+    assert answer["text"].startswith("I don't know")
+    assert run.xcom(key="text") == answer["text"]
+    assert answer["polls"] >= 1
+    assert service.posts() == 1
+
+
+@modes
+def test_failed(mode, service, connection, ask, sense):
+    service.behave(fail_messages="impossible")
+    request_id = ask("impossible")
+    run = sense(mode, request_id, retries=2)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert isinstance(run.error, AssistantRequestFailed)
+    assert (run.error.request_id, run.error.status) == (request_id, "failed")
+    assert "The assistant could not answer this message." in str(run.error)
+
+
+@modes
+def test_timed_out(mode, service, connection, ask, sense):
+    service.behave(processing_seconds=3600)
+    run = sense(mode, ask(), timeout=0.02, retries=2)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert type(run.error) is AirflowSensorTimeout
+    assert service.posts() == 1
+
+
+def test_a_deferred_timeout_says_what_was_last_seen(service, connection, ask, sense):
+    service.behave(processing_seconds=3600)
+    run = sense("deferrable", request_id := ask(), timeout=0.02)
+    assert request_id in str(run.error)
+    assert "'queued'" in str(run.error)
+
+
+@modes
+def test_soft_fail_skips_what_timed_out(mode, service, connection, ask, sense):
+    service.behave(processing_seconds=3600)
+    assert sense(mode, ask(), timeout=0.02, soft_fail=True).task_state() == "skipped"
+
+
+@modes
+def test_soft_fail_skips_what_cannot_be_found(mode, service, connection, sense):
+    assert sense(mode, "req_unknown", soft_fail=True).task_state() == "skipped"
+
+
+@modes
+def test_soft_fail_skips_what_failed(mode, service, connection, ask, sense):
+    service.behave(fail_messages="impossible")
+    assert sense(mode, ask("impossible"), soft_fail=True).task_state() == "skipped"
+
+
+@modes
+def test_transient_errors_are_polled_through(mode, service, connection, ask, sense):
+    request_id = ask()
+    service.answer("status:503", path=POLL, times=2)
+    service.answer("drop", path=POLL)
+    service.answer("html:502", path=POLL)
+    run = sense(mode, request_id)
+    assert run.state == "success", run.errors
+    assert run.tries() == 1
+    assert len(service.journal("GET", POLL)) == 5
+
+
+@modes
+def test_an_unknown_request_fails_at_once(mode, service, connection, sense):
+    run = sense(mode, "req_unknown", retries=3)
+    assert type(run.error) is AssistantNotFoundError
+    assert run.tries() == 1
+    assert len(service.journal("GET", POLL)) == 1
+
+
+def test_a_request_that_disappears_while_deferred_fails_at_once(service, connection, ask, sense):
+    service.behave(processing_seconds=3600)
+    request_id = ask()
+    service.server.service.faults.add("status:404", path=POLL, skip=2, times=None)
+    run = sense("deferrable", request_id, retries=3)
+    assert type(run.error) is AssistantNotFoundError
+    assert (run.error.status, run.error.endpoint, run.tries()) == (404, "chat.request", 1)
+    assert len(service.journal("GET", POLL)) == 3
+
+
+@modes
+@pytest.mark.parametrize(
+    ("words", "extra", "message", "end"),
+    [
+        ({"complete": "DONE_AND_DUSTED"}, {"complete_words": "ready, done_and_dusted"}, "Anything?", "success"),
+        ({"failed": "Abandoned"}, {"failed_words": ["abandoned"]}, "impossible", "failed"),
+        ({"complete": "Completed"}, {}, "Anything?", "success"),
+    ],
+)
+def test_status_words_of_the_connection(mode, words, extra, message, end, service, connect, ask, sense):
+    connect(**extra)
+    service.behave(async_status_words=words, fail_messages="impossible")
+    run = sense(mode, ask(message))
+    assert run.state == end
+    if end == "failed":
+        assert run.error.status == "Abandoned"
+    else:
+        assert run.xcom()["status"] in words.values()
+
+
+@modes
+def test_a_word_nobody_knows_means_still_going(mode, service, connection, ask, sense):
+    service.behave(async_status_words={"complete": "gelato"})
+    assert type(sense(mode, ask(), timeout=0.02).error) is AirflowSensorTimeout
+
+
+@modes
+def test_another_site(mode, service, connection, ask, sense):
+    run = sense(mode, ask(site="acme-shop"), site_id="acme-shop")
+    assert run.state == "success"
+
+
+@modes
+def test_the_end_is_recorded_with_the_submission(mode, service, connection, run_dag):
+    with DAG(f"recorded_{mode}", schedule=None) as dag:
+        submit = AssistantSubmitChatOperator(task_id="submit", session_id="s", message="Anything?")
+        AssistantChatRequestSensor(
+            task_id="task", request_id=submit.output["request_id"], poke_interval=0.01, **MODES[mode]
+        )
+    run = run_dag(dag)
+    assert run.state == "success", run.errors
+    with Ledger.open() as ledger:
+        row = ledger.submission_of(AssistantHook().target(), run.xcom()["request_id"])
+    assert row.state == "complete"
+    waited = (row.completed_at - row.settled_at).total_seconds()
+    assert waited >= 0
+    assert run.xcom()["seconds"] <= waited + 0.01
+
+
+@modes
+def test_mapped(mode, service, connection, ask, run_operator):
+    requests = [ask(f"Question {number}?") for number in range(3)]
+
+    def build():
+        AssistantChatRequestSensor.partial(task_id="task", poke_interval=0.01, **MODES[mode]).expand(
+            request_id=requests
+        )
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert [run.xcom(map_index=index)["request_id"] for index in range(3)] == requests
+
+
+def test_deferring_frees_the_slot_only_when_there_is_something_to_wait_for(service, connection, ask, sense, caplog):
+    request_id = ask()
+    while service.journal("GET", POLL) == [] or service.rows("requests")[0]["status"] != "complete":
+        httpx.get(
+            f"{service.url}/m2m/sites/acme-docs/chat/requests/{request_id}", headers={"X-API-Key": "dev-acme-full"}
+        )
+    caplog.set_level("INFO")
+    run = sense("deferrable", request_id)
+    assert run.xcom()["polls"] == 1
+    assert "running trigger in line" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "expected"), [("True", None, True), ("False", None, False), ("True", False, False)]
+)
+def test_deferrable_follows_the_configuration(default, given, expected, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", default)
+    assert AssistantChatRequestSensor(task_id="t", request_id="r", deferrable=given).deferrable is expected

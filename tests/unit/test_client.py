@@ -1,0 +1,257 @@
+"""The client on real sockets: how many connections, through which proxy, behind which certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.exceptions import AssistantConnectionError
+from tests.wire import Answer, ScriptedService, client_of
+
+CALL = endpoints.get_limits("acme")
+ONCE = RetryRule(attempts=1)
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+class CountingService(ScriptedService):
+    """Knows how many connections are open at once, and how many there were."""
+
+    def __init__(self, *answers, context=None) -> None:
+        super().__init__(*answers)
+        self.open = self.most = self.connections = 0
+        if context:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self._server.handle_error = lambda *_: None
+        handler = self._server.RequestHandlerClass
+        counted = self
+
+        class Counted(handler):
+            def setup(self):
+                with counted._lock:
+                    counted.connections += 1
+                    counted.open += 1
+                    counted.most = max(counted.most, counted.open)
+                super().setup()
+
+            def finish(self):
+                try:
+                    super().finish()
+                finally:
+                    with counted._lock:
+                        counted.open -= 1
+
+        self._server.RequestHandlerClass = Counted
+
+
+def in_threads(client, count):
+    with ThreadPoolExecutor(count) as pool:
+        return [reply.raw for reply in pool.map(client.send, [CALL] * count)]
+
+
+def in_tasks(client, count):
+    async def run():
+        async with client:
+            return [reply.raw for reply in await asyncio.gather(*(client.asend(CALL) for _ in range(count)))]
+
+    return asyncio.run(run())
+
+
+def one(client):
+    with client:
+        return [client.send(CALL).raw]
+
+
+def one_in_a_task(client):
+    return in_tasks(client, 1)
+
+
+WAYS = pytest.mark.parametrize("many", [in_threads, in_tasks])
+ONE_WAYS = pytest.mark.parametrize("send", [one, one_in_a_task])
+
+
+@WAYS
+@pytest.mark.parametrize("most", [1, 3])
+def test_connections_are_bounded(many, most):
+    with CountingService(Answer(body={"n": 1}, delay=0.03)) as service:
+        client = client_of(service.url, max_concurrency=most)
+        assert many(client, 12) == [{"n": 1}] * 12
+        client.close()
+        assert service.most == most
+        assert service.connections == most
+        assert len(service.received) == 12
+
+
+@WAYS
+def test_as_many_as_are_allowed_are_used(many):
+    with CountingService(Answer(delay=0.2)) as service:
+        client = client_of(service.url, max_concurrency=8)
+        many(client, 8)
+        client.close()
+        assert service.most == 8
+
+
+def test_connections_are_kept_and_closed_and_opened_again():
+    with CountingService() as service:
+        client = client_of(service.url)
+        for _ in range(3):
+            client.send(CALL)
+        assert service.connections == 1
+        client.close()
+        client.close()
+        client.send(CALL)
+        assert service.connections == 2
+        client.close()
+
+
+def test_under_asyncio_in_one_loop_after_another():
+    with CountingService() as service:
+        client = client_of(service.url)
+
+        async def thrice():
+            async with client:
+                for _ in range(3):
+                    await client.asend(CALL)
+            await client.aclose()
+
+        for connections in (1, 2):
+            asyncio.run(thrice())
+            assert service.connections == connections
+
+
+def test_threads_share_a_client():
+    with CountingService(*(Answer(body={"n": number}) for number in range(60))) as service:
+        client, replies = client_of(service.url, max_concurrency=4), []
+
+        def sends():
+            for _ in range(10):
+                reply = client.send(CALL)
+                replies.append(reply.raw["n"])
+
+        threads = [threading.Thread(target=sends) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        client.close()
+        assert sorted(replies) == list(range(60))
+        assert service.most <= 4
+
+
+@ONE_WAYS
+@pytest.mark.parametrize("spelling", [str.lower, str.upper])
+def test_a_proxy_of_the_environment(send, spelling, monkeypatch):
+    with ScriptedService(Answer(body={"by": "proxy"})) as proxy:
+        monkeypatch.setenv(spelling("http_proxy"), proxy.url.removesuffix("/api/v1"))
+        assert send(client_of("http://assistant.invalid/api/v1", retry=ONCE)) == [{"by": "proxy"}]
+        (received,) = proxy.received
+        assert received.path == "http://assistant.invalid/api/v1/m2m/tenants/acme/limits"
+
+
+@ONE_WAYS
+@pytest.mark.parametrize("exceptions", ["127.0.0.1", "localhost,127.0.0.1", "*"])
+def test_no_proxy_for_those_named(send, exceptions, monkeypatch):
+    with (
+        ScriptedService(Answer(body={"by": "proxy"})) as proxy,
+        ScriptedService(Answer(body={"by": "self"})) as service,
+    ):
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/api/v1"))
+        monkeypatch.setenv("no_proxy", exceptions)
+        assert send(client_of(service.url, retry=ONCE)) == [{"by": "self"}]
+        assert proxy.received == []
+
+
+@ONE_WAYS
+def test_a_proxy_for_other_schemes_is_none_for_this(send, monkeypatch):
+    with ScriptedService(Answer(body={"by": "self"})) as service:
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+        assert send(client_of(service.url, retry=ONCE)) == [{"by": "self"}]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of 127.0.0.1 that only its own bundle vouches for."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "assistant tests")])
+    today = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today - datetime.timedelta(days=1))
+        .not_valid_after(today + datetime.timedelta(days=1))
+        .add_extension(address, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    bundle, private = folder / "bundle.pem", folder / "key.pem"
+    bundle.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return bundle, private
+
+
+@pytest.fixture
+def secure(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    with CountingService(Answer(body={"safe": True}), context=context) as service:
+        yield service
+
+
+def https(service):
+    return service.url.replace("http:", "https:")
+
+
+@ONE_WAYS
+def test_an_unknown_certificate_is_refused(send, secure):
+    with pytest.raises(AssistantConnectionError, match=r"(?i)certificate"):
+        send(client_of(https(secure), retry=ONCE))
+    assert secure.received == []
+
+
+@ONE_WAYS
+def test_a_bundle_vouches_for_a_certificate(send, secure, certificate):
+    assert send(client_of(https(secure), retry=ONCE, verify=str(certificate[0]))) == [{"safe": True}]
+
+
+@ONE_WAYS
+def test_a_bundle_of_the_environment_vouches_too(send, secure, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    assert send(client_of(https(secure), retry=ONCE)) == [{"safe": True}]
+
+
+@ONE_WAYS
+def test_a_bundle_does_not_vouch_for_another_name(send, secure, certificate):
+    url = https(secure).replace("127.0.0.1", "localhost")
+    with pytest.raises(AssistantConnectionError, match=r"(?i)certificate|hostname"):
+        send(client_of(url, retry=ONCE, verify=str(certificate[0])))
+    assert secure.received == []
+
+
+@ONE_WAYS
+def test_verification_may_be_switched_off(send, secure):
+    assert send(client_of(https(secure), retry=ONCE, verify=False)) == [{"safe": True}]

@@ -1,0 +1,51 @@
+"""The ledger's statements in the dialect of a database that the tests do not run."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.schema import CreateTable
+
+from airflow_provider_assistant.ledger.bulk import Bulk
+from airflow_provider_assistant.ledger.documents import _CLAIM_AGAIN
+from airflow_provider_assistant.ledger.schema import documents, metadata
+
+# InnoDB's longest key, in bytes, at four bytes a character.
+LONGEST_KEY = 3072 // 4
+
+
+class Recorder:
+    """A connection that keeps statements in place of running them."""
+
+    def __init__(self, dialect) -> None:
+        self.dialect = dialect
+        self.statements = []
+
+    def exec_driver_sql(self, statement, parameters):
+        self.statements.append((statement, parameters))
+        return self
+
+    rowcount = 0
+
+
+@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+def test_tables_can_be_created(dialect):
+    for table in metadata.tables.values():
+        assert str(CreateTable(table).compile(dialect=dialect))
+        assert sum(getattr(column.type, "length", 0) or 0 for column in table.primary_key) <= LONGEST_KEY
+
+
+def test_rows_on_mysql():
+    connection = Recorder(mysql.dialect())
+    bulk = Bulk(connection, documents)
+    bulk.insert(["scope", "key"], [("s", "a"), ("s", "b")])
+    bulk.upsert(["scope", "key", "attempts"], [("s", "a", 1)], change=["outcome"], add=["attempts"], if_same="claim")
+    (insert, parameters), (upsert, _) = connection.statements
+    assert insert.strip() == "INSERT IGNORE INTO assistant_documents (scope, `key`) VALUES (%s, %s), (%s, %s)"
+    assert parameters == ("s", "a", "s", "b")
+    assert "ON DUPLICATE KEY UPDATE outcome = IF(assistant_documents.claim = VALUES(claim), VALUES(outcome)" in upsert
+
+
+def test_an_unsettled_intent_is_counted_before_it_is_overwritten_on_mysql():
+    text = str(_CLAIM_AGAIN.compile(dialect=mysql.dialect()))
+    assert text.index("ambiguous=") < text.index("outcome=%s")

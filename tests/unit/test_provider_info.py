@@ -1,0 +1,89 @@
+"""What Airflow discovers agrees with Airflow's schema and with what there is."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from importlib.resources import files
+
+import jsonschema
+import pytest
+from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.sdk.module_loading import import_string
+from airflow.triggers.base import BaseTrigger
+
+import airflow_provider_assistant as package
+from airflow_provider_assistant.provider_info import get_provider_info
+
+KINDS = {"hooks": BaseHook, "operators": BaseOperator, "sensors": BaseSensorOperator, "triggers": BaseTrigger}
+
+
+@pytest.fixture(scope="module")
+def info():
+    return get_provider_info()
+
+
+def schema(name):
+    return json.loads((files("airflow") / name).read_text())
+
+
+def test_airflow_accepts_it(info):
+    jsonschema.validate(info, schema("provider_info.schema.json"))
+
+
+def test_the_entry_point_leads_to_it(info):
+    (point,) = [
+        point for point in entry_points(group="apache_airflow_provider") if point.module.startswith(package.__name__)
+    ]
+    assert point.load()() == info
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_module_is_listed_and_there(kind, info):
+    (entry,) = info[kind]
+    folder = importlib.import_module(f"{package.__name__}.{kind}")
+    holding = set()
+    for module in pkgutil.iter_modules(folder.__path__):
+        loaded = importlib.import_module(f"{folder.__name__}.{module.name}")
+        if any(
+            isinstance(thing, type) and issubclass(thing, KINDS[kind]) and thing.__module__ == loaded.__name__
+            for thing in vars(loaded).values()
+        ):
+            holding.add(loaded.__name__)
+    assert set(entry["python-modules"]) == holding - {f"{package.__name__}.operators.base"}
+
+
+def test_the_hook_is_where_it_says(info):
+    (kind,) = info["connection-types"]
+    hook = import_string(kind["hook-class-name"])
+    assert (hook.conn_type, hook.hook_name) == (kind["connection-type"], kind["hook-name"])
+
+
+def test_every_option_of_the_configuration_has_a_text(info):
+    for section in info["config"].values():
+        for option in section["options"].values():
+            assert option["description"]
+            assert option["type"]
+
+
+SHOWS = """
+import sys
+from airflow.providers_manager import ProvidersManager
+manager = ProvidersManager()
+assert "airflow-provider-assistant" in manager.providers, sorted(manager.providers)
+from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+meta = {hook.connection_type: hook for hook in HookMetaService.hook_meta_data()}["assistant"]
+print(sorted(meta.extra_fields), meta.standard_fields.host.title, meta.standard_fields.password.title)
+assert not [name for name in sys.modules if name.startswith("airflow_provider_assistant.hooks")]
+"""
+
+
+def test_airflow_shows_the_form_without_importing_the_hook(info):
+    done = subprocess.run([sys.executable, "-c", SHOWS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (kind,) = info["connection-types"]
+    assert done.stdout.splitlines()[-1] == f"{sorted(kind['conn-fields'])} Base URL API key"

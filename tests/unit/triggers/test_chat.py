@@ -1,0 +1,243 @@
+"""The trigger: it only reads, keeps its deadline, survives a restart and never blocks the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import httpx
+import pytest
+from airflow.sdk.module_loading import import_string
+from airflow.sdk.serde import deserialize, serialize
+
+from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantNotFoundError,
+    AssistantRateLimitError,
+    AssistantRequestFailed,
+    AssistantRequestTimeout,
+)
+from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
+
+POLL = r"chat/requests/"
+
+
+@pytest.fixture
+def ask(service):
+    def asked(message="Anything?"):
+        reply = httpx.post(
+            f"{service.url}/m2m/sites/acme-docs/chat/async",
+            json={"session_id": "s", "message": message},
+            headers={"X-API-Key": "dev-acme-full"},
+        )
+        service_id = reply.raise_for_status().json()["request_id"]
+        service.server.service.journal.clear()
+        return service_id
+
+    return asked
+
+
+def trigger(request_id, **changes):
+    now = time.time()
+    arguments = {
+        "assistant_conn_id": "assistant_default",
+        "site_id": "acme-docs",
+        "request_id": request_id,
+        "since": now,
+        "deadline": now + 30,
+        "poll_interval": 0.01,
+    }
+    return AssistantChatRequestTrigger(**arguments | changes)
+
+
+async def events(one):
+    return [event.payload async for event in one.run()]
+
+
+def test_serialize_round_trip():
+    one = trigger("req", since=1.5, deadline=2.5)
+    path, arguments = one.serialize()
+    again = import_string(path)(**arguments)
+    assert type(again) is AssistantChatRequestTrigger
+    assert again.serialize() == one.serialize()
+    assert deserialize(serialize(arguments)) == arguments
+
+
+async def test_complete(service, connection, ask):
+    request_id = ask()
+    (event,) = await events(trigger(request_id))
+    assert set(event) == {"request"}
+    assert (event["request"]["request_id"], event["request"]["state"]) == (request_id, "complete")
+    assert event["request"]["polls"] == len(service.journal("GET", POLL))
+    assert service.posts() == 0
+
+
+async def test_failed_is_an_ended_request_not_an_error(service, connection, ask):
+    service.behave(fail_messages="impossible")
+    (event,) = await events(trigger(ask("impossible")))
+    assert event["request"]["state"] == "failed"
+
+
+async def test_a_deadline_in_the_past_still_polls_once(service, connection, ask):
+    service.behave(processing_seconds=3600)
+    request_id = ask()
+    now = time.time()
+    (event,) = await events(trigger(request_id, since=now - 100, deadline=now - 50))
+    assert event["error"]["type"] == "AssistantRequestTimeout"
+    assert len(service.journal("GET", POLL)) == 1
+    with pytest.raises(AssistantRequestTimeout) as caught:
+        ended_request(event)
+    assert (caught.value.request_id, caught.value.status) == (request_id, "queued")
+
+
+async def test_a_deadline_in_the_past_takes_an_answer_that_is_there(service, connection, ask):
+    request_id = ask()
+    await events(trigger(request_id))
+    (event,) = await events(trigger(request_id, deadline=time.time() - 50))
+    assert event["request"]["state"] == "complete"
+
+
+async def test_a_restart_polls_on_and_posts_nothing(service, connection, ask):
+    service.behave(processing_seconds=3600)
+    one = trigger(ask())
+    running = asyncio.create_task(events(one))
+    while len(service.journal("GET", POLL)) < 3:  # noqa: ASYNC110 (the service lives in a thread)
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    path, arguments = one.serialize()
+    service.behave(processing_seconds=0)
+    (event,) = await events(import_string(path)(**json.loads(json.dumps(arguments))))
+    assert event["request"]["state"] == "complete"
+    assert event["request"]["seconds"] > 0
+    assert service.posts() == 0
+
+
+async def test_the_same_trigger_may_run_twice(service, connection, ask):
+    one = trigger(ask())
+    for _ in range(2):
+        (event,) = await events(one)
+        assert event["request"]["state"] == "complete"
+
+
+async def test_transient_errors_are_polled_through(service, connection, ask):
+    request_id = ask()
+    for action in ("status:500", "drop", "html:503", "retry-after:0"):
+        service.answer(action, path=POLL)
+    (event,) = await events(trigger(request_id))
+    assert event["request"]["state"] == "complete"
+    assert len(service.journal("GET", POLL)) == 5
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+async def test_permanent_errors_end_at_once(status, service, connection, ask):
+    request_id = ask()
+    service.answer(f"status:{status}", path=POLL, times=None)
+    (event,) = await events(trigger(request_id))
+    assert event["error"]["fields"]["status"] == status
+    assert len(service.journal("GET", POLL)) == 1
+    with pytest.raises(getattr(exceptions, event["error"]["type"])) as caught:
+        ended_request(event)
+    assert caught.value.status == status
+
+
+async def test_the_wait_it_was_asked_for_is_honoured(service, connection, ask):
+    request_id = ask()
+    service.answer("retry-after:1", path=POLL)
+    started = time.monotonic()
+    (event,) = await events(trigger(request_id))
+    assert time.monotonic() - started >= 1
+    assert event["request"]["polls"] == 2
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda service: None,
+        lambda service: service.answer("status:404", path=POLL),
+        lambda service: service.behave(fail_messages="Anything"),
+    ],
+    ids=["complete", "refused", "failed"],
+)
+async def test_events_pass_through_airflow_s_serializer_and_hold_no_key(prepare, service, canary, ask):
+    prepare(service)
+    one = trigger(ask())
+    (event,) = await events(one)
+    stored = serialize(event)
+    assert deserialize(json.loads(json.dumps(stored))) == event
+    assert canary not in json.dumps(stored)
+    assert canary not in f"{one.serialize()} {one!r} {vars(one)}"
+
+
+async def test_the_loop_goes_on_while_the_service_thinks(service, connection, ask):
+    service.behave(processing_seconds=3600)
+    request_id = ask()
+    await events(trigger(request_id, deadline=0))
+    service.answer("delay:0.4", path=POLL, times=None)
+    lags = []
+
+    async def beat():
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.005)
+            lags.append(time.perf_counter() - before - 0.005)
+
+    beating = asyncio.create_task(beat())
+    await asyncio.sleep(0.02)
+    started = time.perf_counter()
+    await events(trigger(request_id, deadline=0))
+    took = time.perf_counter() - started
+    await asyncio.sleep(0.02)
+    beating.cancel()
+    assert took >= 0.4
+    assert max(lags) < 0.2
+    assert len(lags) > 20
+
+
+async def test_many_wait_together(service, connection, ask):
+    requests = [ask() for _ in range(20)]
+    service.answer("delay:0.2", path=POLL, times=None)
+    started = time.perf_counter()
+    results = await asyncio.gather(*(events(trigger(request_id)) for request_id in requests))
+    assert [event["request"]["request_id"] for (event,) in results] == requests
+    assert time.perf_counter() - started < 0.2 * 20 / 2
+
+
+@pytest.mark.parametrize("event", [None, {}, {"request": None}, {"error": "text"}, {"status": "success"}])
+def test_an_event_that_says_nothing_is_an_error(event):
+    with pytest.raises(AssistantError, match="neither"):
+        ended_request(event)
+
+
+def test_an_error_of_a_newer_triggerer_is_still_an_error():
+    event = {"error": {"type": "AssistantQuotaError", "message": "used up", "fields": {"left": 0}}}
+    with pytest.raises(AssistantError, match="used up") as caught:
+        ended_request(event)
+    assert type(caught.value) is AssistantError
+    assert caught.value.left == 0
+
+
+@pytest.mark.parametrize("name", ["annotations", "__name__", "AirflowException", None])
+def test_only_errors_of_this_package_are_raised(name):
+    with pytest.raises(AssistantError):
+        ended_request({"error": {"type": name, "message": "m"}})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AssistantRateLimitError("m", status=429, endpoint="chat", retry_after=5.0),
+        AssistantNotFoundError("m", status=404, request_id="x"),
+        AssistantRequestFailed("m", request_id="r", status="failed"),
+        AssistantRequestTimeout("m", request_id="r", status="queued"),
+    ],
+)
+def test_an_error_arrives_as_it_left(error):
+    event = {"error": {"type": type(error).__name__, "message": str(error), "fields": vars(error)}}
+    with pytest.raises(type(error)) as caught:
+        ended_request(deserialize(serialize(event)))
+    assert vars(caught.value) == vars(error)
+    assert str(caught.value) == "m"
