@@ -24,7 +24,7 @@ from airflow_provider_assistant.loading.source import open_source
 from tests.benchmarks import loads, posts
 from tests.benchmarks.measure import Figure, alternated, ratio, rounded
 from tests.benchmarks.service import Service
-from tests.integration.postgres import PostgresServer, programs
+from tests.live.postgres import PostgresServer, programs
 
 LIMIT = 300.0
 

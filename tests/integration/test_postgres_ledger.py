@@ -23,7 +23,7 @@ from airflow_provider_assistant.ledger.documents import ATTEMPTS, LEASE, Known
 from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
-from tests.integration.postgres import PostgresServer
+from tests.live.postgres import PostgresServer
 
 __all__ = ["_process", "remote"]
 

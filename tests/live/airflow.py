@@ -1,4 +1,4 @@
-"""A real Airflow under a directory of its own: four components, SQLite, LocalExecutor."""
+"""A real Airflow under a directory of its own: four components, PostgreSQL, LocalExecutor."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
+from tests.live.postgres import PostgresServer
 from tests.live.process import NotReadyError, Process, free_port, running
 from tests.live.rest import AirflowApi
 
@@ -35,7 +36,7 @@ class LiveAirflow(AirflowApi):
     Entering the context starts everything and waits until it is healthy; leaving it, in whatever
     way, ends every process, those of running tasks too.
 
-    :param home: becomes AIRFLOW_HOME; its database, logs and settings are kept there
+    :param home: becomes AIRFLOW_HOME; its logs and settings are kept there
     :param dags: the folder with the DAGs
     :param env: more environment variables for all components, e.g. ``AIRFLOW_CONN_…``
     """
@@ -43,6 +44,8 @@ class LiveAirflow(AirflowApi):
     def __init__(self, home: Path, dags: Path, env: Mapping[str, str] | None = None) -> None:
         self.home = home.resolve()
         self.dags = dags.resolve()
+        # On a busy machine SQLite answers "database is locked" to a component now and then.
+        self.database = PostgresServer()
         port = free_port()
         super().__init__(f"http://127.0.0.1:{port}", "admin", secrets.token_urlsafe(12))
         self.env = self._environment(port) | dict(env or {})
@@ -75,7 +78,7 @@ class LiveAirflow(AirflowApi):
             "API__BASE_URL": self.base_url,
             "API__SECRET_KEY": secrets.token_urlsafe(32),
             "API_AUTH__JWT_SECRET": secrets.token_urlsafe(48),
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            "DATABASE__SQL_ALCHEMY_CONN": self.database.url,
             "LOGGING__BASE_LOG_FOLDER": self.home / "logs",
             "USAGE_DATA_COLLECTION__ENABLED": False,
             # Everything below makes a small Airflow answer fast.
@@ -107,6 +110,7 @@ class LiveAirflow(AirflowApi):
         """Create the database, start the components, wait until they are healthy."""
         with ExitStack() as stack:
             stack.callback(self.close)
+            stack.enter_context(self.database)
             self._prepare()
             stack.enter_context(running(list(self.components.values())))
             self.wait_ready()

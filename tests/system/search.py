@@ -1,17 +1,19 @@
-"""Search everything below a folder, whatever its format."""
+"""Search everything below a folder, whatever its format, and databases."""
 
 from __future__ import annotations
 
 import base64
 import html
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow.parquet as pq
+import sqlalchemy as sa
 
 
 def spellings(text: str) -> set[bytes]:
@@ -26,7 +28,7 @@ def texts_of(path: Path) -> Iterator[tuple[str, bytes]]:
     with suppress(FileNotFoundError):  # Airflow is at work
         yield str(path), path.read_bytes()
     if path.suffix == ".db":
-        yield from _cells_of_database(path)
+        yield from _cells_of_database(f"sqlite:///{path}")
     elif path.suffix == ".parquet":
         table = pq.read_table(path)
         yield f"{path}: schema", str(table.schema).encode()
@@ -34,25 +36,28 @@ def texts_of(path: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{path}: {name}", "\n".join(map(str, table[name].to_pylist())).encode()
 
 
-def _cells_of_database(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield every cell: in the file itself, a long text is cut into pages."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
-        database.text_factory = bytes
-        tables = [row[0].decode() for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for table in tables:
-            for row in database.execute(f'SELECT * FROM "{table}"'):
-                for cell in row:
-                    if cell is not None:
-                        yield f"{path}: {table}", cell if isinstance(cell, bytes) else str(cell).encode()
+def _cells_of_database(url: str) -> Iterator[tuple[str, bytes]]:
+    """Yield every cell: in the files themselves, a long text is cut into pages or compressed."""
+    engine = sa.create_engine(url)
+    with closing(engine.raw_connection()) as database:
+        cursor = database.cursor()
+        for table in sa.inspect(engine).get_table_names():
+            cursor.execute(f'SELECT * FROM "{table}"')
+            for cell in chain.from_iterable(cursor):
+                if cell is not None:
+                    yield f"{engine.url.database}: {table}", _bytes(cell)
+    engine.dispose()
 
 
-def places(home: Path, *texts: str) -> set[str]:
-    """Return where any of the texts stands below a folder."""
+def _bytes(cell: Any) -> bytes:
+    if isinstance(cell, bytes | memoryview):
+        return bytes(cell)
+    return (cell if isinstance(cell, str) else json.dumps(cell, default=str)).encode()
+
+
+def places(home: Path, *texts: str, database: str | None = None) -> set[str]:
+    """Return where any of the texts stands below a folder, or in a database."""
     needles = set().union(*map(spellings, texts))
-    return {
-        where
-        for path in home.rglob("*")
-        if path.is_file()
-        for where, content in texts_of(path)
-        if any(needle in content for needle in needles)
-    }
+    files = (path for path in home.rglob("*") if path.is_file())
+    contents = chain(chain.from_iterable(map(texts_of, files)), _cells_of_database(database) if database else ())
+    return {where for where, content in contents if any(needle in content for needle in needles)}

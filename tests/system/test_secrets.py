@@ -44,12 +44,12 @@ def test_everything_ran(ran: dict[str, dict[str, str | None]]) -> None:
 @pytest.mark.usefixtures("ran")
 def test_the_search_finds_what_is_there(home: Path, airflow: LiveAirflow, lake: Path) -> None:
     """What a service says beside the key reaches all of these places, so the key would too."""
-    found = places(home, MARKER)
+    found = places(home, MARKER, database=airflow.database.url)
 
-    database, ledger = airflow.home / "airflow.db", airflow.home / "assistant_ledger.db"
+    ledger = airflow.home / "assistant_ledger.db"
     console = str(airflow.log_path("scheduler"))
     assert console in found
-    cells = {f"{database}: xcom", f"{ledger}: assistant_submissions", f"{ledger}: assistant_ratings"}
+    cells = {"postgres: xcom", f"{ledger}: assistant_submissions", f"{ledger}: assistant_ratings"}
     assert cells <= found
     logs = {where for where in found if where.startswith(str(airflow.home / "logs"))}
     assert any(where.endswith(".log") for where in logs)
@@ -58,11 +58,11 @@ def test_the_search_finds_what_is_there(home: Path, airflow: LiveAirflow, lake: 
 
 
 @pytest.mark.usefixtures("ran")
-def test_no_key_is_in_any_file(home: Path, connections: dict[str, dict[str, Any]]) -> None:
+def test_no_key_is_in_any_file(home: Path, airflow: LiveAirflow, connections: dict[str, dict[str, Any]]) -> None:
     keys = {connection["password"] for connection in connections.values()}
     assert len(keys) == len(connections)
 
-    assert places(home, *keys) == set()
+    assert places(home, *keys, database=airflow.database.url) == set()
 
 
 @pytest.mark.usefixtures("ran")

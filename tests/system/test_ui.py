@@ -234,4 +234,4 @@ def test_the_form_in_a_browser(
     assert '"tenant_id": "acme"' in connection["extra"]
     assert '"timeout": 20' in connection["extra"]
     assert WRONG_KEY not in str(connection)
-    assert places(airflow.home, WRONG_KEY) == set()
+    assert places(airflow.home, WRONG_KEY, database=airflow.database.url) == set()

@@ -8,15 +8,16 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from tests.live.process import free_port, tail
+import psutil
 
-USER = "ledger"
+from tests.live.process import Process, free_port, wait_for
+
+USER = "airflow"
 
 
 def programs() -> Path | None:
@@ -43,7 +44,7 @@ class PostgresServer:
         self._home = Path(tempfile.mkdtemp(prefix="assistant-postgres-", dir="/tmp"))
         # PostgreSQL refuses to run as root.
         self._user = next((name for name in ("postgres", "nobody") if _is_user(name)), None) if _is_root() else None
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server: Process | None = None
 
     @property
     def url(self) -> str:
@@ -82,30 +83,33 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and return once it answers."""
-        with self._log.open("ab") as log:
-            self._server = subprocess.Popen(
-                [
-                    *(str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)),
-                    *("-k", str(self._home), "-c", "listen_addresses=127.0.0.1"),
-                ],
-                stdout=log,
-                stderr=log,
-                user=self._user,
-                cwd=self._home,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + 30
-        while self._ask("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)).returncode:
-            if self._server.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"PostgreSQL does not start:\n{tail(self._log)}")
-            time.sleep(0.05)
+        server = self._server = Process(
+            "PostgreSQL",
+            [
+                *(("setpriv", "--reuid", self._user, "--clear-groups") if self._user else ()),
+                *(str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)),
+                *("-k", str(self._home), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
+            ],
+            env=os.environ,
+            cwd=self._home,
+            log=self._home / "log",
+        )
+        server.start()
+
+        def ready() -> bool:
+            server.check()
+            return not self._ask("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)).returncode
+
+        wait_for("PostgreSQL", ready, timeout=60)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """End the server: SIGINT breaks its connections off in order, SIGQUIT as a crash would."""
         if self._server:
-            with suppress(ProcessLookupError):
-                self._server.send_signal(number)
-            self._server.wait(30)
+            for process in self._server.tree()[:1]:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
+                    process.wait(30)
+            self._server.stop()
             self._server = None
 
     def close(self) -> None:
@@ -115,10 +119,6 @@ class PostgresServer:
     @property
     def _data(self) -> Path:
         return self._home / "data"
-
-    @property
-    def _log(self) -> Path:
-        return self._home / "log"
 
     def _ask(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
