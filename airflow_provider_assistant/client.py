@@ -250,7 +250,9 @@ class AssistantClient:
         return min(self.settings.timeout, CONNECT_TIMEOUT)
 
     @cached_property
-    def _tls(self) -> ssl.SSLContext:
+    def _tls(self) -> ssl.SSLContext | bool:
+        if self.settings.base_url.startswith("http://"):
+            return True  # never looked at, and reading all certificates takes as long as a hundred requests
         # httpx's own: certifi's certificates, or those of SSL_CERT_FILE and SSL_CERT_DIR.
         verify = self.settings.verify
         if isinstance(verify, str):

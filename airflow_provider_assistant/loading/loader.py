@@ -125,7 +125,7 @@ class Load:
         self._ready: asyncio.Queue[_Sent] = asyncio.Queue()
         self._settled: list[Settlement] = []
         self._news = asyncio.Event()
-        self._group = max(1, options.max_concurrency // GROUP)
+        self._group = max(1, options.max_concurrency // GROUP) if memory else 1
         self._open = 0
         self._failures = 0
         self._said = time.monotonic()
