@@ -20,6 +20,7 @@ Every error of the package, one tree.
     ├── AssistantRequestFailed         an async chat request that ended failed
     │   └── AssistantRequestFailedForGood  the same, where only polling it again is left              *
     ├── AssistantRequestTimeout        an async chat request that did not end before its deadline
+    ├── AssistantRequestLost           an async chat request that the service no longer knows
     └── AssistantLedgerError           the ledger cannot be opened or is newer than this package   *
 
     * also an AirflowFailException: the same attempt would fail again, so Airflow does not retry the task.
@@ -176,6 +177,10 @@ class AssistantRequestTimeout(AssistantError):
         super().__init__(message)
         self.request_id = request_id
         self.status = status
+
+
+class AssistantRequestLost(AssistantError):
+    """Async chat requests that the service accepted and no longer knows; they have to be asked anew."""
 
 
 class AssistantLedgerError(AssistantError, AirflowFailException):

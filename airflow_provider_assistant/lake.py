@@ -56,12 +56,12 @@ def flatten(raw: Any, path: str = "") -> Iterator[Metric]:
         for position, value in enumerate(raw):
             yield from flatten(value, f"{path}.{position}" if path else str(position))
     else:
-        yield _leaf(_storable(path) or "$", raw)
+        yield _leaf(storable(path) or "$", raw)
 
 
 def _leaf(path: str, raw: Any) -> Metric:
     if isinstance(raw, str):
-        return Metric(path, None, _storable(raw), "string")
+        return Metric(path, None, storable(raw), "string")
     text = json.dumps(raw)
     if isinstance(raw, bool):
         return Metric(path, None, text, "boolean")
@@ -71,8 +71,8 @@ def _leaf(path: str, raw: Any) -> Metric:
     return Metric(path, None, text, kind)
 
 
-def _storable(text: str) -> str:
-    # JSON may hold half a surrogate pair, UTF-8 may not; as an escape it is the same JSON.
+def storable(text: str) -> str:
+    """Return a text that Parquet can hold: JSON may have half a surrogate pair, UTF-8 may not; it becomes an escape."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -150,7 +150,7 @@ def statistics_raw_table(captures: Iterable[Capture]) -> pa.Table:
         {
             "captured_at": capture.captured_at,
             "site_id": capture.site_id,
-            "raw": _storable(json.dumps(capture.raw, ensure_ascii=False)),
+            "raw": storable(json.dumps(capture.raw, ensure_ascii=False)),
         }
         for capture in captures
     ]
@@ -170,17 +170,27 @@ def publish(table: pa.Table, root: str, dataset: str, day: date, part: str) -> s
     :param day: The partition: ``date=2026-11-21``.
     :param part: Name of the part, unique among those who write this day.
     """
+    target = ObjectStoragePath(root) / dataset / f"date={day.isoformat()}" / f"{_file_name(part)}.parquet"
+    replace(table, target)
+    return str(target)
+
+
+def replace(table: pa.Table, target: ObjectStoragePath) -> None:
+    """
+    Write a Parquet file in place of what may be there, so that a reader sees the old one or the new one.
+
+    :param table: Its rows.
+    :param target: The file.
+    """
     import pyarrow.parquet as pq
 
-    folder = ObjectStoragePath(root) / dataset / f"date={day.isoformat()}"
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{_file_name(part)}.parquet"
-    if folder.protocol not in {"file", ""}:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.protocol not in {"file", ""}:
         with target.open("wb") as file:
             pq.write_table(table, file, compression="zstd")
-        return str(target)
-    # Readers of the dataset skip names that begin with a dot.
-    temporary = folder / f".{_file_name(part)}.{uuid.uuid4().hex}"
+        return
+    # Readers of a dataset skip names that begin with a dot.
+    temporary = target.parent / f".{target.stem}.{uuid.uuid4().hex}"
     try:
         with temporary.open("wb") as file:
             pq.write_table(table, file, compression="zstd")
@@ -188,7 +198,6 @@ def publish(table: pa.Table, root: str, dataset: str, day: date, part: str) -> s
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    return str(target)
 
 
 def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -8,6 +8,7 @@ without asyncio. Retries, deadlines and polling therefore exist once, and are te
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Generator
@@ -110,6 +111,11 @@ class RetryRule:
         return min(self.first_pause * 2.0 ** (attempt - 1), self.max_pause)
 
 
+def jittered(pause: float, rng: random.Random) -> float:
+    """Return a pause in seconds with some jitter on top."""
+    return pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
+
+
 def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -> Flow[T]:
     """
     Send one call, repeating it as the rule allows, and return its reply.
@@ -155,7 +161,7 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
             if ambiguous:
                 raise _ambiguous(call, error, attempt) from error
             raise error
-        yield Wait(pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER)), call, error, unclear)
+        yield Wait(jittered(pause, rng), call, error, unclear)
     raise AssertionError("unreachable: count() does not end")
 
 
@@ -188,7 +194,8 @@ def wait_for(
     Poll an async chat request until it ends, and return it with the number of polls.
 
     Transient errors are part of waiting: an outage shorter than the deadline does no harm. The deadline
-    is wall-clock, so that a flow started anew after a restart keeps it.
+    is wall-clock, so that a flow started anew after a restart keeps it. A driver that cannot send for so long
+    throws a TimeoutError into the flow, which then ends as it does at its deadline.
 
     :param call: The request of endpoint 7.
     :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
@@ -199,27 +206,29 @@ def wait_for(
     :raises AssistantAPIError: 400, 401, 403 or 404.
     """
     status = request_id = ""
-    for polls in count(1):
-        request = yield from poll(call, since=since, now=now)
-        pause = interval
-        if isinstance(request, AssistantError):
-            last = str(request)
-            pause = max(interval, getattr(request, "retry_after", None) or 0.0)
-        elif request.state == "pending":
-            last = f"the last status was {request.status!r}"
-            request_id = request.request_id
-            if request.status != status:
-                log.info("%s: status %r, so still going", call, request.status)
-                status = request.status
-        else:
-            return request, polls
-        if now() + pause > deadline:
+    last = "requests are held back, and it was not its turn"
+    polls = 0
+    with contextlib.suppress(TimeoutError):
+        while True:
+            request = yield from poll(call, since=since, now=now)
+            polls += 1
+            pause = interval
+            if isinstance(request, AssistantError):
+                last = str(request)
+                pause = max(interval, getattr(request, "retry_after", None) or 0.0)
+            elif request.state == "pending":
+                last = f"the last status was {request.status!r}"
+                request_id = request.request_id
+                if request.status != status:
+                    log.info("%s: status %r, so still going", call, request.status)
+                    status = request.status
+            else:
+                return request, polls
             remaining = deadline - now()
             if remaining <= 0:
-                raise _timed_out(call, polls, now() - since, last, request_id=request_id, status=status)
-            pause = remaining
-        yield Wait(pause)
-    raise AssertionError("unreachable: count() does not end")
+                break
+            yield Wait(min(pause, remaining))
+    raise _timed_out(call, polls, now() - since, last, request_id=request_id, status=status)
 
 
 def _timed_out(

@@ -144,6 +144,11 @@ class ApiReply:
     raw: Any
     exchange: Exchange
 
+    @property
+    def created_id(self) -> str | None:
+        """The id of what the call made, if it makes something and the reply shows it."""
+        return None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the reply as plain JSON types, fit for XCom."""
         return {"raw": self.raw}
@@ -157,6 +162,11 @@ class CreatedDocument(ApiReply):
     def document_id(self) -> str | None:
         """The new document's id, if the reply shows one."""
         return _first_text(self.raw, ("document_id", "id", "uuid"))
+
+    @property
+    def created_id(self) -> str | None:
+        """The document's id."""
+        return self.document_id
 
     def as_dict(self) -> dict[str, Any]:
         """Return the reply as plain JSON types, fit for XCom."""
@@ -182,6 +192,11 @@ class ChatAnswer(ApiReply):
         """The request's id, if the reply shows one; feedback needs it."""
         return _first_text(self.raw, ("request_id",))
 
+    @property
+    def created_id(self) -> str | None:
+        """The request's id."""
+        return self.request_id
+
     def as_dict(self) -> dict[str, Any]:
         """Return the reply as plain JSON types, fit for XCom."""
         return {
@@ -198,6 +213,11 @@ class SubmittedChat(ApiReply):
     """Reply of endpoint 6; its parser has made sure that there is a ``request_id``."""
 
     request_id: str
+
+    @property
+    def created_id(self) -> str:
+        """The request's id."""
+        return self.request_id
 
 
 @dataclass(frozen=True, slots=True)

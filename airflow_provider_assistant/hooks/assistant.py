@@ -84,16 +84,22 @@ class AssistantHook(BaseHook):
         """Return the client, as Airflow's hooks do."""
         return self.client
 
+    async def look_up(self) -> Settings:
+        """Look up the connection without blocking the event loop; :attr:`settings` is what it says now."""
+        connection = await get_async_connection(self.assistant_conn_id, hook=self)
+        self.settings = settings_of(connection, await get_async_extra_dejson(connection))
+        return self.settings
+
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:
         """
         Open a client for asyncio; looking up the connection does not block the event loop.
 
-        Inside the block :meth:`tenant` and :meth:`site` know the connection's.
+        Inside the block :meth:`tenant` and :meth:`site` know the connection's. Where many ask at the same time,
+        :func:`airflow_provider_assistant.hooks.shared.shared_client` lets them share one.
         """
-        connection = await get_async_connection(self.assistant_conn_id, hook=self)
-        self.settings = settings_of(connection, await get_async_extra_dejson(connection))
-        async with AssistantClient(self.settings.client) as client:
+        settings = await self.look_up()
+        async with AssistantClient(settings.client) as client:
             yield client
 
     def tenant(self, tenant_id: str | None = None) -> str:

@@ -6,18 +6,19 @@ committed before its request, the outcome after. Whoever finds an intent without
 request may have happened. Feedback, which the API can write and not read, is read back from here.
 """
 
-from airflow_provider_assistant.ledger.documents import Claim, DocumentLedger, Known, Settlement
+from airflow_provider_assistant.ledger.batches import BatchLedger, Claim, Known, Settlement, Standing
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger, key_of, sqlite_engine
 
 __all__ = [
     "SCHEMA_VERSION",
+    "BatchLedger",
     "Claim",
-    "DocumentLedger",
     "Known",
     "Ledger",
     "RunRef",
     "Settlement",
+    "Standing",
     "key_of",
     "ratings",
     "sqlite_engine",

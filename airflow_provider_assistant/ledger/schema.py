@@ -10,8 +10,8 @@ from typing import Any, Literal, Self, TypeAlias
 import sqlalchemy as sa
 import tenacity
 
-# 1: submissions and ratings; 2: documents.
-SCHEMA_VERSION = 2
+# 1: submissions and ratings; 2: documents; 3: questions.
+SCHEMA_VERSION = 3
 
 Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
 
@@ -89,22 +89,30 @@ ratings = _effects(
     sa.Column("request_id", sa.String(250), nullable=False, index=True),
     sa.Column("rating", sa.String(250), nullable=False),
 )
-documents = _effects(
-    "assistant_documents",
-    sa.Column("site_id", sa.String(250), nullable=False),
-    # The key columns' values, for people; the key itself is a digest.
-    sa.Column("label", sa.String(250), nullable=False),
-    sa.Column("source", sa.String(500), nullable=False),
-    # What stands on the site now: of which content, in which document, in place of which others.
-    sa.Column("content_hash", sa.String(64)),
-    sa.Column("document_id", sa.String(250)),
-    sa.Column("superseded", sa.Text),
-    sa.Column("http_status", sa.Integer),
-    # How many attempts may have created a document besides.
-    sa.Column("ambiguous", sa.Integer, nullable=False),
-    # Which try of which task made the latest intent.
-    sa.Column("claim", sa.String(32), nullable=False),
-)
+
+
+def _batch(name: str, identifier: sa.Column[Any]) -> sa.Table:
+    """Define a table of effects that are made by the thousand."""
+    return _effects(
+        name,
+        sa.Column("site_id", sa.String(250), nullable=False),
+        # The key columns' values, for people; the key itself is a digest.
+        sa.Column("label", sa.String(250), nullable=False),
+        sa.Column("source", sa.String(500), nullable=False),
+        # What stands on the site now: of which content, under which id, in place of which others.
+        sa.Column("content_hash", sa.String(64)),
+        identifier,
+        sa.Column("superseded", sa.Text),
+        sa.Column("http_status", sa.Integer),
+        # How many attempts may have taken effect besides.
+        sa.Column("ambiguous", sa.Integer, nullable=False),
+        # Which try of which task made the latest intent.
+        sa.Column("claim", sa.String(32), nullable=False),
+    )
+
+
+documents = _batch("assistant_documents", sa.Column("document_id", sa.String(250)))
+questions = _batch("assistant_questions", sa.Column("request_id", sa.String(250), key="document_id"))
 
 
 @tenacity.retry(

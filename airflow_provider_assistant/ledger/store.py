@@ -20,8 +20,17 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger.documents import DocumentLedger
-from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, Outcome, RunRef, prepared, ratings, submissions
+from airflow_provider_assistant.ledger.batches import BatchLedger
+from airflow_provider_assistant.ledger.schema import (
+    SCHEMA_VERSION,
+    Outcome,
+    RunRef,
+    documents,
+    prepared,
+    questions,
+    ratings,
+    submissions,
+)
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +83,13 @@ class Ledger:
         with cls.open() as ledger:
             yield ledger
 
-    def documents(self, *, scope: str, site_id: str, source: str, run: RunRef) -> DocumentLedger:
+    def documents(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """Return the documents of one site and endpoint, for one try of one task."""
-        return DocumentLedger(self.engine, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
+        return BatchLedger(self.engine, documents, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
+
+    def questions(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
+        """Return the questions that one task asks on one site, for one try of it."""
+        return BatchLedger(self.engine, questions, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
 
     def find(self, table: sa.Table, scope: str, key: str) -> sa.Row[Any] | None:
         """Return the effect with this scope and key, if one was ever intended."""

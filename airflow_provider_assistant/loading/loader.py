@@ -14,13 +14,14 @@ import gc
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.errors import is_transient
+from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -32,7 +33,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger import Claim, DocumentLedger, Known, Settlement
+from airflow_provider_assistant.ledger import BatchLedger, Claim, Known, Settlement
 from airflow_provider_assistant.loading.limiter import Limiter
 from airflow_provider_assistant.loading.report import PROGRESS, Counts, Findings, Tally, report_progress
 from airflow_provider_assistant.loading.rows import Item, Rows
@@ -95,6 +96,7 @@ class Load:
     :param findings: Where to list what wants attention.
     :param limiter: How fast; one of its own by default.
     :param judge_stale: Whether this source is whole, so that what it lacks is stale.
+    :param on_created: Told of every reply that acknowledges a row.
     """
 
     def __init__(
@@ -103,10 +105,11 @@ class Load:
         rows: Rows,
         options: LoadOptions,
         *,
-        memory: DocumentLedger | None,
+        memory: BatchLedger | None,
         findings: Findings,
         limiter: Limiter | None = None,
         judge_stale: bool = True,
+        on_created: Callable[[Item, ApiReply], None] = lambda _, __: None,
     ) -> None:
         self.counts = Counts()
         self._tally = Tally(self.counts, findings)
@@ -115,6 +118,7 @@ class Load:
         self._options = options
         self._memory = memory
         self._limiter = limiter or Limiter(options.max_concurrency)
+        self._on_created = on_created
         self._judge_stale = judge_stale and memory is not None
         self._rule = flow.RetryRule(
             attempts=client.settings.retry.attempts,
@@ -368,9 +372,10 @@ class Load:
         self._failures = 0
         self.counts.requests += 1
         self._tally.created(item, reply, sent.claim.known)
+        self._on_created(item, reply)
         sends = reply.exchange
         return Settlement(
-            sent.claim, "done", item.digest.content, reply.document_id, sends.status, sends.attempts, sends.ambiguous
+            sent.claim, "done", item.digest.content, reply.created_id, sends.status, sends.attempts, sends.ambiguous
         )
 
     async def _pause(self, sent: _Sent, slot: _Slot, wait: flow.Wait) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
 
-from airflow_provider_assistant.api.models import CreatedDocument
+from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.ledger import Known, Settlement
 from airflow_provider_assistant.loading.limiter import Limiter
 from airflow_provider_assistant.loading.rows import Item
@@ -171,13 +171,13 @@ class Tally:
         self._counts = counts
         self._findings = findings
 
-    def created(self, item: Item, reply: CreatedDocument, known: Known | None) -> None:
+    def created(self, item: Item, reply: ApiReply, known: Known | None) -> None:
         """Count a created document."""
         self._counts.created += 1
         if reply.exchange.ambiguous or (known and known.state == "unclear"):
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
-            self._find("possibly_duplicated", item, reason, reply.document_id)
+            self._find("possibly_duplicated", item, reason, reply.created_id)
         if known and known.content_hash not in {None, item.digest.content}:
             self._counts.changed += 1
             reason = "its content has changed; the older document remains on the site"

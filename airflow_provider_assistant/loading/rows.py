@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from airflow_provider_assistant.api.call import Call, Upload
-from airflow_provider_assistant.api.models import CreatedDocument, Payload, checked
+from airflow_provider_assistant.api.models import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.source import Batch, Path_, Source, Wanted
 
@@ -45,7 +45,7 @@ class Item:
     number: int
     digest: Digest
     label: str
-    call: Call[CreatedDocument] | None = None
+    call: Call[Any] | None = None
     problem: str | None = None
 
 
@@ -79,7 +79,7 @@ class DataframeRows:
         columns: Mapping[str, str],
         constants: Mapping[str, str],
         key_columns: Sequence[str],
-        call: Callable[[Any], Call[CreatedDocument]],
+        call: Callable[[Any], Call[Any]],
     ) -> None:
         self._source = source
         self._payload = payload
@@ -150,7 +150,7 @@ class FileRows:
         files: Sequence[tuple[str, Path_]],
         *,
         upload: Callable[[Path_, str], Upload],
-        call: Callable[[Upload], Call[CreatedDocument]],
+        call: Callable[[Upload], Call[Any]],
     ) -> None:
         self._files = files
         self._upload = upload

@@ -57,15 +57,21 @@ class Wanted:
 
     :param text: Those that have to be strings.
     :param any: Those that may be of any type, such as keys.
+    :param rest: Whether to read all others as well.
     """
 
     text: tuple[str, ...]
     any: tuple[str, ...] = ()
+    rest: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """Those that there must be, each once."""
         return tuple(dict.fromkeys(self.text + self.any))
+
+    def among(self, present: Iterable[str]) -> tuple[str, ...]:
+        """Return which of the columns that there are to read."""
+        return tuple(present) if self.rest else self.names
 
     def check(self, present: Iterable[str]) -> None:
         """
@@ -285,18 +291,22 @@ def _columns_of_arrow(batches: Iterable[pa.RecordBatch], wanted: Wanted) -> Iter
         if batch.schema is not checked:
             wanted.check_types(batch.schema)
             checked = batch.schema
-        selected = batch.select(wanted.names)
+        names = wanted.among(batch.schema.names)
+        selected = batch.select(names)
         for start in range(0, selected.num_rows, BATCH):
             piece = selected.slice(start, BATCH)
-            yield {name: column.to_pylist() for name, column in zip(wanted.names, piece.columns, strict=True)}
+            yield {name: column.to_pylist() for name, column in zip(names, piece.columns, strict=True)}
 
 
 def _columns_of_rows(rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> Iterator[dict[str, list[Any]]]:
     for start in range(0, len(rows), BATCH):
         piece = rows[start : start + BATCH]
+        present = dict.fromkeys(name for row in piece for name in row)
         if start == 0:
-            wanted.check(dict.fromkeys(name for row in piece for name in row))
-        yield {name: [row.get(name) for row in piece] for name in wanted.names}
+            wanted.check(present)
+        # Further pieces may lack a column that none of their rows has.
+        names = dict.fromkeys((*wanted.names, *wanted.among(present)))
+        yield {name: [row.get(name) for row in piece] for name in names}
 
 
 def _files_of(source: Any) -> list[tuple[Path_, list[int] | None]] | None:
@@ -338,7 +348,8 @@ def _columns_of_parquet(
         pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
     )
     wanted.check_types(file.schema_arrow)
-    batches = file.iter_batches(BATCH, row_groups=row_groups, columns=list(wanted.names), use_threads=False)
+    columns = list(wanted.among(file.schema_arrow.names))
+    batches = file.iter_batches(BATCH, row_groups=row_groups, columns=columns, use_threads=False)
     yield from _columns_of_arrow(batches, wanted)
 
 
@@ -350,11 +361,13 @@ def _columns_of_csv(
 
     parse = csv.ParseOptions(newlines_in_values=True)
     with _uncompressed(path) as opened:
-        wanted.check(csv.open_csv(opened, parse_options=parse).schema.names)
+        present = csv.open_csv(opened, parse_options=parse).schema.names
+        wanted.check(present)
+    names = wanted.among(present)
     # Every column is text: a category "007" must not become 7. The others are not looked at.
     convert = csv.ConvertOptions(
-        include_columns=wanted.names,
-        column_types=dict.fromkeys(wanted.names, pa.string()),
+        include_columns=names,
+        column_types=dict.fromkeys(names, pa.string()),
         strings_can_be_null=False,
         quoted_strings_can_be_null=False,
     )

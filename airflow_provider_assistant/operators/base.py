@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context
+from airflow.providers.common.compat.sdk import BaseOperator, Context, literal
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -44,6 +44,16 @@ class AssistantOperator(BaseOperator):
     def hook(self) -> AssistantHook:
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
+
+
+def as_given(source: Any) -> Any:
+    """
+    Keep Airflow from rendering what is no template.
+
+    Rows are content: one about Jinja must arrive as it is. A callable would be called with Airflow's context.
+    """
+    is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
+    return literal(source) if is_rows or callable(source) else source
 
 
 class ExportOperator(AssistantOperator):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NoReturn
 
-from airflow.providers.common.compat.sdk import Asset, Context, literal
+from airflow.providers.common.compat.sdk import Asset, Context
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
@@ -29,7 +29,7 @@ from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbig
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import open_source, storage_files, storage_path
-from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.base import AssistantOperator, as_given
 from airflow_provider_assistant.waiting import is_deferrable
 
 
@@ -233,10 +233,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        # Rows are content, not templates: a document about Jinja must arrive as it is.
-        is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
-        # Nor are callables, which Airflow would call with its context as it renders.
-        self.source = literal(source) if is_rows or callable(source) else source
+        self.source = as_given(source)
         self.columns = columns
         self.constants = constants
         self.key_columns = [key_columns] if isinstance(key_columns, str) else key_columns

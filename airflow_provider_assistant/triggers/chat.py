@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -9,8 +10,14 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api.models import ChatRequest
+from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.shared import shared_client
+
+# Seconds beyond the deadline in which the last poll may still get its turn and its answer.
+GRACE = 5.0
 
 
 class AssistantChatRequestTrigger(BaseTrigger):
@@ -18,7 +25,9 @@ class AssistantChatRequestTrigger(BaseTrigger):
     Poll one async chat request until it ends, or its deadline passes.
 
     It only reads, so that it may be started again at any moment, on any triggerer; the deadline is
-    wall-clock and survives that. The API key stays in the connection.
+    wall-clock and survives that. The API key stays in the connection. All triggers of one triggerer that use
+    the same connection share its client: one bound on their requests, and one pause where the service asks
+    for one.
 
     :param assistant_conn_id: The Airflow connection.
     :param site_id: Site of the request.
@@ -63,17 +72,8 @@ class AssistantChatRequestTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: the ended request, or the error that ended the waiting."""
         try:
-            async with AssistantHook(self.assistant_conn_id).async_client() as client:
-                call = endpoints.get_chat_request(self.site_id, self.request_id, client.settings.words)
-                request, polls = await client.arun(
-                    flow.wait_for(
-                        call,
-                        since=self.since,
-                        deadline=self.deadline,
-                        interval=self.poll_interval,
-                        now=client.now,
-                    )
-                )
+            async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
+                request, polls = await self._ended(client)
                 seconds = client.now() - self.since
             event = {"request": {**request.as_dict(), "polls": polls, "seconds": round(seconds, 3)}}
         except AssistantError as error:
@@ -85,6 +85,29 @@ class AssistantChatRequestTrigger(BaseTrigger):
                 }
             }
         yield TriggerEvent(event)
+
+    async def _ended(self, client: AssistantClient) -> tuple[ChatRequest, int]:
+        call = endpoints.get_chat_request(self.site_id, self.request_id, client.settings.words)
+        steps = flow.wait_for(
+            call, since=self.since, deadline=self.deadline, interval=self.poll_interval, now=client.now
+        )
+        try:
+            async with asyncio.timeout(self._patience(client)):
+                return await client.arun(steps)
+        except TimeoutError as late:
+            # The flow knows what was seen until then, and raises its own error.
+            steps.throw(late)
+            raise
+
+    def _patience(self, client: AssistantClient) -> float:
+        """
+        Return the seconds after which a poll is given up that still waits for its turn or its answer.
+
+        A pause that the service asks all requests for may be longer than the deadline is away. Where the deadline
+        has passed already, as after an outage of the triggerer, there is time for the one poll.
+        """
+        left = self.deadline - client.now()
+        return left + GRACE if left > 0 else client.settings.timeout
 
 
 def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:

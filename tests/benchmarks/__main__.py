@@ -17,7 +17,9 @@ RESULTS = Path(__file__).parent / "results"
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="local, latency, limits, rerun, memory, ledger")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny runs: they prove that it works, and measure nothing")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to keep the figures")
     parser.add_argument("--table", action="store_true", help="print the figures that were kept, as Markdown")
@@ -33,8 +35,8 @@ def main() -> None:
 
 
 def _measure(wanted: argparse.Namespace) -> None:
-    from tests.benchmarks.cases import CASES, Size
-    from tests.benchmarks.measure import machine
+    from tests.benchmarks.cases import CASES
+    from tests.benchmarks.measure import Size, machine
     from tests.benchmarks.service import served
 
     names = wanted.cases or list(CASES)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,31 +18,12 @@ from airflow_provider_assistant.api.models import QADocument
 from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import open_source
-from tests.benchmarks import loads, posts
-from tests.benchmarks.measure import Figure, alternated, ratio, rounded
+from tests.benchmarks import ask_cases, loads, posts
+from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
 from tests.live.postgres import PostgresServer, programs
 
 LIMIT = 300.0
-
-
-@dataclass(frozen=True)
-class Size:
-    """
-    How much a benchmark does; the smallest only proves that it works.
-
-    :param rounds: Repetitions that alternate.
-    :param share: Of the rows of a full run.
-    :param seconds: Length of a load against a limited service.
-    """
-
-    rounds: int = 5
-    share: float = 1.0
-    seconds: float = 30.0
-
-    def rows(self, full: int) -> int:
-        """Return how many rows to use where a full run has so many."""
-        return max(50, int(full * self.share))
 
 
 def local(service: Service, size: Size) -> list[Figure]:
@@ -74,7 +52,9 @@ def local(service: Service, size: Size) -> list[Figure]:
     ]
     if importlib.util.find_spec("airflow.providers.http") is not None:
         count = max(2, int(50 * size.share))
-        mapped = _worked("mapped", service.root, url.removeprefix(service.root), str(count))["rate"]
+        mapped = worked("tests.benchmarks.worker", "mapped", service.root, url.removeprefix(service.root), str(count))[
+            "rate"
+        ]
         figures.append(Figure(f"to HttpOperator mapped over {count} rows, dag.test()", median(rates["load"]) / mapped))
     return figures
 
@@ -207,7 +187,7 @@ def memory(_: Service, size: Size) -> list[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             count = size.rows(full)
             path = _parquet(Path(folder), count)
-            peaks[count] = _worked("memory", str(path), folder)
+            peaks[count] = worked("tests.benchmarks.worker", "memory", str(path), folder)
             if peaks[count]["created"] != count:
                 raise RuntimeError(f"not all of {count} rows were created: {peaks[count]}")
     few, many = (peak["peak_mb"] for peak in peaks.values())
@@ -261,20 +241,6 @@ def ledger(service: Service, size: Size) -> list[Figure]:
     ]
 
 
-def _worked(*arguments: str) -> dict[str, Any]:
-    """Do something in a process and an Airflow of its own."""
-    with tempfile.TemporaryDirectory(prefix="bench-airflow-") as home:
-        said = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.worker", *arguments],
-            env={**os.environ, "AIRFLOW_HOME": home, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/a.db"},
-            check=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-    return json.loads(said.stdout.splitlines()[-1])
-
-
 CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     "local": local,
     "latency": latency,
@@ -282,4 +248,5 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     "rerun": rerun,
     "memory": memory,
     "ledger": ledger,
+    **ask_cases.CASES,
 }

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import platform
 import sqlite3
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +19,25 @@ from statistics import median
 from typing import Any
 
 LIBRARIES = ("apache-airflow", "aiohttp", "httpx", "pyarrow", "pydantic", "requests", "sqlalchemy", "uvicorn")
+
+
+@dataclass(frozen=True)
+class Size:
+    """
+    How much a benchmark does; the smallest only proves that it works.
+
+    :param rounds: Repetitions that alternate.
+    :param share: Of the rows of a full run.
+    :param seconds: Length of a load against a limited service.
+    """
+
+    rounds: int = 5
+    share: float = 1.0
+    seconds: float = 30.0
+
+    def rows(self, full: int) -> int:
+        """Return how many rows to use where a full run has so many."""
+        return max(50, int(full * self.share))
 
 
 @dataclass(frozen=True)
@@ -79,6 +103,39 @@ def ratio(rates: Mapping[str, list[float]], of: str, to: str) -> float:
 def rounded(rates: Mapping[str, list[float]]) -> dict[str, list[float]]:
     """Return rates that are fit to be read."""
     return {name: [round(rate, 1) for rate in some] for name, some in rates.items()}
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return the smallest value that so many of all do not exceed."""
+    return sorted(values)[max(0, math.ceil(percent / 100 * len(values)) - 1)]
+
+
+def worked(module: str, *arguments: str) -> dict[str, Any]:
+    """Do something in a process and an Airflow of its own."""
+    with tempfile.TemporaryDirectory(prefix="bench-airflow-") as home:
+        said = subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            env={**os.environ, "AIRFLOW_HOME": home, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/a.db"},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    if said.returncode:
+        raise RuntimeError(f"{module} {arguments[0]}: {said.stderr[-2000:]}")
+    return json.loads(said.stdout.splitlines()[-1])
+
+
+def reset_peak() -> float:
+    """Forget this process's peak memory, and return the memory that it has now, in MB."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return status("VmRSS")
+
+
+def status(name: str) -> float:
+    """Return what the kernel says of this process, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
 
 def pin(core: int) -> None:

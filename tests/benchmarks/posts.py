@@ -1,10 +1,14 @@
-"""What others do: nothing but post, in the ways people usually do it. Each returns documents per second."""
+"""
+What others do: nothing but post, in the ways people usually do it.
+
+Each returns documents per second, or questions per second.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,6 +33,48 @@ def bare_aiohttp(url: str, bodies: Sequence[dict[str, Any]], concurrency: int) -
             started = time.perf_counter()
             await asyncio.gather(*(work() for _ in range(concurrency)))
             return len(bodies) / (time.perf_counter() - started)
+
+    return asyncio.run(run())
+
+
+def bare_asks(url: str, messages: Sequence[str], concurrency: int, interval: float) -> float:
+    """Submit all questions, then poll all that are open, and again after an interval, until all are answered."""
+    import aiohttp
+
+    async def run() -> float:
+        connector = aiohttp.TCPConnector(limit=concurrency)
+        async with aiohttp.ClientSession(headers=HEADERS, connector=connector) as session:
+            requests: list[str] = []
+            answers: dict[str, str] = {}
+
+            async def submit(number: int) -> None:
+                body = {"session_id": f"session-{number}", "message": messages[number]}
+                async with session.post(f"{url}/async", json=body) as reply:
+                    reply.raise_for_status()
+                    requests.append((await reply.json())["request_id"])
+
+            async def poll(request: str) -> None:
+                async with session.get(f"{url}/requests/{request}") as reply:
+                    reply.raise_for_status()
+                    seen = await reply.json()
+                if seen["status"] == "complete":
+                    answers[request] = seen["result"]["answer"]
+
+            async def work(one: Callable[[Any], Awaitable[None]], waiting: Iterator[Any]) -> None:
+                for each in waiting:
+                    await one(each)
+
+            async def all_of(one: Callable[[Any], Awaitable[None]], every: Sequence[Any]) -> None:
+                waiting = iter(every)
+                await asyncio.gather(*(work(one, waiting) for _ in range(concurrency)))
+
+            started = time.perf_counter()
+            await all_of(submit, range(len(messages)))
+            while True:
+                await all_of(poll, [request for request in requests if request not in answers])
+                if len(answers) == len(messages):
+                    return len(messages) / (time.perf_counter() - started)
+                await asyncio.sleep(interval)
 
     return asyncio.run(run())
 

@@ -1,6 +1,9 @@
 """
 A trivial service in a process of its own: it reads a request, counts it, and answers 201.
 
+Chats that are asked asynchronously get their answers over a while; of each it knows when its answer was ready and
+when a poll first saw it.
+
 ``python -m tests.benchmarks.service PORT`` serves; :func:`served` starts it for a ``with`` block.
 """
 
@@ -15,12 +18,31 @@ import subprocess
 import sys
 import time
 import urllib.request
+import zlib
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.benchmarks.measure import pin
+
+# Ends every answer: answers of assistants are about this long.
+_FILLER = " ".join(["and this is what the assistant knows about it."] * 20)
+
+
+def question(number: int) -> str:
+    """Return the message of a question."""
+    return f"How does number {number} work?"
+
+
+def answer(message: str) -> str:
+    """Return what the service answers."""
+    return f"You asked: {message} {_FILLER}"
+
+
+def request_id(number: int) -> str:
+    """Return the id of the request that was submitted as so many-th, from 0."""
+    return f"request-{number}"
 
 
 @dataclass
@@ -43,16 +65,45 @@ class Limit:
         return max(1, math.ceil((1.0 - self.tokens) / self.rate))
 
 
+@dataclass(slots=True)
+class Asked:
+    """
+    A chat that was asked asynchronously.
+
+    :param message: The question.
+    :param ready: When it has its answer, in seconds since the epoch.
+    :param polls: How often it was asked for.
+    :param noticed: When its answer was first sent.
+    """
+
+    message: str
+    ready: float
+    polls: int = 0
+    noticed: float | None = None
+
+
 @dataclass
 class State:
     """What the service does, and what it has seen, by key."""
 
     delay: float = 0.0
     limit: Limit | None = None
+    # Seconds over which answers get ready, each after its own share of them.
+    spread: float = 0.0
     created: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     # Moments of the accepted requests since the last reset.
     moments: deque[float] = field(default_factory=deque)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    closed: int = 0
+    most_connections: int = 0
+
+    def ask(self, message: str) -> str:
+        """Take a question, and return the id of its request."""
+        name = request_id(len(self.asked))
+        share = zlib.crc32(name.encode()) / 2**32
+        self.asked[name] = Asked(message, time.time() + self.spread * share)
+        return name
 
 
 class App:
@@ -60,6 +111,8 @@ class App:
 
     def __init__(self) -> None:
         self.state = State()
+        # Those of its server.
+        self.connections: set[Any] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -73,10 +126,10 @@ class App:
         if scope["path"].startswith("/control/"):
             await _answer(send, 200, self._control(scope["path"], body))
             return
-        await self._create(scope, send)
+        await self._serve(scope, body, send)
 
-    async def _create(self, scope: Any, send: Any) -> None:
-        state = self.state
+    async def _serve(self, scope: Any, body: bytes, send: Any) -> None:
+        state, path = self.state, scope["path"]
         key = next((value.decode() for name, value in scope["headers"] if name == b"x-api-key"), "")
         if state.limit and (wait := state.limit.retry_after()) is not None:
             state.refused[key] += 1
@@ -84,6 +137,10 @@ class App:
             return
         if state.delay:
             await asyncio.sleep(state.delay)
+        if "/chat/" in path:
+            state.most_connections = max(state.most_connections, len(self.connections))
+            await _answer(send, *_chat(state, path, body))
+            return
         state.created[key] += 1
         if state.limit:
             state.moments.append(time.monotonic())
@@ -97,15 +154,87 @@ class App:
             self.state = State(
                 wanted.get("delay", 0.0),
                 Limit(limit["rate"], limit["bucket"], limit["bucket"], time.monotonic()) if limit else None,
+                wanted.get("spread", 0.0),
             )
+            for number in range(wanted.get("outstanding", 0)):
+                self.state.ask(question(number))
             return b"{}"
+        if path == "/control/chats":
+            asked = state.asked.values()
+            return json.dumps(
+                {
+                    "messages": [one.message for one in asked],
+                    "ready": [one.ready for one in asked],
+                    "polls": [one.polls for one in asked],
+                    "noticed": [one.noticed for one in asked],
+                    "closed": state.closed,
+                    "connections": state.most_connections,
+                }
+            ).encode()
         return json.dumps({"created": state.created, "refused": state.refused, "moments": [*state.moments]}).encode()
+
+
+def _chat(state: State, path: str, body: bytes) -> tuple[int, bytes]:
+    """Answer endpoints 6, 7 and 9."""
+    last = path.rpartition("/")[2]
+    if last == "async":
+        return 201, b'{"request_id": "%s"}' % state.ask(json.loads(body)["message"]).encode()
+    if last == "close":
+        state.closed += 1
+        return 200, b"{}"
+    asked = state.asked.get(last)
+    if asked is None:
+        return 404, b"{}"
+    asked.polls += 1
+    now = time.time()
+    if now < asked.ready:
+        return 200, b'{"request_id": "%s", "status": "processing"}' % last.encode()
+    asked.noticed = asked.noticed or now
+    ended = {"request_id": last, "status": "complete", "result": {"answer": answer(asked.message)}}
+    return 200, json.dumps(ended).encode()
 
 
 async def _answer(send: Any, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
     head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+@dataclass(frozen=True)
+class Chats:
+    """
+    What the service has seen of chats, one entry of the lists for each.
+
+    :param messages: The questions.
+    :param ready: When they had their answers, in seconds since the epoch.
+    :param polls: How often each was asked for.
+    :param noticed: When its answer was first sent; None: never.
+    :param closed: How many sessions were closed.
+    :param connections: The most connections open at once.
+    """
+
+    messages: list[str]
+    ready: list[float]
+    polls: list[int]
+    noticed: list[float | None]
+    closed: int
+    connections: int
+
+    def delays(self, count: int) -> list[float]:
+        """
+        Return the seconds that passed before each answer was noticed.
+
+        :param count: So many chats have to be there, each once and each noticed.
+        """
+        noticed = [moment for moment in self.noticed if moment]
+        if not len(set(self.messages)) == len(self.messages) == len(noticed) == count:
+            raise RuntimeError(f"of {count} questions {len(self.messages)} were submitted, {len(noticed)} noticed")
+        return [moment - ready for ready, moment in zip(self.ready, noticed, strict=True)]
+
+    @property
+    def polls_each(self) -> float:
+        """How often a chat was asked for."""
+        return sum(self.polls) / len(self.polls)
 
 
 @dataclass(frozen=True)
@@ -124,9 +253,29 @@ class Service:
         """Where documents are posted to."""
         return f"{self.api}/m2m/sites/bench/documents/qa"
 
-    def reset(self, delay: float = 0.0, limit: dict[str, float] | None = None) -> None:
-        """Forget what was seen, and behave like this from now on."""
-        self._ask("reset", json.dumps({"delay": delay, "limit": limit}).encode())
+    @property
+    def chats(self) -> str:
+        """What the URLs of chats begin with."""
+        return f"{self.api}/m2m/sites/bench/chat"
+
+    def reset(
+        self,
+        delay: float = 0.0,
+        limit: dict[str, float] | None = None,
+        *,
+        spread: float = 0.0,
+        outstanding: int = 0,
+    ) -> None:
+        """
+        Forget what was seen, and behave like this from now on.
+
+        :param delay: Seconds that each answer takes.
+        :param limit: Rate and bucket of a token bucket.
+        :param spread: Seconds over which chats get ready, each after its own share of them.
+        :param outstanding: How many chats are as if just submitted.
+        """
+        wanted = {"delay": delay, "limit": limit, "spread": spread, "outstanding": outstanding}
+        self._ask("reset", json.dumps(wanted).encode())
 
     def seen(self) -> dict[str, Any]:
         """Return what was seen since the last reset."""
@@ -135,6 +284,10 @@ class Service:
     def created(self) -> int:
         """Return how many documents were created since the last reset."""
         return sum(self.seen()["created"].values())
+
+    def asked(self) -> Chats:
+        """Return what became of the chats that were submitted since the last reset, in that order."""
+        return Chats(**json.loads(self._ask("chats", b"{}")))
 
     def _ask(self, what: str, body: bytes) -> bytes:
         with urllib.request.urlopen(f"{self.root}/control/{what}", data=body, timeout=30) as answer:
@@ -167,4 +320,16 @@ if __name__ == "__main__":
     import uvicorn
 
     pin(1)
-    uvicorn.run(App(), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", access_log=False, lifespan="off")
+    application = App()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application,
+            host="127.0.0.1",
+            port=int(sys.argv[1]),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+        )
+    )
+    application.connections = server.server_state.connections
+    server.run()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.cases import CASES, Size
-from tests.benchmarks.measure import Figure, alternated, ratio
+from tests.benchmarks.cases import CASES
+from tests.benchmarks.measure import Figure, Size, alternated, percentile, ratio
 from tests.benchmarks.service import served
 
 TINY = Size(rounds=1, share=0.002, seconds=0.2)
@@ -37,3 +37,7 @@ def test_ratios_are_taken_within_a_round():
 
     assert rates == {"one": [10.0, 1.0, 4.0], "other": [5.0, 1.0, 1.0]}
     assert ratio(rates, "one", "other") == 2.0
+
+
+def test_a_percentile_is_one_of_the_values():
+    assert [percentile([3.0, 1.0, 2.0, 4.0], percent) for percent in (0, 50, 99, 100)] == [1.0, 2.0, 4.0, 4.0]

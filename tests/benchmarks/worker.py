@@ -9,7 +9,6 @@ Parts of a benchmark that need a process of their own.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client import AssistantClient
 from tests.benchmarks import loads, posts
+from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service
 
 
@@ -48,25 +48,14 @@ def memory(path: str, folder: str) -> dict[str, Any]:
     with loads.sqlite_ledger(Path(folder)) as ledger:
         # Whatever is imported on first use.
         loads.load(loads.rows(10), nowhere, ledger, client=Silent)
-        before = _reset_peak()
+        before = reset_peak()
         counts, seconds = loads.load(path, nowhere, ledger, client=Silent)
-    return {"peak_mb": round(_status("VmHWM") - before, 1), "created": counts.created, "seconds": round(seconds, 1)}
+    return {"peak_mb": round(status("VmHWM") - before, 1), "created": counts.created, "seconds": round(seconds, 1)}
 
 
 def mapped(root: str, path: str, count: str) -> dict[str, Any]:
     """Run a DAG of mapped tasks, and return its rate."""
     return {"rate": posts.http_operator(root, path, loads.bodies(int(count)))}
-
-
-def _reset_peak() -> float:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
-def _status(name: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
 
 if __name__ == "__main__":

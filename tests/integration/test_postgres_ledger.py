@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger import (
     Settlement,
     submissions,
 )
-from airflow_provider_assistant.ledger.documents import ATTEMPTS, LEASE, Known
+from airflow_provider_assistant.ledger.batches import ATTEMPTS, LEASE, Known
 from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
+from airflow_provider_assistant.ledger.batches import _claim_again
 from airflow_provider_assistant.ledger.bulk import Bulk
-from airflow_provider_assistant.ledger.documents import _CLAIM_AGAIN
 from airflow_provider_assistant.ledger.schema import documents, metadata
 
 # InnoDB's longest key, in bytes, at four bytes a character.
@@ -47,5 +47,5 @@ def test_rows_on_mysql():
 
 
 def test_an_unsettled_intent_is_counted_before_it_is_overwritten_on_mysql():
-    text = str(_CLAIM_AGAIN.compile(dialect=mysql.dialect()))
+    text = str(_claim_again(documents).compile(dialect=mysql.dialect()))
     assert text.index("ambiguous=") < text.index("outcome=%s")

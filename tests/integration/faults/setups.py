@@ -85,6 +85,6 @@ def opens_its_ledger_read_only() -> None:
 
 def gives_the_ledger_up_soon() -> None:
     """Two tries for a transaction, where a server would be given many."""
-    from airflow_provider_assistant.ledger import documents
+    from airflow_provider_assistant.ledger import batches
 
-    documents.ATTEMPTS = 2
+    batches.ATTEMPTS = 2

@@ -1,4 +1,4 @@
-"""The part of the ledger that remembers documents: who claimed which row, and what became of it."""
+"""The part of the ledger that remembers rows by the thousand: who claimed which, and what became of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import tenacity
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.bulk import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.schema import Outcome, RunRef
-from airflow_provider_assistant.ledger.schema import documents as table
 
 # An intent without an outcome belongs to a live task for at most so long: a request with all its pauses and
 # retries is shorter.
@@ -42,6 +41,22 @@ class Known(NamedTuple):
     document_id: str | None
     superseded: str | None
     claim: str
+
+
+class Standing(NamedTuple):
+    """
+    What a key stands for on the site.
+
+    :param key: The key.
+    :param document_id: Of its document, or the id of its request, if the service showed one.
+    :param settled_at: When the ledger learned of it.
+    :param attempts: How many times it was sent.
+    """
+
+    key: str
+    document_id: str | None
+    settled_at: datetime
+    attempts: int
 
 
 class Doubled(NamedTuple):
@@ -100,12 +115,15 @@ class Settlement:
     error: str | None = None
 
 
-class DocumentLedger:
+class BatchLedger:
     """
-    The documents of one site and endpoint, as one try of one task loads them.
+    The documents of one site and endpoint, as one try of one task loads them, or the questions that it asks.
+
+    What is said of documents holds for questions: the request is the document of its row.
 
     :param engine: The ledger's database.
-    :param scope: Site and endpoint.
+    :param table: The kind of rows.
+    :param scope: Site and endpoint; for questions also the task that asks.
     :param site_id: The site.
     :param source: Name of the source that is loaded.
     :param run: The task instance.
@@ -115,6 +133,7 @@ class DocumentLedger:
     def __init__(
         self,
         engine: sa.Engine,
+        table: sa.Table,
         *,
         scope: str,
         site_id: str,
@@ -124,6 +143,7 @@ class DocumentLedger:
     ) -> None:
         with _said("cannot be opened"):
             self._connection = engine.connect()
+        self._table = table
         self._scope = scope
         self._site_id = site_id
         self._source = source
@@ -131,6 +151,7 @@ class DocumentLedger:
         self._now = now
         self._token = uuid.uuid4().hex
         self._bulk = Bulk(self._connection, table)
+        self._claim_again = _claim_again(table)
         self._attempts = _attempts(self._connection.dialect.name)
 
     def known(self, keys: Sequence[str]) -> dict[str, Known]:
@@ -158,7 +179,7 @@ class DocumentLedger:
 
     def _elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
         """Yield those of the keys, all intended and without an outcome, that a live task is about to create."""
-        c = table.c
+        c = self._table.c
         oldest = self._now() - LEASE
         for start in range(0, len(keys), PARAMETERS - 1):
             wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
@@ -185,13 +206,43 @@ class DocumentLedger:
                     won = self._claim(wanted) if wanted else set()
         return won
 
+    def standing(self) -> Iterator[Standing]:
+        """Yield what stands on the site, of all keys of this scope."""
+        c = self._table.c
+        query = sa.select(c.key, c.document_id, c.settled_at, c.attempts).where(
+            c.scope == self._scope, c.outcome == "done"
+        )
+        for row in self._streamed(query):
+            yield Standing(*row)
+
+    def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:
+        """
+        Take note that what these keys stood for is of no use, so that the next try makes it anew.
+
+        :param keys: The keys.
+        :param reason: Why, in words.
+        :param ambiguous: Whether making it anew doubles an effect, and is to be listed as such.
+        :raises AssistantLedgerError: The database refused.
+        """
+        c = self._table.c
+        change = sa.update(self._table).values(
+            outcome="ambiguous" if ambiguous else "refused", content_hash=None, document_id=None, error=reason
+        )
+        ordered = sorted(keys)
+        with _said("cannot be written"):
+            for attempt in self._attempts:
+                with attempt, self._connection.begin():
+                    for start in range(0, len(ordered), PARAMETERS - 5):
+                        some = ordered[start : start + PARAMETERS - 5]
+                        self._connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
+
     def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
         """
         Yield label and document id of every document that this source loaded and no longer has.
 
         :param is_seen: Whether the source still has a key.
         """
-        c = table.c
+        c = self._table.c
         query = sa.select(c.key, c.label, c.document_id).where(
             c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
         )
@@ -201,7 +252,7 @@ class DocumentLedger:
 
     def doubled(self) -> Iterator[Doubled]:
         """Yield what earlier tries of this task instance created and, had they not been killed, would have listed."""
-        c, run = table.c, self._run
+        c, run = self._table.c, self._run
         query = sa.select(c.label, c.document_id, c.ambiguous, c.superseded).where(
             c.scope == self._scope,
             c.dag_id == run.dag_id,
@@ -251,14 +302,15 @@ class DocumentLedger:
         ]
         won = self._bulk.insert(_CLAIMED, fresh) if fresh else 0
         if again:
-            self._connection.execute(_CLAIM_AGAIN, again)
+            self._connection.execute(self._claim_again, again)
         elif won == len(ordered):
             return {claim.key for claim in ordered}
-        mine = sa.select(table.c.key).where(
-            table.c.scope == self._scope,
-            table.c.key.in_([claim.key for claim in ordered]),
-            table.c.claim == self._token,
-            table.c.outcome == "intended",
+        c = self._table.c
+        mine = sa.select(c.key).where(
+            c.scope == self._scope,
+            c.key.in_([claim.key for claim in ordered]),
+            c.claim == self._token,
+            c.outcome == "intended",
         )
         return set(self._connection.scalars(mine))
 
@@ -290,20 +342,27 @@ _CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
 _FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
 _SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
 _KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim")
-_ROW = (table.c.scope == sa.bindparam("s")) & (table.c.key == sa.bindparam("k")) & (table.c.claim == sa.bindparam("c"))
-# An intent that nobody settled is one more attempt that may have happened. It is counted before the outcome changes,
-# because MySQL assigns from left to right.
-_CLAIM_AGAIN = (
-    sa.update(table)
-    .where(_ROW)
-    .ordered_values(
-        (table.c.ambiguous, table.c.ambiguous + sa.case((table.c.outcome == "intended", 1), else_=0)),
-        *(
-            (table.c[column], sa.bindparam(column))
-            for column in ("outcome", "claim", "dag_id", "run_id", "task_id", "map_index", "intended_at")
-        ),
+
+
+def _claim_again(table: sa.Table) -> sa.Update:
+    """
+    Return the statement that claims a row anew.
+
+    An intent that nobody settled is one more attempt that may have happened. It is counted before the outcome
+    changes, because MySQL assigns from left to right.
+    """
+    c = table.c
+    return (
+        sa.update(table)
+        .where(c.scope == sa.bindparam("s"), c.key == sa.bindparam("k"), c.claim == sa.bindparam("c"))
+        .ordered_values(
+            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "intended", 1), else_=0)),
+            *(
+                (c[column], sa.bindparam(column))
+                for column in ("outcome", "claim", "dag_id", "run_id", "task_id", "map_index", "intended_at")
+            ),
+        )
     )
-)
 
 
 def _attempts(dialect: str) -> tenacity.Retrying:

@@ -1,0 +1,310 @@
+"""One batch of questions: submitted once, waited for together, answered in one table."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.models import ApiReply, ChatAnswer, SessionClose, checked
+from airflow_provider_assistant.asking import answers
+from airflow_provider_assistant.asking.journal import Journal, recording
+from airflow_provider_assistant.asking.poller import Ended, Pending, Poller
+from airflow_provider_assistant.asking.questions import Questions, asked_as
+from airflow_provider_assistant.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad
+from airflow_provider_assistant.ledger import BatchLedger
+from airflow_provider_assistant.loading.limited import LimitedClient
+from airflow_provider_assistant.loading.loader import Load, LoadOptions
+from airflow_provider_assistant.loading.report import Counts, Findings, Kind
+from airflow_provider_assistant.loading.rows import Item
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    from airflow_provider_assistant.loading.source import Path_
+
+Mode: TypeAlias = Literal["async", "sync"]
+
+log = logging.getLogger(__name__)
+
+
+class Batch:
+    """
+    The questions of one task on one site.
+
+    :param settings: Of the connection; ``max_concurrency`` holds for this batch.
+    :param site_id: The site.
+    :param mode: ``async`` submits and polls, ``sync`` holds a request for every answer.
+    :param output: The table of questions and answers.
+    :param scope: The task and, where it is told to ask anew, which time: what tells its requests from others.
+    :param memory: The ledger's questions of this scope, or None.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        site_id: str,
+        mode: Mode,
+        output: ObjectStoragePath,
+        scope: str,
+        memory: BatchLedger | None,
+    ) -> None:
+        self.journal = Journal(folder_of(output))
+        self._settings = settings
+        self._site_id = site_id
+        self._mode = mode
+        self._output = output
+        self._scope = scope
+        self._memory = memory
+        self._running: Load | None = None
+        self._ended = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def submit(self, questions: Questions) -> None:
+        """
+        Submit what has not been submitted, and write down what was asked.
+
+        :raises AssistantError: Nothing can be waited for: the service refused as a whole, or nothing came of it.
+        """
+        digests = questions.digests()
+        names = [asked_as(digest) for digest in digests]
+        earlier = self._earlier(questions, names)
+        if self._memory and self._mode == "sync":
+            self._forget_unanswered([digest.key for digest in digests], names, earlier)
+        reasons: dict[int, str] = {}
+        asked: dict[str, tuple[str | None, float, int]] = {}
+        with contextlib.ExitStack() as stack:
+            findings = stack.enter_context(_Findings(findings_of(self._output), reasons))
+            counts, error = asyncio.run(self._submit(questions, findings, asked))
+        if self._memory:
+            for one in self._memory.standing():
+                asked[one.key] = (one.document_id, one.settled_at.timestamp(), one.attempts)
+        if error and not asked:
+            raise error
+        facts = {
+            "submitted": counts.created,
+            "reused": counts.unchanged,
+            "rejected": counts.rejected,
+            "possibly_duplicated": counts.possibly_duplicated,
+            "findings": str(findings.path) if findings.count else None,
+        }
+        self._write_down(questions, [digest.key for digest in digests], names, asked, reasons, error, facts)
+
+    async def _submit(
+        self, questions: Questions, findings: Findings, asked: dict[str, tuple[str | None, float, int]]
+    ) -> tuple[Counts, AssistantError | None]:
+        options = LoadOptions(max_concurrency=self._settings.max_concurrency)
+        async with AssistantClient(self._settings) as client, recording(self.journal) as record:
+
+            def note(item: Item, reply: ApiReply) -> None:
+                now, exchange = client.now(), reply.exchange
+                asked[item.digest.key] = (reply.created_id, now, exchange.attempts)
+                if isinstance(reply, ChatAnswer):
+                    request_id, name = reply.request_id, asked_as(item.digest)
+                    record(Ended(name, request_id, "complete", reply.text, None, reply.raw, now, exchange.seconds, 0))
+
+            load = Load(
+                client,
+                questions.rows(self._call),
+                options,
+                memory=self._memory,
+                findings=findings,
+                judge_stale=False,
+                on_created=note,
+            )
+            self._running = load
+            try:
+                return await load.run(), None
+            except AssistantError as error:
+                if self._ended or isinstance(error, AirflowFailException):
+                    raise
+                log.warning("Not all questions could be submitted; going on with those that were: %s", error)
+                return load.counts, error
+            finally:
+                self._running = None
+                log.info("Site %r, %s.", self._site_id, load.counts)
+
+    def _call(self, message: Any) -> Any:
+        make = endpoints.chat if self._mode == "sync" else endpoints.submit_chat
+        return make(self._site_id, message)
+
+    def _earlier(self, questions: Questions, names: list[str]) -> dict[str, Ended]:
+        """Return the answers of earlier tries, and see to it that they are found in the journal."""
+        known = {answer.asked_as: answer for answer in self.journal.read_answers()}
+        before = answers.published(self._output, self._scope)
+        identities = zip(questions.labels(), questions.field("message"), questions.field("session_id"), strict=True)
+        again: list[Ended] = []
+        for identity, name in zip(identities, names, strict=True):
+            if answer := before.get(identity):
+                again.append(replace(answer, asked_as=name if self._mode == "sync" else answer.asked_as))
+        if again := [answer for answer in again if answer.asked_as not in known]:
+            self.journal.write_answers(again)
+        return known | {answer.asked_as: answer for answer in again}
+
+    def _forget_unanswered(self, keys: list[str], names: list[str], known: dict[str, Ended]) -> None:
+        """Ask again what was answered to a try that was killed before it had written the answer down."""
+        if self._memory:
+            names_of = dict(zip(keys, names, strict=True))
+            lost = [one.key for one in self._memory.standing() if names_of.get(one.key, "") not in known]
+            self._memory.withdraw(lost, "its answer was lost with the try that asked", ambiguous=True)
+
+    def _write_down(
+        self,
+        questions: Questions,
+        keys: list[str],
+        names: list[str],
+        asked: dict[str, tuple[str | None, float, int]],
+        reasons: dict[int, str],
+        error: AssistantError | None,
+        facts: dict[str, Any],
+    ) -> None:
+        nothing = (None, None, 0)
+        found = [asked.get(key, nothing) for key in keys]
+        reason = f"not submitted: {error}" if error else None
+        is_sync = self._mode == "sync"
+        columns: dict[str, list[Any]] = {
+            "key": questions.labels(),
+            "message": [text if isinstance(text, str) else None for text in questions.field("message")],
+            "error": [reasons.get(number, None if one[1] else reason) for number, one in enumerate(found, start=1)],
+            "request_id": [request_id for request_id, _, _ in found],
+            "session_id": questions.field("session_id"),
+            "submitted_at": [at and datetime.fromtimestamp(at, UTC) for _, at, _ in found],
+            "attempts": [attempts for _, _, attempts in found],
+            answers.ASKED_AS: names if is_sync else [request_id for request_id, _, _ in found],
+        }
+        answers.snapshot(columns, questions.carried(), facts, self.journal.snapshot)
+        pending = [] if is_sync else [Pending(request_id, at) for request_id, at, _ in found if request_id and at]
+        self.journal.write_pending({one.request_id: one for one in pending}.values())
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def collect(self, *, interval: float, deadline: float) -> None:
+        """
+        Wait for what is open, and write down what came.
+
+        :param interval: The longest time between two polls of one request, in seconds.
+        :param deadline: When to give up, in seconds since the epoch; every request is polled at least once.
+        :raises AssistantAPIError: 401 or 403.
+        """
+        if pending := self.journal.read_open():
+            asyncio.run(self._until_ended(self._collect(pending, interval, deadline)))
+
+    async def _collect(self, pending: list[Pending], interval: float, deadline: float) -> None:
+        async with self._limited() as client, recording(self.journal) as record:
+            poller = Poller(
+                client,
+                site_id=self._site_id,
+                interval=interval,
+                deadline=deadline,
+                max_concurrency=self._settings.max_concurrency,
+                on_end=record,
+            )
+            try:
+                await poller.run(pending)
+            finally:
+                log.info("%s", poller)
+
+    def close_sessions(self, table: pa.Table) -> tuple[int, int]:
+        """Close the conversations of the questions that have ended; return how many were closed, and how many not."""
+        rows = zip(table["session_id"].to_pylist(), table["status"].to_pylist(), strict=True)
+        sessions = sorted({session for session, status in rows if session and status in {"complete", "failed"}})
+        return asyncio.run(self._until_ended(self._close_sessions(sessions))) if sessions else (0, 0)
+
+    async def _close_sessions(self, sessions: Iterable[str]) -> tuple[int, int]:
+        waiting, closed, failed = iter(sessions), 0, 0
+        async with self._limited() as client:
+
+            async def work() -> None:
+                nonlocal closed, failed
+                for session in waiting:
+                    message = checked(SessionClose, {"session_id": session})
+                    try:
+                        await client.asend(endpoints.close_session(self._site_id, message))
+                        closed += 1
+                    except AssistantError as error:
+                        failed += 1
+                        if failed == 1:
+                            log.warning("A session could not be closed: %s", error)
+
+            await asyncio.gather(*(work() for _ in range(self._settings.max_concurrency)))
+        return closed, failed
+
+    def _limited(self) -> LimitedClient:
+        return LimitedClient(self._settings)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def table(self) -> pa.Table:
+        """Return questions and answers as far as they are written down."""
+        ended = {answer.asked_as: answer for answer in self.journal.read_answers()}
+        return answers.joined(answers.read_snapshot(self.journal.snapshot), ended)
+
+    def publish(self, table: pa.Table) -> None:
+        """Write the output, and forget the requests that failed or were lost: a later try makes them anew."""
+        answers.publish(table, self._output, self._scope)
+        ends = zip(table["request_id"].to_pylist(), table["status"].to_pylist(), strict=True)
+        useless = {request_id for request_id, status in ends if status in {"failed", "lost"}}
+        if self._memory and useless:
+            keys = [one.key for one in self._memory.standing() if one.document_id in useless]
+            self._memory.withdraw(keys, "its request failed or was lost")
+        self.journal.remove()
+
+    def end(self) -> None:
+        """Send nothing more, and end within a few seconds; may be called by a signal handler."""
+        self._ended = True
+        if self._running:
+            self._running.end()
+        if self._loop and self._task and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    async def _until_ended(self, work: Any) -> Any:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(work)
+        try:
+            return await self._task
+        except asyncio.CancelledError:
+            if not self._ended:
+                raise
+            raise AssistantIncompleteLoad(
+                "the task was ended from outside; a retry takes up the requests that are open"
+            ) from None
+        finally:
+            self._loop = self._task = None
+
+
+def folder_of(output: ObjectStoragePath) -> str:
+    """Return the folder of the journal: beside the output, under a name that readers of datasets skip."""
+    return str(output.parent / f".{output.name}.asking")
+
+
+def findings_of(output: ObjectStoragePath) -> Path_:
+    """Return where the list of questions that want attention goes, beside the output."""
+    return output.parent / f".{output.stem}.findings.parquet"
+
+
+class _Findings(Findings):
+    """Findings that also stand beside their question."""
+
+    def __init__(self, path: Path_, reasons: dict[int, str]) -> None:
+        super().__init__(path, always=False)
+        self._reasons = reasons
+
+    def add(
+        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
+    ) -> None:
+        super().add(kind, key, reason, row=row, document_ids=document_ids)
+        if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
+            self._reasons[row] = f"{kind}: {reason}"

@@ -1,0 +1,154 @@
+"""The questions of a source: what is asked, in which conversation, and what is carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.api.sessions import session_id
+from airflow_provider_assistant.asking.answers import COLUMNS
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.rows import DataframeRows, Digest, digest_of, encoded, mapping_of
+from airflow_provider_assistant.loading.source import BATCH, Batch, Source, Wanted, open_source
+
+OPTIONAL = ("session_id", "email", "response_language")
+# Where the session ids stand that are made here; no source can have a column of this name.
+_SESSION = "\0session"
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """
+    All questions of a source.
+
+    :param columns: What was read, column by column; lists of the same length.
+    :param fields: The column of each field of a message.
+    :param constants: Fields with one value for all questions.
+    :param key_columns: Columns that tell the questions apart; without any, the whole message does.
+    """
+
+    columns: dict[str, list[Any]]
+    fields: dict[str, str]
+    constants: dict[str, str]
+    key_columns: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def rows(self, call: Callable[[Any], Call[Any]] = lambda _: None) -> DataframeRows:  # type: ignore[assignment,return-value]  # who only wants digests needs no call
+        """Return the questions as the engine of loads takes rows."""
+        return DataframeRows(
+            Source(self._batches),
+            payload=ChatMessage,
+            columns=self.fields,
+            constants=self.constants,
+            key_columns=self.key_columns,
+            call=call,
+        )
+
+    def digests(self) -> list[Digest]:
+        """Return key and content of every question."""
+        return [digest for digests in self.rows().digests() for digest in digests]
+
+    def labels(self) -> list[str]:
+        """Return the keys as people know them."""
+        names = self.key_columns or (self.fields["message"],)
+        columns = [self.columns[name] for name in names]
+        if len(columns) == 1:
+            return ["" if value is None else str(value) for value in columns[0]]
+        rows = zip(*columns, strict=True)
+        return [", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True)) for row in rows]
+
+    def field(self, name: str) -> list[Any]:
+        """Return the values of a field of all messages."""
+        if name in self.fields:
+            return self.columns[self.fields[name]]
+        return [self.constants.get(name)] * len(self)
+
+    def carried(self) -> dict[str, list[Any]]:
+        """Return the columns that are neither message nor session: they stand in the output as they are."""
+        used = {self.fields["message"], self.fields.get("session_id"), _SESSION}
+        return {name: values for name, values in self.columns.items() if name not in used and name != "key"}
+
+    def _batches(self) -> Iterator[Batch]:
+        wanted = dict.fromkeys((*self.fields.values(), *self.key_columns))
+        for start in range(0, len(self), BATCH):
+            yield Batch({name: self.columns[name][start : start + BATCH] for name in wanted}, start + 1)
+
+
+def read_questions(
+    source: Any,
+    *,
+    columns: Mapping[str, str] | None,
+    constants: Mapping[str, str] | None,
+    key_columns: Sequence[str],
+    session: str | None,
+    scope: str,
+) -> Questions:
+    """
+    Read all questions.
+
+    :param source: As :func:`~airflow_provider_assistant.loading.source.open_source` takes it.
+    :param columns: Column of a field whose name differs: ``message``, ``session_id``, ``email``,
+        ``response_language``.
+    :param constants: Fields with one value for all questions.
+    :param key_columns: Columns that tell the questions apart.
+    :param session: ``per_row``, ``shared``, or a column with session ids; None for the column of the field, where
+        there is one, or else per row.
+    :param scope: What the sessions that are made here belong to.
+    :raises AssistantInputError: The source as a whole cannot be asked.
+    """
+    fields, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
+    if "message" not in fields:
+        raise AssistantInputError("constants: message must be a column, or it is one question", field="constants")
+    if session not in {None, "per_row", "shared"}:
+        fields["session_id"] = str(session)
+        constants.pop("session_id", None)
+    must = [fields["message"]]
+    must += [fields["session_id"]] if session not in {None, "per_row", "shared"} else []
+    must += [column for field, column in (columns or {}).items() if field in OPTIONAL]
+    with open_source(source, Wanted(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True)) as opened:
+        read = _all(opened)
+    if not read or not len(next(iter(read.values()))):
+        raise AssistantInputError("source has no rows; nothing was sent", field="source")
+    fields = {field: column for field, column in fields.items() if column in read}
+    questions = Questions(read, fields, constants, tuple(key_columns))
+    _check_names(questions)
+    if session == "shared":
+        questions.constants["session_id"] = session_id("thread", scope)
+        fields.pop("session_id", None)
+    elif session == "per_row" or not ({"session_id"} & {*fields, *constants}):
+        fields.pop("session_id", None)
+        keys = [digest.key for digest in questions.digests()]
+        read[_SESSION] = [session_id("thread", scope, key) for key in keys]
+        fields["session_id"] = _SESSION
+    return questions
+
+
+def _all(source: Source) -> dict[str, list[Any]]:
+    read: dict[str, list[Any]] = {}
+    count = 0
+    for batch in source.batches():
+        for name, values in batch.columns.items():
+            read.setdefault(name, [None] * count).extend(values)
+        count += len(batch)
+        for values in read.values():
+            values.extend([None] * (count - len(values)))
+    return read
+
+
+def _check_names(questions: Questions) -> None:
+    """Make sure that what is carried along does not stand where an answer is to stand."""
+    if taken := sorted(set(questions.carried()) & set(COLUMNS)):
+        raise AssistantInputError(
+            f"source has a column {', '.join(taken)}, which the output needs for itself; rename it. Nothing was sent.",
+            field="source",
+        )
+
+
+def asked_as(digest: Digest) -> str:
+    """Return what a question without a request is known by: another message under its key is another question."""
+    return digest_of(encoded([digest.key, digest.content]))

@@ -1,0 +1,269 @@
+"""The operator that asks many questions: endpoints 5, 6, 7 and 9 of the specification."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from airflow.providers.common.compat.sdk import Asset, Context, ObjectStoragePath
+
+from airflow_provider_assistant.asking import answers
+from airflow_provider_assistant.asking.batch import Batch, Mode
+from airflow_provider_assistant.asking.questions import read_questions
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantRequestFailed,
+    AssistantRequestLost,
+    AssistantRequestTimeout,
+)
+from airflow_provider_assistant.ledger import Ledger, RunRef, key_of
+from airflow_provider_assistant.operators.base import AssistantOperator, as_given
+from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
+from airflow_provider_assistant.triggers.events import raise_failure
+from airflow_provider_assistant.waiting import DEFERRAL_GRACE, is_deferrable
+
+
+class AssistantAskOperator(AssistantOperator):
+    """
+    Ask many questions, each once, and write their answers to one Parquet file.
+
+    In ``async`` mode all questions are submitted (endpoint 6), and one trigger waits for all of them (endpoint 7).
+    Every submission is in the ledger before it is sent, and answers are noted down as they come: a retry, a
+    cleared task or a restarted triggerer takes up what was submitted, and asks only the rest. A later try also asks
+    those anew whose request failed or was lost.
+
+    The file has one row for every question, in the order of the source: ``key``, ``message``, ``answer``, ``status``,
+    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds`` from submission to the
+    poll that saw the end, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the
+    source as they are. ``status`` is ``complete``; ``failed``; ``timed_out``: no end before the deadline; ``lost``: the
+    service no longer knows the request; or ``not_submitted``. The file is written even if the task fails.
+
+    :param source: A dataframe, rows, files, or a callable, as for
+        :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator`. It needs a column
+        ``message``, and may have ``session_id``, ``email`` and ``response_language``.
+    :param output_path: The Parquet file: a local path or an object storage URL that worker and triggerer can both
+        reach. It is replaced.
+    :param columns: Which column each field comes from, where the names differ.
+    :param constants: Fields with one value for all questions.
+    :param key_columns: Columns that tell the questions apart; without any, the message itself does.
+    :param mode: ``async``, or ``sync``: each answer in the round trip of its question (endpoint 5).
+    :param session: ``per_row``: a conversation for each question; ``shared``: one for all, in no certain order; or
+        the column with session ids. By default the column ``session_id`` if there is one, otherwise per row.
+    :param close_sessions: Whether to close the conversations of questions that have ended (endpoint 9).
+    :param deferrable: Whether to wait in the triggerer; by default what Airflow's
+        ``[operators] default_deferrable`` says.
+    :param deadline: How long to wait for answers once all questions are submitted, in seconds.
+    :param poll_interval: The longest time between two polls of one request, in seconds.
+    :param max_concurrency: The most requests in flight; by default the connection's, which bounds it in the
+        triggerer.
+    :param max_failed: How many questions may have no answer, as a count or as a fraction below 1, before the task
+        fails.
+    :param reuse: Whether a cleared task takes up what an earlier run of it has asked. A retry always does.
+    :param ledger: Whether to remember what was submitted; without it a retry asks everything again.
+    """
+
+    template_fields: Sequence[str] = (
+        *AssistantOperator.template_fields,
+        "source",
+        "output_path",
+        "columns",
+        "constants",
+        "key_columns",
+        "session",
+    )
+
+    _batch: Batch | None = None
+
+    def __init__(
+        self,
+        *,
+        source: Any,
+        output_path: str,
+        columns: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+        key_columns: str | Sequence[str] = (),
+        mode: Mode = "async",
+        session: str | None = None,
+        close_sessions: bool = True,
+        deferrable: bool | None = None,
+        deadline: float | timedelta = 3600.0,
+        poll_interval: float = 20.0,
+        max_concurrency: int | None = None,
+        max_failed: float = 0,
+        reuse: bool = True,
+        ledger: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if mode not in {"async", "sync"}:
+            raise ValueError(f"mode must be 'async' or 'sync', not {mode!r}")
+        if max_failed < 0:
+            raise ValueError(f"max_failed must be a count or a fraction below 1, not {max_failed!r}")
+        if poll_interval <= 0:
+            raise ValueError(f"poll_interval must be more than 0 seconds, not {poll_interval!r}")
+        self.source = as_given(source)
+        self.output_path = output_path
+        self.columns = columns
+        self.constants = constants
+        self.key_columns = [key_columns] if isinstance(key_columns, str) else key_columns
+        self.mode = mode
+        self.session = session
+        self.close_sessions = close_sessions
+        self.deferrable = is_deferrable(deferrable)
+        self.deadline = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+        self.poll_interval = poll_interval
+        self.max_concurrency = max_concurrency
+        self.max_failed = max_failed
+        self.reuse = reuse
+        self.ledger = ledger
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Ask, wait, and write the answers.
+
+        :return: ``rows = complete + failed + timed_out + lost + not_submitted``; of the submissions ``submitted`` by
+            this try, ``reused`` from earlier ones and ``possibly_duplicated``; ``seconds_p50``, ``seconds_p95`` and
+            ``seconds_p99`` of the complete; ``sessions_closed`` and ``sessions_not_closed``; ``output_path``; and
+            ``findings``, the path of the list of submissions that want attention, None if there are none.
+        :raises AssistantInputError: The source as a whole cannot be asked, and nothing was sent; or rows are bad, and
+            the others are answered. Airflow does not retry it.
+        :raises AssistantRequestFailed: More than ``max_failed`` questions have no answer, most of them because their
+            requests failed.
+        :raises AssistantRequestTimeout: The same, because they did not end before the deadline.
+        :raises AssistantRequestLost: The same, because the service no longer knows them.
+        :raises AssistantIncompleteLoad: The same, because they could not be submitted.
+        :raises AssistantAPIError: 401, 403, 404: the task stopped at once.
+        :raises AssistantLedgerError: The ledger cannot be used.
+        """
+        with self._opened(context) as batch:
+            questions = read_questions(
+                self.source,
+                columns=self.columns,
+                constants=self.constants,
+                key_columns=list(self.key_columns),
+                session=self.session,
+                scope=self._scope(context),
+            )
+            batch.submit(questions)
+            deadline = time.time() + self.deadline
+            if self.deferrable and (count := len(batch.journal.read_open())):
+                self.log.info("The triggerer waits for %d requests, for at most %.0f s.", count, self.deadline)
+                self._defer(batch, deadline)
+            return self._finished(batch, context, deadline)
+
+    def resume(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what :meth:`execute` returns, or raise what it raises."""
+        raise_failure(event)
+        with self._opened(context) as batch:
+            return self._finished(batch, context, deadline_of(event))
+
+    def on_kill(self) -> None:
+        """Send nothing more; what was submitted stays, for the next try to take up."""
+        if self._batch:
+            self._batch.end()
+
+    @contextlib.contextmanager
+    def _opened(self, context: Context) -> Iterator[Batch]:
+        site_id, scope, run = self.hook.site(), self._scope(context), RunRef.of(context)
+        settings = self.hook.settings.client
+        with contextlib.ExitStack() as stack:
+            ledger = stack.enter_context(Ledger.opened(self.ledger))
+            memory = None
+            if ledger:
+                memory = ledger.questions(
+                    scope=f"{self.hook.target()}/chat?{self.mode}={key_of(scope)}",
+                    site_id=site_id,
+                    source=f"{run.dag_id}.{run.task_id}",
+                    run=run,
+                )
+                stack.enter_context(memory)
+            self._batch = Batch(
+                replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency),
+                site_id=site_id,
+                mode=self.mode,
+                output=ObjectStoragePath(self.output_path),
+                scope=scope,
+                memory=memory,
+            )
+            yield self._batch
+
+    def _scope(self, context: Context) -> str:
+        """Return what the questions are asked for; Airflow raises ``max_tries`` when a task is cleared."""
+        run = str(RunRef.of(context))
+        return run if self.reuse else f"{run}#{context['ti'].max_tries}"
+
+    def _defer(self, batch: Batch, deadline: float) -> NoReturn:
+        trigger = AssistantChatBatchTrigger(
+            assistant_conn_id=self.assistant_conn_id,
+            site_id=self.hook.site(),
+            folder=str(batch.journal.folder),
+            deadline=deadline,
+            poll_interval=self.poll_interval,
+            max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+        )
+        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.deadline + DEFERRAL_GRACE))
+        raise AssertionError("unreachable: defer() raises")
+
+    def _finished(self, batch: Batch, context: Context, deadline: float) -> dict[str, Any]:
+        batch.collect(interval=self.poll_interval, deadline=deadline)
+        table = batch.table()
+        closed, not_closed = batch.close_sessions(table) if self.close_sessions else (0, 0)
+        batch.publish(table)
+        result = {
+            **answers.counts(table),
+            "sessions_closed": closed,
+            "sessions_not_closed": not_closed,
+            "site_id": self.hook.site(),
+            "output_path": self.output_path,
+        }
+        self.log.info("Site %r: %s.", result["site_id"], _summary(result))
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = result
+        self._judge(result)
+        return result
+
+    def _judge(self, result: Mapping[str, Any]) -> None:
+        """Fail the task for questions without an answer."""
+        unanswered = result["rows"] - result["complete"]
+        allowed = self.max_failed * result["rows"] if 0 < self.max_failed < 1 else self.max_failed
+        if unanswered <= allowed:
+            return
+        message = (
+            f"{_summary(result)}: {unanswered} questions have no answer, more than max_failed={self.max_failed:g} "
+            f"allows. All of it is in {self.output_path}. A retry keeps the answers"
+        )
+        if unanswered == result["rejected"]:
+            raise AssistantInputError(
+                f"{_summary(result)}: {unanswered} rows cannot be asked, more than max_failed={self.max_failed:g} "
+                f"allows; why stands in {self.output_path}. Mend them in the source and run the task again.",
+                field="source",
+            )
+        plans = {
+            "failed": "asks anew those that failed",
+            "lost": "asks anew those that were lost",
+            "timed_out": "waits on for those that are open",
+            "not_submitted": "submits the rest",
+        }
+        does = [plan for status, plan in plans.items() if result[status]]
+        worst = max(plans, key=lambda status: result[status])
+        raise _ERRORS[worst](f"{message}, {' and '.join(does)}.")
+
+
+_ERRORS: dict[str, type[AssistantError]] = {
+    "failed": AssistantRequestFailed,
+    "timed_out": AssistantRequestTimeout,
+    "lost": AssistantRequestLost,
+    "not_submitted": AssistantIncompleteLoad,
+}
+
+
+def _summary(result: Mapping[str, Any]) -> str:
+    found = [f"{result[status]} {status.replace('_', ' ')}" for status in answers.STATUSES if result[status]]
+    return f"of {result['rows']} questions {', '.join(found)}"

@@ -1,0 +1,108 @@
+"""The benchmarks of asking by the thousand."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from tests.benchmarks import posts
+from tests.benchmarks.asks import CONCURRENCY, LATENCY
+from tests.benchmarks.live_asks import LiveAsks
+from tests.benchmarks.measure import Figure, Size, percentile, worked
+from tests.benchmarks.service import Service, question
+from tests.live.postgres import programs
+
+# Questions of the mapped tasks.
+MAPPED = 50
+
+
+def batch(service: Service, size: Size) -> list[Figure]:
+    """One trigger waits for 10,000 requests whose answers come within 60 s, of a service that takes 20 ms."""
+    count, spread, interval = size.rows(10_000), size.seconds * 2, size.seconds * 2 / 3
+    seen = _worked("batch", service, count, spread, interval)
+    chats = service.asked()
+    late = chats.delays(count)
+    latest = max(*late, seen["ended"] - max(chats.ready))
+    intervals = {"median": percentile(late, 50) / interval, "p99": percentile(late, 99) / interval}
+    return [
+        Figure("event loop is late, p99", seen["lag_p99_ms"], 50, at_most=True, unit="ms", samples=seen),
+        Figure("processor while polling, of one core", 100 * seen["cpu"] / seen["seconds"], 60, at_most=True, unit="%"),
+        Figure("peak above an idle triggerer", seen["peak_mb"], 150, at_most=True, unit="MB"),
+        Figure("polls per request", chats.polls_each, 4, at_most=True, unit=""),
+        Figure(
+            "last answer noticed, in poll intervals", latest / interval, 2, at_most=True, unit="", samples=intervals
+        ),
+    ]
+
+
+def thousand(service: Service, size: Size) -> list[Figure]:
+    """1,000 triggers in one process wait for a request each, with a client each or with the one that they share."""
+    count, spread, interval = size.rows(1_000), size.seconds / 2, size.seconds / 6
+    seen = {}
+    for client in ("own", "shared"):
+        seen[client] = _worked("thousand", service, count, spread, interval, client)
+        chats = service.asked()
+        chats.delays(count)
+        seen[client] |= {"connections": chats.connections, "polls_each": chats.polls_each}
+    own, shared = seen["own"], seen["shared"]
+    return [
+        Figure("processor time, to a client each", shared["cpu"] / own["cpu"], 0.333, at_most=True, samples=seen),
+        Figure("open connections", shared["connections"], CONCURRENCY, at_most=True, unit=""),
+        Figure("event loop is late, p99", shared["lag_p99_ms"], 50, at_most=True, unit="ms"),
+    ]
+
+
+def _worked(what: str, service: Service, *arguments: object) -> dict[str, float]:
+    return worked("tests.benchmarks.asks", what, service.root, *map(str, arguments))
+
+
+def ask(service: Service, size: Size) -> list[Figure]:
+    """5,000 questions through a real Airflow, to a bare script; answers come within 20 s, polled every 5 s."""
+    count, spread, interval = size.rows(5_000), size.seconds * 2 / 3, size.seconds / 6
+    questions = [question(number) for number in range(count)]
+
+    def bare() -> float:
+        service.reset(LATENCY, spread=spread)
+        seconds = count / posts.bare_asks(service.chats, questions, CONCURRENCY, interval)
+        service.asked().delays(count)
+        return seconds
+
+    if size.share < 1 or programs() is None:
+        # Starting an Airflow takes half a minute.
+        return [Figure("bare script: questions per second; Airflow is left out", count / bare(), unit="/s")]
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-asks-") as folder,
+        LiveAsks(Path(folder), service, questions, MAPPED, interval) as live,
+    ):
+        starts = [live.start() for _ in range(3)]
+        script = bare()
+        service.reset(LATENCY, spread=spread)
+        asked = live.ask()
+        chats = service.asked()
+        chats.delays(count)
+        service.reset(LATENCY, spread=spread)
+        mapped = live.mapped()
+        service.asked().delays(MAPPED)
+    samples = {"ask": asked, "bare": script, "start": starts, "closed": chats.closed, "polls_each": chats.polls_each}
+    return [
+        Figure(
+            "to a bare script and Airflow's own start",
+            asked["seconds"] / (script + median(starts)),
+            1.25,
+            at_most=True,
+            samples=samples,
+        ),
+        Figure("task instances", asked["tasks"], 3, at_most=True, unit=""),
+        Figure("questions per second", count / asked["seconds"], unit="/s"),
+        Figure(
+            f"questions per second, {MAPPED} mapped tasks and sensors",
+            MAPPED / mapped["seconds"],
+            unit="/s",
+            samples=mapped,
+        ),
+    ]
+
+
+CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {"batch": batch, "thousand": thousand, "ask": ask}
