@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import io
 import logging
+import queue
 import random
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,6 +97,10 @@ class AssistantClient:
         self._sleep = sleep
         self._asleep = asleep
         self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
+        # The last one used comes first, so that few stay open; None is one that is not open.
+        self._connections: queue.LifoQueue[httpx.Client | None] = queue.LifoQueue()
+        for _ in range(settings.max_concurrency):
+            self._connections.put(None)
 
     def send(self, call: Call[T]) -> T:
         """
@@ -164,8 +169,8 @@ class AssistantClient:
         started = time.perf_counter()
         outcome: Response | TransportFailure
         try:
-            with _opened(call) as content:
-                answer = self._sync.request(call.method, self._url(call), **_body(call, content))
+            with _opened(call) as content, self._borrowed() as http:
+                answer = http.request(call.method, self._url(call), **_body(call, content))
             outcome = self._response(answer.status_code, answer.headers, answer.content)
         except httpx.TransportError as error:
             sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError)
@@ -216,11 +221,25 @@ class AssistantClient:
     def _key_bytes(self) -> re.Pattern[bytes]:
         return re.compile(_spelled(self.settings.api_key).encode())
 
-    @cached_property
-    def _sync(self) -> httpx.Client:
-        timeout = httpx.Timeout(self.settings.timeout, connect=self._connect_timeout, pool=None)
-        most = self.settings.max_concurrency
-        limits = httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=KEEPALIVE_EXPIRY)
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[httpx.Client]:
+        """
+        Give a connection to one thread at a time.
+
+        httpx's own pool may close a connection that another thread was given a moment before: it looks at its
+        state and at its socket one after the other.
+        """
+        http = self._connections.get()
+        try:
+            if http is None:
+                http = self._connection()
+            yield http
+        finally:
+            self._connections.put(http)
+
+    def _connection(self) -> httpx.Client:
+        timeout = httpx.Timeout(self.settings.timeout, connect=self._connect_timeout)
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_EXPIRY)
         return httpx.Client(headers=self._headers, timeout=timeout, limits=limits, verify=self._tls)
 
     @cached_property
@@ -231,7 +250,9 @@ class AssistantClient:
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(sock_connect=self._connect_timeout, sock_read=self.settings.timeout),
             connector=aiohttp.TCPConnector(
-                limit=self.settings.max_concurrency, keepalive_timeout=KEEPALIVE_EXPIRY, ssl=self._tls
+                limit=self.settings.max_concurrency,
+                keepalive_timeout=KEEPALIVE_EXPIRY,
+                ssl=self._async_tls,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=_proxy_for(self.settings.base_url),
@@ -250,19 +271,25 @@ class AssistantClient:
         return min(self.settings.timeout, CONNECT_TIMEOUT)
 
     @cached_property
-    def _tls(self) -> ssl.SSLContext | bool:
-        if self.settings.base_url.startswith("http://"):
-            return True  # never looked at, and reading all certificates takes as long as a hundred requests
+    def _tls(self) -> ssl.SSLContext:
         # httpx's own: certifi's certificates, or those of SSL_CERT_FILE and SSL_CERT_DIR.
         verify = self.settings.verify
         if isinstance(verify, str):
             return ssl.create_default_context(cafile=verify)
         return httpx.create_ssl_context(verify=verify)
 
+    @property
+    def _async_tls(self) -> ssl.SSLContext | bool:
+        # Not made where it is not needed: reading all certificates takes as long as a hundred requests.
+        return self._tls if self.settings.base_url.startswith("https:") else True
+
     def close(self) -> None:
         """Close the connections of :meth:`send`."""
-        if "_sync" in self.__dict__:
-            self.__dict__.pop("_sync").close()
+        connections = [self._connections.get() for _ in range(self._connections.qsize())]
+        for http in filter(None, connections):
+            http.close()
+        for _ in connections:
+            self._connections.put(None)
 
     async def aclose(self) -> None:
         """Close the connections of :meth:`asend`."""
