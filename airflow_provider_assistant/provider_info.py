@@ -21,12 +21,17 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Assistant",
                 "python-modules": [
-                    f"{package}.operators.{module}" for module in ("chat", "documents", "feedback", "statistics")
+                    f"{package}.operators.{module}" for module in ("ask", "chat", "documents", "feedback", "statistics")
                 ],
             }
         ],
         "sensors": [{"integration-name": "Assistant", "python-modules": [f"{package}.sensors.chat"]}],
-        "triggers": [{"integration-name": "Assistant", "python-modules": [f"{package}.triggers.chat"]}],
+        "triggers": [
+            {
+                "integration-name": "Assistant",
+                "python-modules": [f"{package}.triggers.{module}" for module in ("batch", "chat")],
+            }
+        ],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
         "config": _configuration(),
     }

@@ -35,6 +35,8 @@ T = TypeVar("T")
 # same time do not return together. It is a share of the pause, but at least so many seconds.
 JITTER = 0.1
 LEAST_JITTER = 0.1
+# What is logged of an error that a poll returned.
+POLLING_GOES_ON = "Polling goes on after this: %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
 
 def poll(call: Call[ChatRequest], *, since: float, now: Clock) -> Flow[ChatRequest | AssistantError]:
     """
-    Ask once for an async chat request; a transient error is returned, not raised.
+    Ask once for an async chat request; a transient error is returned, for the caller to report, not raised.
 
     :param call: The request of endpoint 7.
     :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
@@ -179,7 +181,6 @@ def poll(call: Call[ChatRequest], *, since: float, now: Clock) -> Flow[ChatReque
         error = _error(call, outcome, now)
         if not errors.is_transient(error):
             raise error
-        log.warning("Polling goes on after this: %s", error)
         return error
     request = _parsed(call, outcome, Exchange(outcome.status))
     if request.state != "pending":
@@ -214,6 +215,7 @@ def wait_for(
             polls += 1
             pause = interval
             if isinstance(request, AssistantError):
+                log.warning(POLLING_GOES_ON, request)
                 last = str(request)
                 pause = max(interval, getattr(request, "retry_after", None) or 0.0)
             elif request.state == "pending":

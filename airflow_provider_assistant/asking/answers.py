@@ -51,7 +51,7 @@ def snapshot(
     import pyarrow.parquet as pq
 
     types = _types()
-    arrays = {name: pa.array(list(values), types.get(name, pa.string())) for name, values in columns.items()}
+    arrays = {name: pa.array(values, types.get(name, pa.string())) for name, values in columns.items()}
     arrays |= {name: _column(values) for name, values in carried.items()}
     table = pa.table(arrays, metadata={FACTS: json.dumps(facts)})
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def joined(asked: pa.Table, answers: Mapping[str, Ended]) -> pa.Table:
         ],
         "completed_at": [_moment(end.ended_at) if end else None for end in ended],
         "seconds": [end.seconds if end else None for end in ended],
-        "polls": [end.polls if end else 0 for end in ended],
+        "polls": [end.polls if end else None if request else 0 for end, request in zip(ended, requests, strict=True)],
         "raw": [None if end is None or end.raw is None else storable(json.dumps(end.raw)) for end in ended],
     }
     arrays = {name: pa.array(values, types.get(name, pa.string())) for name, values in new.items()}
@@ -193,13 +193,14 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
-    """Return a column of whatever a source held; what Arrow has no one type for becomes text."""
+    """Return a column of whatever a source held; what Parquet has no one type for becomes text."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
         column = pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array(
-            [value if value is None or isinstance(value, str) else str(value) for value in values], pa.string()
-        )
+        if pa.types.is_nested(column.type):
+            pq.write_table(pa.table({"": column}), pa.BufferOutputStream())
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return pa.array([None if value is None else storable(str(value)) for value in values], pa.string())
     return column

@@ -19,12 +19,13 @@ from airflow_provider_assistant.asking.journal import Journal, recording
 from airflow_provider_assistant.asking.poller import Ended, Pending, Poller
 from airflow_provider_assistant.asking.questions import Questions, asked_as
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad
-from airflow_provider_assistant.ledger import BatchLedger
+from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad, AssistantNotFoundError
+from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.ledger import BatchLedger, key_of
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.loader import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
-from airflow_provider_assistant.loading.rows import Item
+from airflow_provider_assistant.loading.rows import Digest, Item
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +60,7 @@ class Batch:
         scope: str,
         memory: BatchLedger | None,
     ) -> None:
-        self.journal = Journal(folder_of(output))
+        self.journal = Journal(folder_of(output, scope))
         self._settings = settings
         self._site_id = site_id
         self._mode = mode
@@ -70,6 +71,7 @@ class Batch:
         self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._broken: BaseException | None = None
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -83,25 +85,31 @@ class Batch:
         names = [asked_as(digest) for digest in digests]
         earlier = self._earlier(questions, names)
         if self._memory and self._mode == "sync":
-            self._forget_unanswered([digest.key for digest in digests], names, earlier)
+            self._forget_unanswered(digests, names, earlier)
         reasons: dict[int, str] = {}
         asked: dict[str, tuple[str | None, float, int]] = {}
-        with contextlib.ExitStack() as stack:
-            findings = stack.enter_context(_Findings(findings_of(self._output), reasons))
+        with _Findings(findings_of(self._output), reasons) as findings:
             counts, error = asyncio.run(self._submit(questions, findings, asked))
+        if not findings.count:
+            findings.path.unlink(missing_ok=True)  # an earlier run's
         if self._memory:
+            wanted = set(digests)
             for one in self._memory.standing():
-                asked[one.key] = (one.document_id, one.settled_at.timestamp(), one.attempts)
+                if (one.key, one.content_hash) in wanted:
+                    asked[one.key] = (one.document_id, one.settled_at.timestamp(), one.attempts)
         if error and not asked:
             raise error
+        # Rows that ask the same have one fate.
+        keys = [digest.key for digest in digests]
+        why = {keys[number - 1]: reason for number, reason in reasons.items()}
         facts = {
             "submitted": counts.created,
-            "reused": counts.unchanged,
-            "rejected": counts.rejected,
+            "reused": sum(key in asked for key in keys) - counts.created,
+            "rejected": sum(why.get(key, "").startswith("rejected") for key in keys),
             "possibly_duplicated": counts.possibly_duplicated,
             "findings": str(findings.path) if findings.count else None,
         }
-        self._write_down(questions, [digest.key for digest in digests], names, asked, reasons, error, facts)
+        self._write_down(questions, keys, names, asked, why, error, facts)
 
     async def _submit(
         self, questions: Questions, findings: Findings, asked: dict[str, tuple[str | None, float, int]]
@@ -145,7 +153,9 @@ class Batch:
         """Return the answers of earlier tries, and see to it that they are found in the journal."""
         known = {answer.asked_as: answer for answer in self.journal.read_answers()}
         before = answers.published(self._output, self._scope)
-        identities = zip(questions.labels(), questions.field("message"), questions.field("session_id"), strict=True)
+        identities = zip(
+            questions.labels(), _texts(questions.field("message")), _texts(questions.field("session_id")), strict=True
+        )
         again: list[Ended] = []
         for identity, name in zip(identities, names, strict=True):
             if answer := before.get(identity):
@@ -154,11 +164,11 @@ class Batch:
             self.journal.write_answers(again)
         return known | {answer.asked_as: answer for answer in again}
 
-    def _forget_unanswered(self, keys: list[str], names: list[str], known: dict[str, Ended]) -> None:
+    def _forget_unanswered(self, digests: list[Digest], names: list[str], known: dict[str, Ended]) -> None:
         """Ask again what was answered to a try that was killed before it had written the answer down."""
         if self._memory:
-            names_of = dict(zip(keys, names, strict=True))
-            lost = [one.key for one in self._memory.standing() if names_of.get(one.key, "") not in known]
+            unanswered = {digest for digest, name in zip(digests, names, strict=True) if name not in known}
+            lost = [one.key for one in self._memory.standing() if (one.key, one.content_hash) in unanswered]
             self._memory.withdraw(lost, "its answer was lost with the try that asked", ambiguous=True)
 
     def _write_down(
@@ -167,7 +177,7 @@ class Batch:
         keys: list[str],
         names: list[str],
         asked: dict[str, tuple[str | None, float, int]],
-        reasons: dict[int, str],
+        why: dict[str, str],
         error: AssistantError | None,
         facts: dict[str, Any],
     ) -> None:
@@ -177,10 +187,10 @@ class Batch:
         is_sync = self._mode == "sync"
         columns: dict[str, list[Any]] = {
             "key": questions.labels(),
-            "message": [text if isinstance(text, str) else None for text in questions.field("message")],
-            "error": [reasons.get(number, None if one[1] else reason) for number, one in enumerate(found, start=1)],
+            "message": _texts(questions.field("message")),
+            "error": [why.get(key, None if one[1] else reason) for key, one in zip(keys, found, strict=True)],
             "request_id": [request_id for request_id, _, _ in found],
-            "session_id": questions.field("session_id"),
+            "session_id": _texts(questions.field("session_id")),
             "submitted_at": [at and datetime.fromtimestamp(at, UTC) for _, at, _ in found],
             "attempts": [attempts for _, _, attempts in found],
             answers.ASKED_AS: names if is_sync else [request_id for request_id, _, _ in found],
@@ -219,8 +229,10 @@ class Batch:
 
     def close_sessions(self, table: pa.Table) -> tuple[int, int]:
         """Close the conversations of the questions that have ended; return how many were closed, and how many not."""
-        rows = zip(table["session_id"].to_pylist(), table["status"].to_pylist(), strict=True)
-        sessions = sorted({session for session, status in rows if session and status in {"complete", "failed"}})
+        rows = set(zip(table["session_id"].to_pylist(), table["status"].to_pylist(), strict=True))
+        ended = {session for session, status in rows if session and status in {"complete", "failed"}}
+        # A conversation may have another question, which a retry waits for.
+        sessions = sorted(ended - {session for session, status in rows if status == "timed_out"})
         return asyncio.run(self._until_ended(self._close_sessions(sessions))) if sessions else (0, 0)
 
     async def _close_sessions(self, sessions: Iterable[str]) -> tuple[int, int]:
@@ -232,7 +244,9 @@ class Batch:
                 for session in waiting:
                     message = checked(SessionClose, {"session_id": session})
                     try:
-                        await client.asend(endpoints.close_session(self._site_id, message))
+                        # Not found is what an earlier try has closed.
+                        with contextlib.suppress(AssistantNotFoundError):
+                            await client.asend(endpoints.close_session(self._site_id, message))
                         closed += 1
                     except AssistantError as error:
                         failed += 1
@@ -249,7 +263,7 @@ class Batch:
 
     def table(self) -> pa.Table:
         """Return questions and answers as far as they are written down."""
-        ended = {answer.asked_as: answer for answer in self.journal.read_answers()}
+        ended = {answer.asked_as: answer for answer in sorted(self.journal.read_answers(), key=_ended_at)}
         return answers.joined(answers.read_snapshot(self.journal.snapshot), ended)
 
     def publish(self, table: pa.Table) -> None:
@@ -272,10 +286,15 @@ class Batch:
 
     async def _until_ended(self, work: Any) -> Any:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._interrupted)
         self._task = asyncio.create_task(work)
+        if self._ended:
+            self._task.cancel()
         try:
             return await self._task
         except asyncio.CancelledError:
+            if self._broken:
+                raise self._broken from None
             if not self._ended:
                 raise
             raise AssistantIncompleteLoad(
@@ -284,15 +303,33 @@ class Batch:
         finally:
             self._loop = self._task = None
 
+    def _interrupted(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the work for what a signal handler raised between two tasks, such as Airflow's timeout."""
+        error = context.get("exception")
+        if error is None or self._task is None or isinstance(error, Exception | asyncio.CancelledError):
+            loop.default_exception_handler(context)
+        else:
+            self._broken = error
+            self._task.cancel()
 
-def folder_of(output: ObjectStoragePath) -> str:
-    """Return the folder of the journal: beside the output, under a name that readers of datasets skip."""
-    return str(output.parent / f".{output.name}.asking")
+
+def folder_of(output: ObjectStoragePath, scope: str) -> str:
+    """Return the folder of a task's journal: beside the output, under a name that readers of datasets skip."""
+    return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.asking")
 
 
 def findings_of(output: ObjectStoragePath) -> Path_:
     """Return where the list of questions that want attention goes, beside the output."""
     return output.parent / f".{output.stem}.findings.parquet"
+
+
+def _texts(values: list[Any]) -> list[str | None]:
+    """Return texts as Parquet can hold them; what is no text was not sent."""
+    return [storable(value) if isinstance(value, str) else None for value in values]
+
+
+def _ended_at(answer: Ended) -> float:
+    return answer.ended_at
 
 
 class _Findings(Findings):
@@ -307,4 +344,4 @@ class _Findings(Findings):
     ) -> None:
         super().add(kind, key, reason, row=row, document_ids=document_ids)
         if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
-            self._reasons[row] = f"{kind}: {reason}"
+            self._reasons[row] = storable(f"{kind}: {reason}")

@@ -50,31 +50,24 @@ class Journal:
         """Write which requests are to be waited for."""
         self._write(self._pending, (json.dumps(astuple(one)) for one in pending))
 
-    def read_pending(self) -> list[Pending]:
-        """
-        Return which requests are to be waited for.
-
-        :raises AssistantError: The folder cannot be read from here.
-        """
-        try:
-            with self._pending.open("rb") as file:
-                return [Pending(*json.loads(line)) for line in file]
-        except OSError as error:
-            raise AssistantError(
-                f"the list of open requests at {self._pending} cannot be read here: {error}. Worker and triggerer "
-                "both have to reach output_path: give an object storage URL or a shared folder, or "
-                "deferrable=False. Nothing is lost: a retry takes up the requests."
-            ) from error
-
     def read_open(self) -> list[Pending]:
         """
         Return which requests have no answer yet.
 
         :raises AssistantError: The folder cannot be read from here.
         """
-        # Nothing else of the answers is kept: a triggerer has better use for its memory.
-        ended = {answer["asked_as"] for answer in self._answers()}
-        return [one for one in self.read_pending() if one.request_id not in ended]
+        try:
+            with self._pending.open("rb") as file:
+                pending = [Pending(*json.loads(line)) for line in file]
+            # Nothing else of the answers is kept: a triggerer has better use for its memory.
+            ended = {answer["asked_as"] for answer in self._answers()}
+        except (OSError, ValueError, ImportError) as error:  # the latter two where the storage's package is missing
+            raise AssistantError(
+                f"the list of open requests at {self._pending} cannot be read here: {error}. Worker and triggerer "
+                "both have to reach output_path: give an object storage URL or a shared folder, or "
+                "deferrable=False. Nothing is lost: a retry takes up the requests."
+            ) from error
+        return [one for one in pending if one.request_id not in ended]
 
     def write_answers(self, answers: Sequence[Ended]) -> None:
         """Add answers."""
@@ -114,21 +107,27 @@ async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
     """
     Give a function that notes answers, and write them every few seconds and at the end, off the event loop.
 
-    Whoever cannot write goes on without: the answers can be fetched again.
+    Whoever cannot write tries again with the next answers, and in the end goes on without: a later try gets them
+    anew.
     """
     waiting: list[Ended] = []
     writing = asyncio.Lock()
+    has_warned = False
 
     async def flush() -> None:
+        nonlocal has_warned
         async with writing:
             answers = waiting.copy()
-            waiting.clear()
             if not answers:
                 return
             try:
                 await asyncio.to_thread(journal.write_answers, answers)
-            except OSError as error:
-                log.warning("%d answers could not be noted down, they are fetched again: %s", len(answers), error)
+            except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
+                if not has_warned:
+                    log.warning("Answers cannot be noted down in %s: %s", journal.folder, error)
+                has_warned = True
+            else:
+                del waiting[: len(answers)]
 
     async def keep_flushing() -> None:
         while True:
@@ -142,3 +141,5 @@ async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
         flushing.cancel()
         await asyncio.gather(flushing, return_exceptions=True)
         await flush()
+        if waiting:
+            log.warning("%d answers are not noted down; they are fetched again.", len(waiting))

@@ -18,6 +18,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantError,
     AssistantNotFoundError,
+    AssistantResponseError,
 )
 
 log = logging.getLogger(__name__)
@@ -178,6 +179,9 @@ class Poller:
         except (AssistantNotFoundError, AssistantBadRequestError) as error:
             self._end(pending, polls, "lost", error=str(error))
             return
+        except AssistantResponseError as error:
+            # One page of a proxy among thousands of answers; the deadline ends it where all are such.
+            reply = error
         if isinstance(reply, AssistantError):
             self._trouble(reply)
         elif reply.state != "pending":
@@ -223,7 +227,7 @@ class Poller:
         """Log the first failing poll; the others are counted in the lines of progress."""
         self._troubles += 1
         if self._troubles == 1:
-            log.warning("Polling goes on after this: %s", error)
+            log.warning(flow.POLLING_GOES_ON, error)
 
     async def _report(self) -> None:
         """Log now and then how far it is."""

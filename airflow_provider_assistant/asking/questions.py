@@ -11,6 +11,7 @@ from airflow_provider_assistant.api.models import ChatMessage
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.asking.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.loading.rows import DataframeRows, Digest, digest_of, encoded, mapping_of
 from airflow_provider_assistant.loading.source import BATCH, Batch, Source, Wanted, open_source
 
@@ -58,9 +59,9 @@ class Questions:
         names = self.key_columns or (self.fields["message"],)
         columns = [self.columns[name] for name in names]
         if len(columns) == 1:
-            return ["" if value is None else str(value) for value in columns[0]]
+            return ["" if value is None else storable(str(value)) for value in columns[0]]
         rows = zip(*columns, strict=True)
-        return [", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True)) for row in rows]
+        return [storable(", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True))) for row in rows]
 
     def field(self, name: str) -> list[Any]:
         """Return the values of a field of all messages."""
@@ -69,14 +70,20 @@ class Questions:
         return [self.constants.get(name)] * len(self)
 
     def carried(self) -> dict[str, list[Any]]:
-        """Return the columns that are neither message nor session: they stand in the output as they are."""
+        """Return the columns that are neither message, session nor key: they stand in the output as they are."""
         used = {self.fields["message"], self.fields.get("session_id"), _SESSION}
-        return {name: values for name, values in self.columns.items() if name not in used and name != "key"}
+        if self.key_columns == ("key",):
+            used.add("key")
+        return {name: values for name, values in self.columns.items() if name not in used}
 
     def _batches(self) -> Iterator[Batch]:
         wanted = dict.fromkeys((*self.fields.values(), *self.key_columns))
+        # CSV cannot say that there is no address.
+        may_lack = {self.fields.get("email"), self.fields.get("response_language")} - set(self.key_columns)
         for start in range(0, len(self), BATCH):
-            yield Batch({name: self.columns[name][start : start + BATCH] for name in wanted}, start + 1)
+            columns = {name: self.columns[name][start : start + BATCH] for name in wanted}
+            columns |= {name: [value or None for value in columns[name]] for name in may_lack if name in columns}
+            yield Batch(columns, start + 1)
 
 
 def read_questions(
@@ -116,7 +123,6 @@ def read_questions(
         raise AssistantInputError("source has no rows; nothing was sent", field="source")
     fields = {field: column for field, column in fields.items() if column in read}
     questions = Questions(read, fields, constants, tuple(key_columns))
-    _check_names(questions)
     if session == "shared":
         questions.constants["session_id"] = session_id("thread", scope)
         fields.pop("session_id", None)
@@ -125,6 +131,7 @@ def read_questions(
         keys = [digest.key for digest in questions.digests()]
         read[_SESSION] = [session_id("thread", scope, key) for key in keys]
         fields["session_id"] = _SESSION
+    _check_names(questions)
     return questions
 
 
@@ -141,8 +148,13 @@ def _all(source: Source) -> dict[str, list[Any]]:
 
 
 def _check_names(questions: Questions) -> None:
-    """Make sure that what is carried along does not stand where an answer is to stand."""
-    if taken := sorted(set(questions.carried()) & set(COLUMNS)):
+    """Make sure that what is carried along has a name, and does not stand where an answer is to stand."""
+    carried = questions.carried()
+    if odd := [name for name in carried if not isinstance(name, str)]:
+        raise AssistantInputError(
+            f"source has columns whose names are no text: {odd}. Nothing was sent.", field="source"
+        )
+    if taken := sorted(set(carried) & set(COLUMNS)):
         raise AssistantInputError(
             f"source has a column {', '.join(taken)}, which the output needs for itself; rename it. Nothing was sent.",
             field="source",

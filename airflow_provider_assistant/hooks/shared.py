@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from airflow_provider_assistant.client import ClientSettings
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.connection import Settings
 from airflow_provider_assistant.loading.limited import LimitedClient
 
 
@@ -21,6 +22,8 @@ class _Shared:
 
 _Key: TypeAlias = tuple[asyncio.AbstractEventLoop, ClientSettings]
 _clients: dict[_Key, _Shared] = {}
+# Look-ups that are about to begin, by connection.
+_about_to_begin: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Settings | None]] = {}
 
 
 @contextlib.asynccontextmanager
@@ -28,13 +31,13 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[LimitedClient]:
     """
     Join the users of a connection's client; the last one to leave closes it.
 
-    The connection is looked up every time, so that who comes after its key was rotated uses the new one.
+    Nobody gets what a connection said before he asked: who comes after its key was rotated uses the new one.
     Inside the block the hook knows the connection's tenant and site.
 
     :param hook: Names the connection.
     """
-    settings = await hook.look_up()
-    key = asyncio.get_running_loop(), settings.client
+    hook.settings = await _looked_up(hook)
+    key = asyncio.get_running_loop(), hook.settings.client
     shared = _clients.get(key) or _opened(key)
     shared.users += 1
     try:
@@ -54,3 +57,23 @@ def _opened(key: _Key) -> _Shared:
         _clients.pop(other, None)
     shared = _clients[key] = _Shared(LimitedClient(key[1]))
     return shared
+
+
+async def _looked_up(hook: AssistantHook) -> Settings:
+    """Look up a connection, once for all who ask before that begins, such as the triggers of a restarted triggerer."""
+    loop = asyncio.get_running_loop()
+    key = loop, hook.assistant_conn_id
+    if key in _about_to_begin:
+        # Where the first one was cancelled or failed, everybody sees for himself.
+        return await asyncio.shield(_about_to_begin[key]) or await hook.look_up()
+    first, settings = loop.create_future(), None
+    _about_to_begin[key] = first
+    try:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            del _about_to_begin[key]
+        settings = await hook.look_up()
+        return settings
+    finally:
+        first.set_result(settings)

@@ -48,12 +48,14 @@ class Standing(NamedTuple):
     What a key stands for on the site.
 
     :param key: The key.
+    :param content_hash: Of what was sent.
     :param document_id: Of its document, or the id of its request, if the service showed one.
     :param settled_at: When the ledger learned of it.
     :param attempts: How many times it was sent.
     """
 
     key: str
+    content_hash: str | None
     document_id: str | None
     settled_at: datetime
     attempts: int
@@ -209,7 +211,7 @@ class BatchLedger:
     def standing(self) -> Iterator[Standing]:
         """Yield what stands on the site, of all keys of this scope."""
         c = self._table.c
-        query = sa.select(c.key, c.document_id, c.settled_at, c.attempts).where(
+        query = sa.select(c.key, c.content_hash, c.document_id, c.settled_at, c.attempts).where(
             c.scope == self._scope, c.outcome == "done"
         )
         for row in self._streamed(query):
@@ -226,7 +228,11 @@ class BatchLedger:
         """
         c = self._table.c
         change = sa.update(self._table).values(
-            outcome="ambiguous" if ambiguous else "refused", content_hash=None, document_id=None, error=reason
+            outcome="ambiguous" if ambiguous else "refused",
+            content_hash=None,
+            document_id=None,
+            ambiguous=c.ambiguous + int(ambiguous),
+            error=reason,
         )
         ordered = sorted(keys)
         with _said("cannot be written"):

@@ -14,18 +14,6 @@ from airflow_provider_assistant.loading.limiter import Limiter
 PAUSE = 1.0
 
 
-class SharedLimiter(Limiter):
-    """A limiter whose users may be cancelled one by one."""
-
-    async def acquire(self) -> None:
-        """Wait as :class:`Limiter` does; who leaves lets the next one in, who may have waited for his turn only."""
-        try:
-            await super().acquire()
-        except BaseException:
-            self._wake()
-            raise
-
-
 class LimitedClient(AssistantClient):
     """
     A client for many flows in one event loop: one bound, one pace and one pause for all of them.
@@ -40,7 +28,7 @@ class LimitedClient(AssistantClient):
 
     def __init__(self, settings: ClientSettings, limiter: Limiter | None = None, **options: Any) -> None:
         super().__init__(settings, **options)
-        self.limiter = limiter or SharedLimiter(settings.max_concurrency)
+        self.limiter = limiter or Limiter(settings.max_concurrency)
         # First come, first served: the limiter wakes whom it likes, and as many as work with it can be few.
         self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
         self._preparing = asyncio.Lock()

@@ -182,6 +182,14 @@ class Limiter:
 
         :raises Exception: What :meth:`stop` was given.
         """
+        try:
+            await self._turn()
+        except BaseException:
+            # Who leaves lets the next one in, who may have waited for his turn only.
+            self._wake()
+            raise
+
+    async def _turn(self) -> None:
         while True:
             if self._stopped:
                 raise self._stopped
@@ -203,7 +211,7 @@ class Limiter:
                 raise
             if self._resume > self._now():
                 self.release()
-                await self.acquire()
+                await self._turn()
 
     def release(self) -> None:
         """Give a slot back."""

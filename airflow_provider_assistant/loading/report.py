@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
 
 from airflow_provider_assistant.api.models import ApiReply
+from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import Known, Settlement
 from airflow_provider_assistant.loading.limiter import Limiter
 from airflow_provider_assistant.loading.rows import Item
@@ -113,7 +114,8 @@ class Findings:
     ) -> None:
         """Add a finding."""
         self.count += 1
-        self._rows.append({"kind": kind, "row": row, "key": key, "reason": reason, "document_ids": document_ids or []})
+        said = storable(reason)
+        self._rows.append({"kind": kind, "row": row, "key": key, "reason": said, "document_ids": document_ids or []})
         if len(self._rows) >= FLUSH:
             self._flush()
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.loading.source import Batch, Path_, Source, Wanted
 
 # Of strings and nothing else.
@@ -133,7 +134,7 @@ class DataframeRows:
         named = {column: batch.columns[column][offset] for column in self._key_columns} or fields
         values = list(named.values())
         label = str(values[0]) if len(values) == 1 else ", ".join(f"{name}={value}" for name, value in named.items())
-        return label[:LABEL_LENGTH]
+        return storable(label)[:LABEL_LENGTH]
 
 
 class FileRows:
@@ -171,7 +172,7 @@ class FileRows:
                 yield self._item(number, name, path)
 
     def _item(self, number: int, name: str, path: Path_) -> Item:
-        digest, label = self._contents[number], name[-LABEL_LENGTH:]
+        digest, label = self._contents[number], storable(name)[-LABEL_LENGTH:]
         try:
             return Item(number, digest, label, self._call(self._upload(path, name)))
         except AssistantInputError as problem:

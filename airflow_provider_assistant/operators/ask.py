@@ -128,9 +128,10 @@ class AssistantAskOperator(AssistantOperator):
         Ask, wait, and write the answers.
 
         :return: ``rows = complete + failed + timed_out + lost + not_submitted``; of the submissions ``submitted`` by
-            this try, ``reused`` from earlier ones and ``possibly_duplicated``; ``seconds_p50``, ``seconds_p95`` and
-            ``seconds_p99`` of the complete; ``sessions_closed`` and ``sessions_not_closed``; ``output_path``; and
-            ``findings``, the path of the list of submissions that want attention, None if there are none.
+            this try, ``reused`` from earlier ones or from a row that asks the same, and ``possibly_duplicated``;
+            ``seconds_p50``, ``seconds_p95`` and ``seconds_p99`` of the complete; ``sessions_closed`` and
+            ``sessions_not_closed``; ``output_path``; and ``findings``, the path of the list of submissions that
+            want attention, None if there are none.
         :raises AssistantInputError: The source as a whole cannot be asked, and nothing was sent; or rows are bad, and
             the others are answered. Airflow does not retry it.
         :raises AssistantRequestFailed: More than ``max_failed`` questions have no answer, most of them because their
@@ -232,7 +233,7 @@ class AssistantAskOperator(AssistantOperator):
     def _judge(self, result: Mapping[str, Any]) -> None:
         """Fail the task for questions without an answer."""
         unanswered = result["rows"] - result["complete"]
-        allowed = self.max_failed * result["rows"] if 0 < self.max_failed < 1 else self.max_failed
+        allowed = round(self.max_failed * result["rows"], 6) if 0 < self.max_failed < 1 else self.max_failed
         if unanswered <= allowed:
             return
         message = (
@@ -251,8 +252,10 @@ class AssistantAskOperator(AssistantOperator):
             "timed_out": "waits on for those that are open",
             "not_submitted": "submits the rest",
         }
-        does = [plan for status, plan in plans.items() if result[status]]
-        worst = max(plans, key=lambda status: result[status])
+        # What is wrong with rejected rows no retry mends.
+        found = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
+        does = [plan for status, plan in plans.items() if found[status]]
+        worst = max(plans, key=lambda status: found[status])
         raise _ERRORS[worst](f"{message}, {' and '.join(does)}.")
 
 

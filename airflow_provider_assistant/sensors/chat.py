@@ -109,7 +109,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         self._polls += 1
         call = endpoints.get_chat_request(site_id, self.request_id, client.settings.words)
         request = client.run(flow.poll(call, since=self._since, now=client.now))
-        if isinstance(request, AssistantError) or request.state == "pending":
+        if isinstance(request, AssistantError):
+            self.log.warning(flow.POLLING_GOES_ON, request)
+            return PokeReturnValue(is_done=False)
+        if request.state == "pending":
             return PokeReturnValue(is_done=False)
         ended = {
             **request.as_dict(),

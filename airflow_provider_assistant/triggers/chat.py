@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatRequest
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared import shared_client
+from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 
 # Seconds beyond the deadline in which the last poll may still get its turn and its answer.
 GRACE = 5.0
@@ -77,13 +77,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
                 seconds = client.now() - self.since
             event = {"request": {**request.as_dict(), "polls": polls, "seconds": round(seconds, 3)}}
         except AssistantError as error:
-            event = {
-                "error": {
-                    "type": type(error).__name__,
-                    "message": str(error),
-                    "fields": vars(error),
-                }
-            }
+            event = failure_of(error)
         yield TriggerEvent(event)
 
     async def _ended(self, client: AssistantClient) -> tuple[ChatRequest, int]:
@@ -118,14 +112,7 @@ def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
     :raises AssistantError: The event reports an error, which is raised as the class it was; a class that this
         worker does not know becomes an AssistantError.
     """
-    if not event or not (isinstance(event.get("request"), Mapping) or isinstance(event.get("error"), Mapping)):
-        raise AssistantError(f"the trigger's event has neither a request nor an error: {event!r}")
-    if "request" in event:
+    if event and isinstance(event.get("request"), Mapping):
         return dict(event["request"])
-    reported = event["error"]
-    kind = getattr(exceptions, str(reported.get("type")), None)
-    if not (isinstance(kind, type) and issubclass(kind, AssistantError)):
-        kind = AssistantError
-    error = kind(str(reported.get("message")))
-    vars(error).update(reported.get("fields") or {})
-    raise error
+    raise_failure(event)
+    raise AssistantError(f"the trigger's event has neither a request nor an error: {event!r}")

@@ -43,31 +43,44 @@ class Watch:
     lags: list[float] = field(default_factory=list)
     cpu: float = 0.0
     seconds: float = 0.0
+    # The most processor time within a second.
+    busiest: float = 0.0
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run something in an event loop, and watch it."""
         return asyncio.run(self._watched(work))
 
     async def _watched(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        ticking = asyncio.create_task(self._tick())
+        watching = [asyncio.create_task(watch()) for watch in (self._tick, self._sample)]
         cpu, started = time.process_time(), time.perf_counter()
         try:
             return await work()
         finally:
             self.cpu, self.seconds = time.process_time() - cpu, time.perf_counter() - started
-            ticking.cancel()
+            for task in watching:
+                task.cancel()
 
     async def _tick(self) -> None:
         while True:
             before = time.perf_counter()
             await asyncio.sleep(TICK)
-            self.lags.append(time.perf_counter() - before - TICK)
+            lag = time.perf_counter() - before - TICK
+            self.lags.append(lag)
+            # Whoever had come while the loop was busy would have waited for the rest of it.
+            self.lags += [lag - TICK * number for number in range(1, int(lag / TICK) + 1)]
+
+    async def _sample(self) -> None:
+        while True:
+            cpu, started = time.process_time(), time.perf_counter()
+            await asyncio.sleep(1)
+            self.busiest = max(self.busiest, (time.process_time() - cpu) / (time.perf_counter() - started))
 
     def as_dict(self) -> dict[str, float]:
         """Return what was seen."""
         return {
             "cpu": round(self.cpu, 3),
             "seconds": round(self.seconds, 2),
+            "busiest": round(self.busiest, 3),
             "lag_p50_ms": round(1000 * percentile(self.lags, 50), 2),
             "lag_p99_ms": round(1000 * percentile(self.lags, 99), 2),
             "lag_max_ms": round(1000 * max(self.lags), 2),
@@ -76,7 +89,7 @@ class Watch:
 
 def batch(service: Service, count: int, spread: float, interval: float) -> dict[str, Any]:
     """Wait for many requests in one trigger, and say how much memory that took beyond an idle triggerer."""
-    import airflow.jobs.triggerer_job_runner  # noqa: F401 (an import)
+    import airflow.jobs.triggerer_job_runner  # noqa: F401
 
     gc.collect()
     idle = reset_peak()
@@ -107,7 +120,9 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
 
 def thousand(service: Service, count: int, spread: float, interval: float, client: str) -> dict[str, Any]:
     """Wait for many requests in a trigger for each."""
-    import airflow.jobs.triggerer_job_runner  # noqa: F401 (an import)
+    # A triggerer imports these once, whatever number of triggers it has.
+    import aiohttp  # noqa: F401
+    import airflow.jobs.triggerer_job_runner  # noqa: F401
 
     from airflow_provider_assistant.api import endpoints, flow
     from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -144,7 +159,11 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
     watch = Watch()
 
     async def all_events() -> list[dict[str, Any]]:
-        return await asyncio.gather(*map(_event, triggers))
+        tasks = []
+        for trigger in triggers:
+            tasks.append(asyncio.create_task(_event(trigger)))
+            await asyncio.sleep(0)  # as the triggerer does
+        return await asyncio.gather(*tasks)
 
     for number, event in enumerate(watch.run(all_events)):
         if event.get("request", {}).get("text") != answer(question(number)):

@@ -56,7 +56,7 @@ from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 with DAG("mapped", schedule=None):
     submit = AssistantSubmitChatOperator.partial(task_id="submit").expand_kwargs({messages})
     AssistantChatRequestSensor.partial(task_id="wait", deferrable=True, poke_interval={interval}).expand(
-        request_id=submit.output["request_id"]
+        request_id=submit.output.map(lambda submitted: submitted["request_id"])
     )
 """
 
@@ -104,7 +104,7 @@ class LiveAsks:
         self._airflow.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._airflow.__exit__(*error)
 
     def start(self) -> float:

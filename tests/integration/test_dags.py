@@ -18,6 +18,7 @@ TASKS = {
         "read_statistics",
     ],
     "assistant_knowledge_base": ["read_configuration_reference", "load_configuration_reference", "upload_guides"],
+    "assistant_ask_batch": ["ask_golden_set", "summarise"],
     "assistant_async_chat": ["submit", "wait_for_answer", "send_feedback", "close_session"],
     "assistant_nightly_export": ["export_statistics", "export_feedback", "summarise"],
 }  # fmt: skip
@@ -87,6 +88,24 @@ def test_knowledge_base_then_an_answer_about_airflow(load, run_dag, service, con
     answer = asked.xcom("wait_for_answer")
     assert answer["raw"]["result"]["answered"]
     assert answer["raw"]["result"]["sources"][0]["title"] == "[core] parallelism"
+
+
+def test_ask_batch(load, run_dag, service, connection, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
+    unknowing = run_dag(load("assistant_ask_batch"))
+    assert unknowing.state == "success", unknowing.errors
+    assert unknowing.xcom("summarise")["as_expected"] == 0
+
+    run_dag(load("assistant_knowledge_base"))
+    run = run_dag(load("assistant_ask_batch"))
+    assert run.state == "success", run.errors
+    counts, summary = run.xcom("ask_golden_set"), run.xcom("summarise")
+    assert counts["complete"] == counts["submitted"] == summary["answered"] == summary["questions"] == 8
+    assert summary["missed"] == []
+    assert len(service.rows("requests")) == 16, "another run asks anew"
+    answers = ds.dataset(tmp_path / "lake" / "golden_set").to_table()
+    assert answers.num_rows == 16
+    assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "nothing else is left there"
 
 
 def test_nightly_export(load, run_dag, service, connection, tmp_path, monkeypatch):

@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-KNOWLEDGE, SMOKE, ASYNC, EXPORT = (
+KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT = (
     "assistant_knowledge_base",
     "assistant_smoke",
     "assistant_async_chat",
+    "assistant_ask_batch",
     "assistant_nightly_export",
 )
 # Those of one group run at the same time: questions need the knowledge, numbers the questions.
-GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC), (EXPORT,))
+GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH), (EXPORT,))
 LOADS = ("load_configuration_reference", "upload_guides")
 COUNTS = ("rows", "created", "unchanged", "rejected", "failed", "requests", "seconds")
 RUN_TIMEOUT = 120
@@ -135,6 +136,7 @@ class Demo:
         self._show_knowledge({"first run": first, "second run": self._loads()})
         self._show_chat()
         self._show_async_chat()
+        self._show_batch()
         self._show_lake()
 
     # -- running -----------------------------------------------------------------------------------
@@ -216,6 +218,16 @@ class Demo:
         columns = ["request_id", "status", "polls", "seconds"]
         row = [*(answer.get(name, "") for name in columns), " → ".join(self.states[ASYNC, task])]
         self.screen.table([*columns, f"states of {task}"], [row])
+
+    def _show_batch(self) -> None:
+        task = "ask_golden_set"
+        counts, summary = self._xcom(BATCH, task), self._xcom(BATCH, "summarise")
+        self.screen.show("A golden set, asked in one task", counts["output_path"])
+        columns = ["rows", "complete", "failed", "seconds_p50", "seconds_p99"]
+        row = [*(counts[name] for name in columns), summary["as_expected"], " → ".join(self.states[BATCH, task])]
+        self.screen.table([*columns, "as expected", f"states of {task}"], [row])
+        if summary["missed"]:
+            raise DemoError(f"not answered as expected: {summary['missed']}")
 
     def _show_lake(self) -> None:
         import pyarrow.parquet as pq

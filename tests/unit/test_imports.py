@@ -18,11 +18,13 @@ import json, sys, time, airflow.sdk, airflow.triggers.base
 before = set(sys.modules)
 started = time.perf_counter()
 import airflow_provider_assistant.hooks.assistant
+import airflow_provider_assistant.operators.ask
 import airflow_provider_assistant.operators.chat
 import airflow_provider_assistant.operators.documents
 import airflow_provider_assistant.operators.feedback
 import airflow_provider_assistant.operators.statistics
 import airflow_provider_assistant.sensors.chat
+import airflow_provider_assistant.triggers.batch
 import airflow_provider_assistant.triggers.chat
 seconds = time.perf_counter() - started
 print(json.dumps({"ms": 1000 * seconds, "added": sorted(set(sys.modules) - before)}))

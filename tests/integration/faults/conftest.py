@@ -13,6 +13,7 @@ from typing import Any
 import airflow.configuration
 import pytest
 
+from tests.integration.faults.asks import Asking
 from tests.integration.faults.loads import CONCURRENCY, Ended, Loader, Try, listed
 from tests.live.service import AssistantService
 
@@ -158,6 +159,11 @@ class Audit:
 @pytest.fixture
 def case(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     return Case(remote, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def asking(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asking:
+    return Asking(remote, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture

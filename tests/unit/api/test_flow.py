@@ -201,6 +201,27 @@ class TestWaitFor:
         with pytest.raises(AssistantRequestTimeout, match="503"):
             wait_for([response(503)] * 20)
 
+    def test_a_driver_that_cannot_send_ends_it_as_its_deadline_does(self) -> None:
+        clock = FakeTime()
+        start = clock.now()
+        steps = flow.wait_for(POLL, since=start, deadline=start + 25, interval=10, now=clock.now)
+        next(steps)
+        steps.send(response(body={"request_id": "r1", "status": "queued"}))
+        steps.send(None)
+        clock.sleep(30)
+        with pytest.raises(
+            AssistantRequestTimeout, match="within 30 s and 1 polls; the last status was 'queued'"
+        ) as late:
+            steps.throw(TimeoutError())
+        assert (late.value.request_id, late.value.status) == ("r1", "queued")
+
+    def test_a_driver_that_could_never_send_ends_it_too(self) -> None:
+        clock = FakeTime()
+        steps = flow.wait_for(POLL, since=clock.now(), deadline=clock.now() + 25, interval=10, now=clock.now)
+        next(steps)
+        with pytest.raises(AssistantRequestTimeout, match="0 polls; requests are held back"):
+            steps.throw(TimeoutError())
+
     def test_an_unknown_request(self) -> None:
         with pytest.raises(AssistantNotFoundError, match="'r1'"):
             wait_for([response(404)])

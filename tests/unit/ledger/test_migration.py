@@ -29,14 +29,74 @@ CREATE TABLE assistant_ratings ({EFFECT}
 INSERT INTO assistant_ratings VALUES ('s', 'k', 'done', 1, NULL, 'dag', 'run', 'task', -1,
     '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'session', 'request', 'good');
 """
+# As the second version added to it.
+VERSION_2 = f"""{VERSION_1}
+INSERT INTO assistant_ledger_schema VALUES (2);
+CREATE TABLE assistant_documents ({EFFECT}
+    site_id VARCHAR(250) NOT NULL, label VARCHAR(250) NOT NULL, source VARCHAR(500) NOT NULL,
+    content_hash VARCHAR(64), document_id VARCHAR(250), superseded TEXT, http_status INTEGER,
+    ambiguous INTEGER NOT NULL, claim VARCHAR(32) NOT NULL, PRIMARY KEY (scope, "key"));
+INSERT INTO assistant_documents VALUES ('s', 'old', 'done', 1, NULL, 'dag', 'run', 'task', -1,
+    '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'kb', 'hash', 'id', NULL, 201, 0, 'c');
+"""
+
+
+def ledger_of(path, script):
+    with sqlite3.connect(path) as raw:
+        raw.executescript(script)
+    return path
 
 
 @pytest.fixture
 def old(tmp_path):
-    path = tmp_path / "ledger.db"
+    return ledger_of(tmp_path / "ledger.db", VERSION_1)
+
+
+@pytest.fixture
+def second(tmp_path):
+    return ledger_of(tmp_path / "ledger.db", VERSION_2)
+
+
+def columns(path):
+    """Return the columns of every table, as SQLite knows them."""
     with sqlite3.connect(path) as raw:
-        raw.executescript(VERSION_1)
-    return path
+        tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: [column[1:] for column in raw.execute(f"PRAGMA table_info({name})")] for name in tables}
+
+
+def test_version_2_gets_questions_and_keeps_the_rest(second):
+    with Ledger(sqlite_engine(second)) as ledger:
+        assert ledger.find(ratings, "s", "k").rating == "good"
+        with ledger.documents(scope="s", site_id="docs", source="kb", run=RUN) as memory:
+            assert (memory.known(["old"])["old"].state, memory.known(["old"])["old"].document_id) == ("done", "id")
+        with ledger.questions(scope="s", site_id="docs", source="ask", run=RUN) as memory:
+            claim = Claim("old", "label", None)
+            assert memory.exchange((), [claim]) == {"old"}
+            memory.exchange([Settlement(claim, "done", "hash", "request")], ())
+            assert [(one.key, one.document_id) for one in memory.standing()] == [("old", "request")]
+    for _ in range(2):
+        with Ledger(sqlite_engine(second)) as ledger, ledger.engine.connect() as connection:
+            found = connection.scalars(sa.text("SELECT version FROM assistant_ledger_schema")).all()
+            assert sorted(found) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
+def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
+    migrated, new = ledger_of(tmp_path / "migrated.db", version), tmp_path / "new.db"
+    for path in (migrated, new):
+        Ledger(sqlite_engine(path)).close()
+    assert columns(migrated) == columns(new)
+    assert set(columns(new)) == {
+        "assistant_ledger_schema", "assistant_submissions", "assistant_ratings", "assistant_documents",
+        "assistant_questions",
+    }  # fmt: skip
+
+
+def test_the_request_of_a_question_is_called_so_in_the_database(tmp_path):
+    Ledger(sqlite_engine(tmp_path / "new.db")).close()
+    names = [column[0] for column in columns(tmp_path / "new.db")["assistant_questions"]]
+    assert "request_id" in names
+    assert "document_id" not in names
 
 
 def test_version_1_gets_documents_and_keeps_the_rest(old):

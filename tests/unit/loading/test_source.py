@@ -353,3 +353,51 @@ def test_shards_are_whole_row_groups_and_together_everything(tmp_path):
     assert [title for shard in shards for title in titles(shard)] == titles(tmp_path)
     assert row_group_shards(str(tmp_path / "a.parquet"), rows=1)[1]["row_groups"] == [1]
     assert len(row_group_shards(str(tmp_path / "*.parquet"))) == 2
+
+
+EVERYTHING = Wanted(("title",), ("n",), rest=True)
+FULL_ROWS = [{"title": row["title"], "n": row["n"], "more": row["more"], "tags": ["x", str(row["n"])]} for row in ROWS]
+
+
+@pytest.mark.parametrize("make", [list, tuple, pd.DataFrame, pl.DataFrame, pa.Table.from_pylist,
+                                  lambda rows: table(rows).to_reader(max_chunksize=1),
+                                  lambda rows: lambda: (pd.DataFrame([row]) for row in rows)])  # fmt: skip
+def test_the_rest_is_read_as_well(make):
+    assert read(make(FULL_ROWS), EVERYTHING) == FULL_ROWS
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_rest_of_a_file_is_read_as_well(name, tmp_path):
+    FILES[name](tmp_path / name)
+    rows = read(tmp_path / name, EVERYTHING)
+    if "csv" in name:
+        assert rows == [{**row, "other": other} for row, other in zip(PLAIN_ROWS, "5y", strict=True)]
+    else:
+        assert rows == ROWS
+
+
+def test_the_rest_is_no_more_than_there_is(tmp_path):
+    with pytest.raises(AssistantInputError, match="no column n; it has title, more"):
+        read([{"title": "a", "more": 1}], EVERYTHING)
+    (tmp_path / "a.csv").write_text("title,more\na,b\n")
+    with pytest.raises(AssistantInputError, match="no column n; it has title, more"):
+        read(tmp_path / "a.csv", EVERYTHING)
+
+
+def test_only_what_has_to_be_text_is_checked():
+    frame = pd.DataFrame({"title": ["a"], "n": [1], "more": [2.5]})
+    assert read(frame, EVERYTHING) == [{"title": "a", "n": 1, "more": 2.5}]
+    with pytest.raises(AssistantInputError, match="more is of type double"):
+        read(frame, Wanted(("title", "more"), rest=True))
+
+
+def test_the_rest_of_a_long_list_may_change_on_the_way():
+    rows = [{"title": "a", "n": 1, "early": 1}] * BATCH + [{"title": "b", "n": 2, "late": 2}]
+    with open_source(rows, EVERYTHING) as opened:
+        first, second = opened.batches()
+    assert set(first.columns) == {"title", "n", "early"}
+    assert set(second.columns) == {"title", "n", "late"}
+
+
+def test_without_the_rest_nothing_else_is_read():
+    assert list(read(FULL_ROWS, Wanted(("title",), ("n",)))[0]) == ["title", "n"]

@@ -5,14 +5,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.asking.answers import COLUMNS, STATUSES
-from airflow_provider_assistant.exceptions import (
-    AssistantIncompleteLoad,
-    AssistantInputError,
-    AssistantRequestFailed,
-    AssistantRequestLost,
-    AssistantRequestTimeout,
-)
+from airflow_provider_assistant.asking.answers import COLUMNS
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 
 QUESTIONS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(20)]

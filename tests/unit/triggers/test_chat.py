@@ -19,6 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailed,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
 
 POLL = r"chat/requests/"
@@ -204,6 +205,22 @@ async def test_many_wait_together(service, connection, ask):
     results = await asyncio.gather(*(events(trigger(request_id)) for request_id in requests))
     assert [event["request"]["request_id"] for (event,) in results] == requests
     assert time.perf_counter() - started < 0.2 * 20 / 2
+
+
+async def test_those_of_one_connection_share_a_client(service, connection, ask, monkeypatch):
+    closed, aclose = [], LimitedClient.aclose
+
+    async def counted(client):
+        closed.append(client)
+        await aclose(client)
+
+    monkeypatch.setattr(LimitedClient, "aclose", counted)
+    requests = [ask() for _ in range(10)]
+    await asyncio.gather(*(events(trigger(request_id)) for request_id in requests))
+    assert len(closed) == 1
+    await events(trigger(requests[0]))
+    assert len(closed) == 2
+    assert closed[0] is not closed[1]
 
 
 @pytest.mark.parametrize("event", [None, {}, {"request": None}, {"error": "text"}, {"status": "success"}])

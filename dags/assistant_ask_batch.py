@@ -1,0 +1,76 @@
+"""
+Ask a golden set in one task: every question once, all answers in one Parquet file, then how many were right.
+
+However many questions there are, it is one task, and one trigger while the assistant thinks. Run
+``assistant_knowledge_base`` first, so that there is something to answer from. The Airflow Variable
+``assistant_lake`` names the folder of the answers, a local path or an object storage URL that worker and
+triggerer both reach; without it that is ``lake`` in AIRFLOW_HOME.
+"""
+
+import os
+from pathlib import Path
+
+from airflow.sdk import dag, task
+
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+
+HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
+
+GOLDEN_SET = [
+    {
+        "option": f"{section}.{name}",
+        "message": f"What does the Airflow configuration option {name} in section {section} do?",
+        "expected": f"Default: {default}.",
+    }
+    for section, name, default in [
+        ("core", "parallelism", "32"),
+        ("core", "max_active_tasks_per_dag", "16"),
+        ("core", "executor", "LocalExecutor"),
+        ("core", "default_task_retries", "0"),
+        ("dag_processor", "min_file_process_interval", "30"),
+        ("dag_processor", "refresh_interval", "300"),
+        ("scheduler", "catchup_by_default", "False"),
+        ("triggerer", "capacity", "1000"),
+    ]
+]
+
+
+@dag(schedule=None, catchup=False, tags=["assistant"], doc_md=__doc__)
+def assistant_ask_batch():
+    """Ask all questions, then count the answers that hold what is expected."""
+    ask = AssistantAskOperator(
+        task_id="ask_golden_set",
+        source=GOLDEN_SET,
+        output_path=f"{LAKE}/golden_set/{{{{ run_id }}}}.parquet",
+        key_columns=["option"],
+        deferrable=True,
+        deadline=600,
+        poll_interval=4,
+        max_failed=0.25,
+    )
+
+    @task
+    def summarise(path: str) -> dict:
+        """Return how many questions there are, how many were answered as expected, and which were not."""
+        import pyarrow.parquet as pq
+        from airflow.sdk import ObjectStoragePath
+
+        with ObjectStoragePath(path).open("rb") as file:
+            rows = pq.read_table(file).to_pylist()
+        missed = [row["key"] for row in rows if row["expected"] not in (row["answer"] or "")]
+        slowest = max((row["seconds"] for row in rows if row["status"] == "complete"), default=None)
+        summary = {
+            "questions": len(rows),
+            "answered": sum(row["status"] == "complete" for row in rows),
+            "as_expected": len(rows) - len(missed),
+            "missed": missed,
+            "slowest_seconds": slowest,
+        }
+        print(summary)
+        return summary
+
+    summarise(ask.output["output_path"])
+
+
+assistant_ask_batch()

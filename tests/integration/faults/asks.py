@@ -1,0 +1,208 @@
+"""A batch of questions as one try of one task, and what became of it at the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import airflow.configuration
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.asking.journal import Journal
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from tests.integration.faults import loads
+from tests.integration.faults.loads import CONCURRENCY, CONNECTION, Ended, Loader, listed, processes
+from tests.live.service import AssistantService
+
+# What a task imports only when it needs it, and Arrow on its own account, is there already as well.
+processes.set_forkserver_preload([loads.__name__, __name__, "aiohttp", "pandas"])
+
+NEVER, SOON = 3600, 0.1
+SUBMITS, POLLS = r"/chat(/async)?$", r"/chat/requests/"
+OUTPUT = "answers.parquet"
+
+
+def questions(count: int) -> list[dict[str, Any]]:
+    return [{"id": number, "message": f"Question {number}?"} for number in range(count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """One try of a task that asks so many questions."""
+
+    home: Path
+    connection: str
+    count: int
+    run_id: str = "run"
+    max_tries: int = 3
+    setup: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def execute(self) -> dict[str, Any]:
+        """Run the operator as a task would; SIGTERM comes as from Airflow's task runner."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        airflow.configuration.AIRFLOW_HOME = str(self.home)
+        os.environ[CONNECTION] = self.connection
+        options = {
+            "max_concurrency": CONCURRENCY,
+            "poll_interval": 0.4,
+            "deadline": 30.0,
+            "deferrable": False,
+            **self.options,
+        }
+        operator = AssistantAskOperator(
+            task_id="ask",
+            source=questions(self.count),
+            output_path=str(self.home / OUTPUT),
+            key_columns=["id"],
+            **options,
+        )
+        operator.render_template_fields({})
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
+        instance = SimpleNamespace(
+            dag_id="dag", run_id=self.run_id, task_id="ask", map_index=-1, try_number=1, max_tries=self.max_tries
+        )
+        return operator.execute({"ti": instance, "outlet_events": {}})
+
+
+class Asking:
+    """A batch, the tries of its task, and an audit of what came of them."""
+
+    def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.service = service
+        self.home = home
+        self.output = home / OUTPUT
+        self.findings = home / ".answers.findings.parquet"
+        self._monkeypatch = monkeypatch
+
+    def attempt(self, count: int, *, retries: int = 3, extra: dict[str, Any] | None = None, **changes: Any) -> Try:
+        connection = {**self.service.connection}
+        connection["extra"] = {**connection["extra"], "retries": retries, **(extra or {})}
+        return Try(home=self.home, connection=json.dumps(connection), count=count, **changes)
+
+    def start(self, attempt: Try) -> Loader:
+        self.home.mkdir(parents=True, exist_ok=True)
+        return Loader(attempt)  # type: ignore[arg-type]
+
+    def run(self, attempt: Try) -> dict[str, Any]:
+        """Run a try in this process."""
+        self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
+        return attempt.execute()
+
+    def run_apart(self, attempt: Try) -> Ended:
+        """Run a try in a process of its own."""
+        return self.start(attempt).wait()
+
+    # -- at the service ----------------------------------------------------------------------------
+
+    def seen(self, path: str, status: int | None = None) -> int:
+        """Return how many requests the service has seen, as far as its journal goes back."""
+        params: dict[str, Any] = {"path": path, "limit": 1} | ({"status": status} if status else {})
+        return self.service.control("GET", "journal", params=params)["count"]
+
+    def polls(self) -> Counter[str]:
+        """Return how often each request was polled, as far as the journal goes back."""
+        entries = self.service.journal(method="GET", path=POLLS, limit=100_000)
+        return Counter(entry["path"].rpartition("/")[2] for entry in entries)
+
+    def wait_seen(self, count: int, path: str, status: int | None = None) -> None:
+        deadline = time.monotonic() + 30
+        while (seen := self.seen(path, status)) < count:
+            assert time.monotonic() < deadline, f"{seen} of {count} requests"
+            time.sleep(0.005)
+
+    def submitted(self, count: int) -> None:
+        """Wait until the service has so many questions."""
+        self.wait_seen(count, SUBMITS, 202)
+
+    def settled(self) -> None:
+        """Wait until the service has finished what it was asked before its client died."""
+        before = -1
+        while (count := self.seen(SUBMITS, 202) + self.seen(SUBMITS, 200)) != before:
+            before = count
+            time.sleep(0.06)
+
+    def requests(self) -> dict[str, dict[str, Any]]:
+        """Return all requests, by id, as they stand in the service's database."""
+        copy = self.home.parent / "copy.sqlite3"
+        files = self._database()
+        # The service keeps its database locked; of a copy it is certain that it is one only where nothing is written.
+        while files != (files := self._database()):
+            pass
+        for suffix, content in files.items():
+            copy.with_name(copy.name + suffix).write_bytes(content)
+        with closing(sqlite3.connect(copy)) as raw:
+            raw.row_factory = sqlite3.Row
+            return {row["id"]: dict(row) for row in raw.execute("SELECT * FROM requests")}
+
+    def _database(self) -> dict[str, bytes]:
+        time.sleep(0.01)
+        file = self.service.home / "data" / "assistant.sqlite3"
+        parts = {suffix: file.with_name(file.name + suffix) for suffix in ("", "-wal")}
+        return {suffix: path.read_bytes() if path.exists() else b"" for suffix, path in parts.items()}
+
+    def asked(self) -> Counter[int]:
+        """Return how often each question was asked."""
+        return Counter(int(row["message"].split()[1].rstrip("?")) for row in self.requests().values())
+
+    # -- at the task -------------------------------------------------------------------------------
+
+    def rows(self) -> list[dict[str, Any]]:
+        return pq.read_table(self.output).to_pylist()
+
+    def statuses(self) -> Counter[str]:
+        return Counter(row["status"] for row in self.rows())
+
+    def noted(self) -> set[str]:
+        """Return the requests whose answers are in the journal."""
+        journals = [Journal(str(folder)) for folder in self.home.glob(".*.asking")]
+        return {answer.request_id or "" for journal in journals for answer in journal.read_answers()}
+
+    def suspected(self) -> set[int]:
+        return listed(self.findings, "possibly_duplicated")
+
+    def audit(self, count: int, bound: int = CONCURRENCY) -> int:
+        """
+        Every question has its own answer, and whatever is at the service twice is listed and little.
+
+        :param count: How many questions there are.
+        :param bound: How many may be there twice.
+        :return: How many are.
+        """
+        self.settled()
+        requests, rows = self.requests(), self.rows()
+        assert [row["id"] for row in rows] == list(range(count)), "in the order of the source"
+        assert {row["status"] for row in rows} == {"complete"}
+        for row in rows:
+            if row["request_id"]:
+                request = requests[row["request_id"]]
+                assert (row["message"], row["session_id"]) == (request["message"], request["session_id"])
+                assert row["answer"] == request["answer"]
+        twice = Counter({number: asked - 1 for number, asked in self.asked().items() if asked > 1})
+        assert set(twice) <= self.suspected()
+        assert twice.total() <= bound
+        assert not list(self.home.glob(".*.asking")), "the journal goes when the output is written"
+        return twice.total()
+
+    def in_doubt(self) -> int:
+        """Return how many questions the ledger has as neither asked nor not; the service has no other unknown ones."""
+        self.settled()
+        with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
+            found = dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
+        done = {int(label) for label, outcome in found.items() if outcome == "done"}
+        doubt = {int(label) for label, outcome in found.items() if outcome in {"intended", "ambiguous"}}
+        assert done <= set(self.asked())
+        assert set(self.asked()) <= done | doubt
+        return len(doubt)

@@ -1,0 +1,260 @@
+"""A task that asks many questions, killed or ended, and its retry."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import TimeoutPosix
+
+from airflow_provider_assistant.asking.poller import Poller
+from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
+from tests.live.process import wait_for
+
+COUNT = 150
+# Longer than a task that is ended waits for its last answers.
+LATE = 6
+SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "3")))
+# Some of the requests, a quarter, whose polls are answered when the test says so.
+SOME = r"/chat/requests/req_[0-3]"
+
+
+def killed_while_submitting(asking, attempt, seed, number=signal.SIGKILL):
+    rng = random.Random(seed)
+    loader = asking.start(attempt)
+    asking.wait_seen(int(rng.uniform(0.02, 0.9) * attempt.count), SUBMITS)
+    time.sleep(rng.uniform(0, 0.02))
+    loader.kill(number)
+    return loader.wait()
+
+
+def most_of_them_answered(asking, attempt):
+    """Start a try of which most requests have their answers soon, and the others do not."""
+    asking.service.faults(
+        processing_seconds=SOON, rules=[{"action": "status:503", "match": {"path": SOME}, "times": None}]
+    )
+    loader = asking.start(attempt)
+    asking.wait_seen(attempt.count // 4, POLLS, 200)
+    return loader
+
+
+def fetches_only_the_rest(asking, attempt):
+    """Run the next try, which asks nothing and polls what is not noted down, and return how much that is."""
+    rest = set(asking.requests()) - asking.noted()
+    asking.service.reset("journal", "faults")
+    asking.service.faults(processing_seconds=SOON)
+    result = asking.run(attempt)
+    assert asking.seen(SUBMITS) == 0
+    assert set(asking.polls()) == rest
+    assert result["submitted"] == 0
+    assert result["reused"] == result["complete"] == attempt.count
+    assert asking.audit(attempt.count) == 0
+    return len(rest)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_while_it_submits(seed, asking, measured):
+    asking.service.faults(processing_seconds=SOON)
+    attempt = asking.attempt(COUNT)
+    assert killed_while_submitting(asking, attempt, seed).exitcode == -signal.SIGKILL
+    asking.settled()
+    there, doubt = len(asking.requests()), asking.in_doubt()
+    assert doubt <= CONCURRENCY
+    result = asking.run(attempt)
+    twice = asking.audit(COUNT)
+    assert twice <= result["possibly_duplicated"] == len(asking.suspected()) <= doubt
+    assert result["submitted"] + result["reused"] == result["complete"] == COUNT
+    measured(killed_at=there, listed=len(asking.suspected()), twice=twice)
+
+
+@pytest.mark.parametrize(("setup", "sent"), [("dies_before_sending", False), ("dies_after_sending", True)])
+def test_killed_around_a_submission(setup, sent, asking, measured):
+    asking.service.faults(processing_seconds=SOON)
+    assert asking.run_apart(asking.attempt(COUNT, setup=setup)).exitcode == -signal.SIGKILL
+    asking.settled()
+    there = len(asking.requests())
+    asking.run(asking.attempt(COUNT))
+    twice = asking.audit(COUNT)
+    assert twice <= len(asking.suspected()) <= CONCURRENCY
+    if sent:
+        assert twice
+    measured(killed_at=there, listed=len(asking.suspected()), twice=twice)
+
+
+def test_killed_again_and_again(asking, measured):
+    asking.service.faults(processing_seconds=SOON)
+    attempt, kills = asking.attempt(COUNT), 4
+    for kill in range(1, kills + 1):
+        loader = asking.start(attempt)
+        asking.submitted(kill * COUNT // (kills + 1))
+        loader.kill()
+        loader.wait()
+        assert asking.in_doubt() <= CONCURRENCY
+    asking.run(attempt)
+    twice = asking.audit(COUNT, kills * CONCURRENCY)
+    measured(kills=kills, listed=len(asking.suspected()), twice=twice)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_while_it_fetches(seed, asking, measured):
+    loader = most_of_them_answered(asking, asking.attempt(COUNT, setup="notes_answers_often"))
+    time.sleep(random.Random(seed).uniform(0, 0.5))
+    loader.kill()
+    assert loader.wait().exitcode == -signal.SIGKILL
+    noted = len(asking.noted())
+    rest = fetches_only_the_rest(asking, asking.attempt(COUNT))
+    assert noted + rest == COUNT
+    measured(noted=noted, fetched=rest, polls=asking.polls().total(), twice=0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_terminated_while_it_submits(seed, asking, measured):
+    asking.service.faults(processing_seconds=SOON)
+    attempt = asking.attempt(COUNT)
+    started = time.monotonic()
+    ended = killed_while_submitting(asking, attempt, seed, signal.SIGTERM)
+    assert ended.error, "a task that is ended does not succeed"
+    assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
+    assert "a retry goes on with the others" in ended.error
+    assert time.monotonic() - started < 10
+    assert asking.in_doubt() == 0
+    there = len(asking.requests())
+    assert there < COUNT
+    assert asking.run(attempt)["submitted"] == COUNT - there
+    assert asking.audit(COUNT) == 0
+    measured(ended_at=there, listed=len(asking.suspected()), twice=0)
+
+
+def test_terminated_while_the_service_does_not_answer(asking, measured):
+    rule = {"action": f"delay:{LATE}", "times": 3, "skip": 60, "match": {"path": SUBMITS}}
+    asking.service.faults(processing_seconds=SOON, rules=[rule])
+    attempt = asking.attempt(COUNT)
+    loader = asking.start(attempt)
+    asking.submitted(100)
+    loader.kill(signal.SIGTERM)
+    asked = time.monotonic()
+    ended = loader.wait()
+    seconds = time.monotonic() - asked
+    assert seconds < 5, "Airflow kills five seconds after it asked"
+    assert "a retry goes on with the others" in ended.error, ended.trace
+    asking.run(attempt)
+    # The service goes on with what it was asked, also when nobody waits for it.
+    asking.submitted(COUNT + 3)
+    assert asking.audit(COUNT) == len(asking.suspected()) == 3
+    measured(seconds=round(seconds, 1), listed=3, twice=3)
+
+
+@pytest.mark.parametrize("action", ["status:503", f"delay:{LATE}"])
+def test_terminated_while_it_fetches(action, asking, measured):
+    """The answers it has are written down; polls that are not answered hold nothing up."""
+    attempt = asking.attempt(COUNT)
+    loader = most_of_them_answered(asking, attempt)
+    asking.service.faults(rules=[{"action": action, "match": {"path": SOME}, "times": None}])
+    time.sleep(0.5)
+    loader.kill(signal.SIGTERM)
+    asked = time.monotonic()
+    ended = loader.wait()
+    seconds = time.monotonic() - asked
+    assert seconds < 5, "Airflow kills five seconds after it asked"
+    assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
+    assert "a retry takes up the requests that are open" in ended.error
+    noted = asking.noted()
+    assert noted
+    rest = fetches_only_the_rest(asking, attempt)
+    assert len(noted) + rest == COUNT
+    measured(seconds=round(seconds, 1), noted=len(noted), fetched=rest, twice=0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("phase", ["submitting", "fetching"])
+def test_execution_timeout(phase, seed, asking, measured):
+    """Airflow raises its timeout in a signal handler, wherever the event loop happens to be."""
+    rng = random.Random(seed)
+    asking.service.faults(processing_seconds=NEVER, latency=0)
+    attempt = asking.attempt(COUNT, options={"poll_interval": 0.05})
+    when = (SUBMITS, int(rng.uniform(0.02, 0.9) * COUNT)) if phase == "submitting" else (POLLS, COUNT)
+
+    def expire():
+        asking.wait_seen(when[1], when[0])
+        time.sleep(rng.uniform(0, 0.2))
+        raised.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    raised: list[float] = []
+    expiry = threading.Thread(target=expire)
+    with pytest.raises(AirflowTaskTimeout), TimeoutPosix(60):
+        expiry.start()
+        asking.run(attempt)
+    assert time.monotonic() - raised[0] < 5
+    asking.settled()
+    asking.service.faults(processing_seconds=SOON)
+    there = len(asking.requests())
+    asking.run(attempt)
+    twice = asking.audit(COUNT)
+    measured(ended_at=there, listed=len(asking.suspected()), twice=twice)
+
+
+def test_execution_timeout_between_two_tasks_of_the_event_loop(asking, monkeypatch):
+    """There asyncio itself would log what is raised, and go on."""
+    asking.service.faults(processing_seconds=SOON)
+    land, landed = Poller._landed, []
+
+    def expired(self, task):
+        land(self, task)
+        landed.append(task)
+        if len(landed) == COUNT // 2:
+            raise AirflowTaskTimeout
+
+    monkeypatch.setattr(Poller, "_landed", expired)
+    attempt = asking.attempt(COUNT)
+    with pytest.raises(AirflowTaskTimeout):
+        asking.run(attempt)
+    assert len(asking.noted()) >= COUNT // 2
+    fetches_only_the_rest(asking, attempt)
+
+
+class TestSync:
+    """The answer comes with the question: one that was not written down in time is asked for again."""
+
+    def attempt(self, asking, **changes):
+        return asking.attempt(COUNT, options={"mode": "sync"}, **changes)
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_killed(self, seed, asking, measured):
+        ended = killed_while_submitting(asking, self.attempt(asking, setup="notes_answers_often"), seed)
+        assert ended.exitcode == -signal.SIGKILL
+        asking.settled()
+        there, noted = len(asking.requests()), len(asking.noted())
+        result = asking.run(self.attempt(asking))
+        twice = asking.audit(COUNT, COUNT)
+        assert result["reused"] == noted
+        assert result["submitted"] == COUNT - noted
+        assert there - noted == twice <= result["possibly_duplicated"] == len(asking.suspected())
+        measured(killed_at=there, noted=noted, listed=len(asking.suspected()), twice=twice)
+
+    def test_killed_again_and_again(self, asking, measured):
+        """What the first try asked in vain is in the list of the last one."""
+        for setup, noted in ((None, 0), ("notes_answers_often", COUNT // 2)):
+            loader = asking.start(self.attempt(asking, setup=setup))
+            asking.wait_seen(asking.seen(SUBMITS, 200) + COUNT // 3, SUBMITS, 200)
+            wait_for("answers noted down", lambda noted=noted: len(asking.noted()) >= noted, timeout=30)
+            loader.kill()
+            loader.wait()
+        asking.run(self.attempt(asking))
+        twice = asking.audit(COUNT, COUNT)
+        assert twice >= COUNT // 3
+        measured(kills=2, listed=len(asking.suspected()), twice=twice)
+
+    def test_terminated(self, asking, measured):
+        ended = killed_while_submitting(asking, self.attempt(asking), 1, signal.SIGTERM)
+        assert "a retry goes on with the others" in ended.error, ended.trace
+        there = len(asking.requests())
+        assert there < COUNT
+        assert asking.run(self.attempt(asking))["reused"] == there
+        assert asking.audit(COUNT) == 0
+        measured(ended_at=there, twice=0)

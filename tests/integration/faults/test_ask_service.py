@@ -1,0 +1,278 @@
+"""A service that fails while many questions are asked of it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import pytest
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantRequestFailed,
+    AssistantRequestLost,
+    AssistantRequestTimeout,
+)
+from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
+
+COUNT = 150
+SHARE = 0.1
+# A quarter of all requests.
+SOME = re.compile(r"req_[0-3]")
+
+
+@pytest.fixture
+def later(asking):
+    """Do something while questions are asked: when so many requests were seen."""
+    threads = []
+
+    def do(what, count, path=SUBMITS, status=None):
+        def wait():
+            asking.wait_seen(count, path, status)
+            what()
+
+        threads.append(threading.Thread(target=wait))
+        threads[-1].start()
+
+    yield do
+    for thread in threads:
+        thread.join()
+
+
+def failing(path, action):
+    return {"action": action, "match": {"path": path}, "times": None}
+
+
+def gone(asking):
+    return {request_id for request_id in asking.requests() if SOME.match(request_id)}
+
+
+def kept_answers(asking, complete):
+    """The file has every good answer of a task that failed."""
+    rows = asking.rows()
+    assert len(rows) == COUNT
+    assert asking.statuses()["complete"] == complete
+    assert all(row["answer"] for row in rows if row["status"] == "complete")
+
+
+def test_a_tenth_of_polls_answers_503(asking, later, measured):
+    asking.service.faults(processing_seconds=NEVER)
+    later(
+        lambda: asking.service.faults(processing_seconds=SOON, fault_rate=SHARE, fault_status="503", seed=5),
+        COUNT,
+        status=202,
+    )
+    result = asking.run(asking.attempt(COUNT, options={"close_sessions": False}))
+    assert result["complete"] == result["submitted"] == COUNT
+    refused = asking.seen(POLLS, 503)
+    assert refused
+    assert asking.seen(SUBMITS) == COUNT
+    assert asking.audit(COUNT) == 0
+    measured(polls=asking.seen(POLLS), of_them_503=refused, twice=0)
+
+
+@pytest.mark.parametrize("fault", ["store-then-drop", "store-then-status:502", "truncate"])
+def test_asked_but_not_said_so(fault, asking, measured):
+    asking.service.faults(processing_seconds=SOON, fault_rate=SHARE, fault_status=fault, seed=3)
+    result = asking.run(asking.attempt(COUNT, retries=5))
+    assert result["complete"] == COUNT
+    asking.service.faults(fault_rate=0.0)
+    twice = asking.audit(COUNT, COUNT)
+    assert twice
+    assert result["possibly_duplicated"] == len(asking.suspected())
+    measured(listed=len(asking.suspected()), twice=twice)
+
+
+def test_a_storm_of_429(asking, measured):
+    asking.service.faults(processing_seconds=SOON, rate_limit=100, rate_burst=25)
+    started = time.monotonic()
+    result = asking.run(asking.attempt(COUNT))
+    seconds = time.monotonic() - started
+    assert result["complete"] == COUNT
+    refused = {"submits": asking.seen(SUBMITS, 429), "polls": asking.seen(POLLS, 429)}
+    assert asking.seen(SUBMITS, 202) == COUNT
+    assert asking.audit(COUNT) == 0
+    assert not asking.suspected(), "what was refused was not asked"
+    assert sum(refused.values()) < COUNT / 2
+    measured(seconds=round(seconds, 1), **{f"refused_{what}": count for what, count in refused.items()}, twice=0)
+
+
+def test_a_pause_of_an_hour_for_submissions_ends_the_try(asking, measured):
+    """Longer than a task waits: what is open is waited for, and the message says the rest."""
+    rule = {"action": "retry-after:3600", "match": {"path": SUBMITS}, "times": None, "skip": COUNT // 2}
+    asking.service.faults(processing_seconds=SOON, rules=[rule])
+    attempt = asking.attempt(COUNT)
+    ended = asking.run_apart(attempt)
+    assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
+    assert "A retry keeps the answers, submits the rest." in ended.error
+    kept_answers(asking, COUNT // 2)
+    rest = [row for row in asking.rows() if row["status"] == "not_submitted"]
+    assert len(rest) == COUNT - COUNT // 2
+    assert all("429" in row["error"] or "had stopped" in row["error"] for row in rest)
+    asking.service.faults(rules=[])
+    assert asking.run(attempt)["submitted"] == len(rest)
+    assert asking.audit(COUNT) == 0
+    measured(error=ended.error, not_submitted=len(rest), twice=0)
+
+
+def test_requests_that_vanish(asking, measured):
+    asking.service.faults(processing_seconds=SOON, rules=[failing(f"{POLLS}{SOME.pattern}", "status:404")])
+    attempt = asking.attempt(COUNT)
+    with pytest.raises(AssistantRequestLost) as raised:
+        asking.run(attempt)
+    lost = gone(asking)
+    assert "A retry keeps the answers, asks anew those that were lost." in str(raised.value)
+    assert f"{len(lost)} lost" in str(raised.value)
+    kept_answers(asking, COUNT - len(lost))
+    assert {row["request_id"] for row in asking.rows() if row["status"] == "lost"} == lost
+    asking.service.reset("journal", "faults")
+    asking.service.faults(processing_seconds=SOON)
+    result = asking.run(attempt)
+    assert result["submitted"] == asking.seen(SUBMITS) == len(lost)
+    assert result["complete"] == COUNT
+    assert not set(asking.polls()) & lost, "nobody asks for what is lost"
+    assert sum(asking.asked().values()) == COUNT + len(lost)
+    measured(lost=len(lost), asked_anew=result["submitted"])
+
+
+def test_words_for_going_on_that_nobody_has_heard(asking, caplog, measured):
+    asking.service.faults(
+        processing_seconds=1.0, async_status_words={"queued": "ruminating", "processing": "mulling it over"}
+    )
+    result = asking.run(asking.attempt(COUNT))
+    assert result["complete"] == COUNT
+    assert asking.audit(COUNT) == 0
+    for word in ("ruminating", "mulling it over"):
+        said = [line for line in caplog.messages if f"Status '{word}' is taken for still going." in line]
+        assert len(said) == 1, "once, however many requests"
+    measured(polls=asking.seen(POLLS), twice=0)
+
+
+def test_a_word_for_the_end_that_nobody_has_heard(asking, measured):
+    """It costs a deadline; told the word, the retry has the answers."""
+    asking.service.faults(processing_seconds=SOON, async_status_words={"complete": "finito"})
+    with pytest.raises(AssistantRequestTimeout) as raised:
+        asking.run(asking.attempt(COUNT, options={"deadline": 1.0}))
+    assert "A retry keeps the answers, waits on for those that are open." in str(raised.value)
+    assert asking.statuses() == {"timed_out": COUNT}
+    asking.service.reset("journal")
+    result = asking.run(asking.attempt(COUNT, extra={"complete_words": ["finito"]}))
+    assert (result["submitted"], result["reused"], asking.seen(SUBMITS)) == (0, COUNT, 0)
+    assert asking.audit(COUNT) == 0
+    measured(polls=asking.seen(POLLS), twice=0)
+
+
+def test_a_service_that_never_finishes(asking, measured):
+    asking.service.faults(processing_seconds=NEVER)
+    attempt = asking.attempt(COUNT, options={"deadline": 1.5})
+    started = time.monotonic()
+    with pytest.raises(AssistantRequestTimeout) as raised:
+        asking.run(attempt)
+    seconds = time.monotonic() - started
+    assert seconds < 10
+    assert "A retry keeps the answers, waits on for those that are open." in str(raised.value)
+    assert asking.statuses() == {"timed_out": COUNT}
+    polls = asking.polls()
+    assert len(polls) == COUNT, "each was polled"
+    # A deadline that has passed before the try begins: one poll for each.
+    asking.service.reset("journal")
+    with pytest.raises(AssistantRequestTimeout):
+        asking.run(asking.attempt(COUNT, options={"deadline": 0.0}))
+    assert set(asking.polls().values()) == {1}
+    asking.service.faults(processing_seconds=SOON)
+    result = asking.run(asking.attempt(COUNT))
+    assert asking.seen(SUBMITS) == result["submitted"] == 0
+    assert asking.audit(COUNT) == 0
+    measured(seconds=round(seconds, 1), polls=polls.total(), twice=0)
+
+
+def test_requests_that_fail(asking, measured):
+    asking.service.faults(processing_seconds=SOON, fail_messages=r"Question 1\d\?")
+    attempt = asking.attempt(COUNT)
+    with pytest.raises(AssistantRequestFailed) as raised:
+        asking.run(attempt)
+    assert "10 failed" in str(raised.value)
+    assert "A retry keeps the answers, asks anew those that failed." in str(raised.value)
+    kept_answers(asking, COUNT - 10)
+    assert asking.run(asking.attempt(COUNT, options={"max_failed": 10}))["failed"] == 10
+    asking.service.faults(fail_messages=None)
+    asking.service.reset("journal")
+    result = asking.run(attempt)
+    assert result["submitted"] == asking.seen(SUBMITS) == 10
+    assert result["complete"] == COUNT
+    measured(failed=10, asked_anew=10)
+
+
+def test_failed_lost_and_late_at_once(asking):
+    """The most frequent decides the exception; the message has them all."""
+    asking.service.faults(processing_seconds=SOON, fail_messages=r"Question 1\d\?")
+    asking.service.faults(
+        rules=[failing(f"{POLLS}{SOME.pattern}", "status:404"), failing(f"{POLLS}req_[4-7a]", "status:503")]
+    )
+    attempt = asking.attempt(COUNT, options={"deadline": 3.0})
+    with pytest.raises(AssistantRequestTimeout) as raised:
+        asking.run(attempt)
+    found = asking.statuses()
+    assert set(found) == {"complete", "failed", "timed_out", "lost"}
+    plan = "asks anew those that failed and asks anew those that were lost and waits on for those that are open."
+    assert plan in str(raised.value)
+    asking.service.reset("journal", "faults")
+    asking.service.faults(processing_seconds=SOON)
+    assert asking.run(attempt)["submitted"] == found["failed"] + found["lost"] == asking.seen(SUBMITS)
+
+
+def test_a_key_that_is_revoked_while_it_fetches(asking, later, measured):
+    asking.service.faults(processing_seconds=NEVER)
+    revoked = [failing(POLLS, "status:401")]
+    later(lambda: asking.service.faults(rules=revoked, processing_seconds=SOON), COUNT // 2, POLLS)
+    attempt = asking.attempt(COUNT)
+    with pytest.raises(AssistantAuthenticationError) as raised:
+        asking.run(attempt)
+    assert "Fix the API key in the Airflow connection's password." in str(raised.value)
+    refused = asking.seen(POLLS, 401)
+    assert refused <= CONCURRENCY
+    asking.service.reset("faults")
+    asking.service.faults(processing_seconds=SOON)
+    assert asking.run(attempt)["submitted"] == 0
+    assert asking.audit(COUNT) == 0
+    measured(refused=refused, twice=0)
+
+
+@pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.parametrize("phase", ["submitting", "fetching"])
+def test_restarted_midway(phase, kill, asking, measured):
+    asking.service.faults(processing_seconds=SOON if phase == "submitting" else NEVER)
+    attempt = asking.attempt(COUNT, retries=8)
+    asker = asking.start(attempt)
+    asking.wait_seen(COUNT // 2, SUBMITS if phase == "submitting" else POLLS)
+    asking.service.restart(kill=kill)
+    asking.service.faults(processing_seconds=SOON)
+    ended = asker.wait(90)
+    tries = 1
+    if ended.result is None:
+        assert "retry" in ended.error
+        asking.run(attempt)
+        tries = 2
+    twice = asking.audit(COUNT)
+    if phase == "fetching":
+        assert (tries, twice, asking.seen(SUBMITS)) == (1, 0, 0)
+    measured(tries=tries, listed=len(asking.suspected()), twice=twice)
+
+
+def test_gone_while_it_fetches_and_back_for_the_retry(asking, measured):
+    asking.service.faults(processing_seconds=NEVER)
+    attempt = asking.attempt(COUNT, options={"deadline": 4.0})
+    asker = asking.start(attempt)
+    asking.wait_seen(COUNT // 2, POLLS)
+    asking.service.stop(kill=True)
+    ended = asker.wait(90)
+    asking.service.start()
+    asking.service.faults(processing_seconds=SOON)
+    assert ended.error.startswith("AssistantRequestTimeout"), ended.trace
+    assert "waits on for those that are open" in ended.error
+    assert asking.statuses() == {"timed_out": COUNT}
+    result = asking.run(attempt)
+    assert (result["submitted"], asking.seen(SUBMITS)) == (0, 0)
+    assert asking.audit(COUNT) == 0
+    measured(error=ended.error, twice=0)
