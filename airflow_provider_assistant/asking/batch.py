@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.loading.source import Path_
 
 Mode: TypeAlias = Literal["async", "sync"]
+# Ends after which polling the request again is of no use.
+USELESS = {"failed", "lost"}
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +86,8 @@ class Batch:
         digests = questions.digests()
         names = [asked_as(digest) for digest in digests]
         earlier = self._earlier(questions, names)
+        # A try that was killed may have come so far, but not to this.
+        self._forget_useless({end.asked_as for end in earlier.values() if end.status in USELESS})
         if self._memory and self._mode == "sync":
             self._forget_unanswered(digests, names, earlier)
         reasons: dict[int, str] = {}
@@ -118,11 +122,11 @@ class Batch:
         async with AssistantClient(self._settings) as client, recording(self.journal) as record:
 
             def note(item: Item, reply: ApiReply) -> None:
-                now, exchange = client.now(), reply.exchange
+                now, exchange = round(client.now(), 6), reply.exchange
                 asked[item.digest.key] = (reply.created_id, now, exchange.attempts)
                 if isinstance(reply, ChatAnswer):
-                    request_id, name = reply.request_id, asked_as(item.digest)
-                    record(Ended(name, request_id, "complete", reply.text, None, reply.raw, now, exchange.seconds, 0))
+                    name, seconds = asked_as(item.digest), round(exchange.seconds, 6)
+                    record(Ended(name, reply.request_id, "complete", reply.text, None, reply.raw, now, seconds, 0))
 
             load = Load(
                 client,
@@ -170,6 +174,12 @@ class Batch:
             unanswered = {digest for digest, name in zip(digests, names, strict=True) if name not in known}
             lost = [one.key for one in self._memory.standing() if (one.key, one.content_hash) in unanswered]
             self._memory.withdraw(lost, "its answer was lost with the try that asked", ambiguous=True)
+
+    def _forget_useless(self, requests: set[str]) -> None:
+        """Let a later try ask anew what failed or was lost."""
+        if self._memory and requests:
+            keys = [one.key for one in self._memory.standing() if one.document_id in requests]
+            self._memory.withdraw(keys, "its request failed or was lost")
 
     def _write_down(
         self,
@@ -270,10 +280,7 @@ class Batch:
         """Write the output, and forget the requests that failed or were lost: a later try makes them anew."""
         answers.publish(table, self._output, self._scope)
         ends = zip(table["request_id"].to_pylist(), table["status"].to_pylist(), strict=True)
-        useless = {request_id for request_id, status in ends if status in {"failed", "lost"}}
-        if self._memory and useless:
-            keys = [one.key for one in self._memory.standing() if one.document_id in useless]
-            self._memory.withdraw(keys, "its request failed or was lost")
+        self._forget_useless({request_id for request_id, status in ends if status in USELESS})
         self.journal.remove()
 
     def end(self) -> None:

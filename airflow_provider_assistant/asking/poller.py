@@ -210,10 +210,11 @@ class Poller:
         error: str | None = None,
         raw: Any = None,
     ) -> None:
-        now = self._client.now()
+        # To the microsecond, as the output keeps it: an answer that is read from there is the same.
+        now = round(self._client.now(), 6)
         self.open -= 1
         self.ended[status] += 1
-        seconds = now - pending.submitted_at
+        seconds = round(now - pending.submitted_at, 6)
         request_id = pending.request_id
         self._on_end(Ended(request_id, request_id, status, text, error, raw, now, seconds, polls))
 

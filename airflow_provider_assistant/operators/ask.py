@@ -236,10 +236,6 @@ class AssistantAskOperator(AssistantOperator):
         allowed = round(self.max_failed * result["rows"], 6) if 0 < self.max_failed < 1 else self.max_failed
         if unanswered <= allowed:
             return
-        message = (
-            f"{_summary(result)}: {unanswered} questions have no answer, more than max_failed={self.max_failed:g} "
-            f"allows. All of it is in {self.output_path}. A retry keeps the answers"
-        )
         if unanswered == result["rejected"]:
             raise AssistantInputError(
                 f"{_summary(result)}: {unanswered} rows cannot be asked, more than max_failed={self.max_failed:g} "
@@ -254,9 +250,13 @@ class AssistantAskOperator(AssistantOperator):
         }
         # What is wrong with rejected rows no retry mends.
         found = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
-        does = [plan for status, plan in plans.items() if found[status]]
         worst = max(plans, key=lambda status: found[status])
-        raise _ERRORS[worst](f"{message}, {' and '.join(does)}.")
+        does = " and ".join(plan for status, plan in plans.items() if found[status])
+        retry = f"keeps the answers, {does}" if self.ledger else "asks everything again: it has no ledger"
+        raise _ERRORS[worst](
+            f"{_summary(result)}: {unanswered} questions have no answer, more than max_failed={self.max_failed:g} "
+            f"allows. All of it is in {self.output_path}. A retry {retry}."
+        )
 
 
 _ERRORS: dict[str, type[AssistantError]] = {

@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.cases import CASES
 from tests.benchmarks.measure import Figure, Size, alternated, percentile, ratio
-from tests.benchmarks.service import served
+from tests.benchmarks.service import Chats, served
 
 TINY = Size(rounds=1, share=0.002, seconds=0.2)
 
@@ -41,3 +41,22 @@ def test_ratios_are_taken_within_a_round():
 
 def test_a_percentile_is_one_of_the_values():
     assert [percentile([3.0, 1.0, 2.0, 4.0], percent) for percent in (0, 50, 99, 100)] == [1.0, 2.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("messages", "noticed"),
+    [(["a", "b"], [2.0, None]), (["a"], [2.0]), (["a", "a"], [2.0, 2.0]), (["a", "b", "c"], [2.0, 2.0, 2.0])],
+)
+def test_there_is_no_figure_unless_every_question_was_asked_once_and_answered(messages, noticed):
+    count = len(messages)
+    chats = Chats(messages, [1.0] * count, [1] * count, noticed, closed=0, connections=1)
+
+    with pytest.raises(RuntimeError, match="of 2 questions"):
+        chats.delays(2)
+
+
+def test_a_delay_is_from_the_answer_until_it_was_noticed():
+    chats = Chats(["a", "b"], [1.0, 4.0], [1, 2], [2.5, 4.0], closed=0, connections=1)
+
+    assert chats.delays(2) == [1.5, 0.0]
+    assert chats.polls_each == 1.5

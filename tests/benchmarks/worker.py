@@ -17,9 +17,12 @@ from typing import Any
 
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.ledger import Ledger
 from tests.benchmarks import loads, posts
 from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service
+
+NOWHERE: Any = SimpleNamespace(api="http://127.0.0.1:1/api/v1")
 
 
 class Silent(AssistantClient):
@@ -30,10 +33,19 @@ class Silent(AssistantClient):
         return Response(201, {}, b'{"id": "1"}')
 
 
+def _import_all(ledger: Ledger | None) -> None:
+    """Import whatever a load imports on first use."""
+    import aiohttp  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+
+    loads.load(loads.rows(10), NOWHERE, ledger, client=Silent)
+
+
 def share(url: str, key: str, seconds: str, concurrency: str) -> dict[str, Any]:
     """Load rows that never end, from the moment that somebody says so on the standard input."""
     source = loads.rows(int(float(seconds) * 400))
     service = Service(url)
+    _import_all(None)
     print("ready", flush=True)
     sys.stdin.readline()
     counts, took = loads.load(source, service, None, concurrency=int(concurrency), seconds=float(seconds), api_key=key)
@@ -42,14 +54,10 @@ def share(url: str, key: str, seconds: str, concurrency: str) -> dict[str, Any]:
 
 def memory(path: str, folder: str) -> dict[str, Any]:
     """Load a Parquet file, and say how much memory that took beyond what the imports had taken."""
-    import pyarrow.parquet  # noqa: F401 (an import)
-
-    nowhere: Any = SimpleNamespace(api="http://127.0.0.1:1/api/v1")
     with loads.sqlite_ledger(Path(folder)) as ledger:
-        # Whatever is imported on first use.
-        loads.load(loads.rows(10), nowhere, ledger, client=Silent)
+        _import_all(ledger)
         before = reset_peak()
-        counts, seconds = loads.load(path, nowhere, ledger, client=Silent)
+        counts, seconds = loads.load(path, NOWHERE, ledger, client=Silent)
     return {"peak_mb": round(status("VmHWM") - before, 1), "created": counts.created, "seconds": round(seconds, 1)}
 
 

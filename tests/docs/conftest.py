@@ -23,6 +23,8 @@ FAQ = [
     {"id": 19, "headline": "Returns", "question": "How long may I return goods?", "answer": "For 30 days."},
 ]
 
+QUESTIONS = [{"id": row["id"], "message": row["question"], "expected": row["answer"], "language": "en"} for row in FAQ]
+
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     with path.open("w", newline="") as file:
@@ -49,6 +51,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file.write(json.dumps(FAQ[1]) + "\n")
     write_csv(mixed / "older" / "c.csv", FAQ[2:])
     (mixed / "_SUCCESS").touch()
+    pq.write_table(pa.Table.from_pylist(QUESTIONS), tmp_path / "questions.parquet")
     with contextlib.closing(sqlite3.connect(tmp_path / "warehouse.db")) as warehouse, warehouse:
         warehouse.execute("CREATE TABLE faq (id, headline, question, answer, published)")
         warehouse.executemany("INSERT INTO faq VALUES (:id, :headline, :question, :answer, 1)", FAQ)
@@ -57,6 +60,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "faq": tmp_path / "faq.csv",
         "faq_files": mixed,
         "faq_parquet": parquet,
+        "questions": tmp_path / "questions.parquet",
         "assistant_lake": tmp_path / "lake",
     }
     for name, path in variables.items():

@@ -19,7 +19,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
-from airflow_provider_assistant.operators import documents
+from airflow_provider_assistant.operators import ask, documents
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES
@@ -110,6 +110,13 @@ def test_results_have_the_keys_of_the_table(
             submit,
             task("AssistantSubmitChatOperator", "deferred", **chat, deferrable=True),
             task("AssistantSubmitChatOperator", "waited", **chat, wait_for_completion=True, deferrable=False),
+            task(
+                "AssistantAskOperator",
+                "ask",
+                source=[{"message": "When are refunds paid?"}],
+                output_path=str(tmp_path / "answers.parquet"),
+                poll_interval=0.1,
+            ),
             task("AssistantChatRequestSensor", "sensor", request_id=request_id),
             task("AssistantFeedbackOperator", "rate", session_id="s", request_id=request_id, feedback="good"),
             task("AssistantCloseSessionOperator", "close", session_id="s"),
@@ -130,8 +137,9 @@ def test_results_have_the_keys_of_the_table(
         else:
             cell = rows[built.task_type]["XCom"]
             said = set(codes(cell))
-            if "(#counts-of-a-load)" in cell:
-                said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, "Counts of a load"))}
+            for counts in ("Counts of a load", "Counts of a batch"):
+                if f"(#{counts.lower().replace(' ', '-')})" in cell:
+                    said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, counts))}
             assert set(result) == said, built.task_id
 
 
@@ -166,9 +174,10 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
     [
         ("What all load operators take", documents.AssistantLoadOperator),
         ("What rows operators take", documents.AssistantLoadRowsOperator),
+        ("What the ask operator takes", ask.AssistantAskOperator),
     ],
 )
-def test_arguments_of_loads(heading: str, kind: type) -> None:
+def test_arguments(heading: str, kind: type) -> None:
     said = {codes(row["Argument"])[0]: row["Default"].strip("`") for row in table(section(OPERATORS, heading))}
     assert said == {
         name: "required" if found.default is found.empty else repr(found.default)
@@ -413,5 +422,5 @@ def names() -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", sorted(names()))
 def test_classes_exist(name: str) -> None:
     known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy)}
-    known |= {"AssistantHook", "AssistantOperator", "AssistantChatRequestTrigger"}
+    known |= {"AssistantHook", "AssistantOperator", "AssistantChatRequestTrigger", "AssistantChatBatchTrigger"}
     assert name in known, names()[name]

@@ -61,7 +61,7 @@ def connections(service: AssistantService, parrot: Parrot) -> dict[str, dict[str
     return {
         "assistant_default": service.connection,
         "assistant_globex": changed(password=GLOBEX_FULL_KEY, extra=globex),
-        "assistant_globex_readonly": changed(password=GLOBEX_READONLY_KEY, extra=globex),
+        "assistant_globex_readonly": changed(password=GLOBEX_READONLY_KEY, extra={**globex, "max_concurrency": 4}),
         "assistant_wrong_key": changed(password=WRONG_KEY),
         "assistant_parrot": changed(host=parrot.url, password=parrot.key, extra={"retries": 1}),
     }

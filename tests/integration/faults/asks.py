@@ -23,6 +23,7 @@ from airflow_provider_assistant.asking.journal import Journal
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from tests.integration.faults import loads
 from tests.integration.faults.loads import CONCURRENCY, CONNECTION, Ended, Loader, listed, processes
+from tests.live.requests import requests_of
 from tests.live.service import AssistantService
 
 # What a task imports only when it needs it, and Arrow on its own account, is there already as well.
@@ -59,6 +60,7 @@ class Try:
             "poll_interval": 0.4,
             "deadline": 30.0,
             "deferrable": False,
+            "close_sessions": False,
             **self.options,
         }
         operator = AssistantAskOperator(
@@ -135,23 +137,8 @@ class Asking:
             time.sleep(0.06)
 
     def requests(self) -> dict[str, dict[str, Any]]:
-        """Return all requests, by id, as they stand in the service's database."""
-        copy = self.home.parent / "copy.sqlite3"
-        files = self._database()
-        # The service keeps its database locked; of a copy it is certain that it is one only where nothing is written.
-        while files != (files := self._database()):
-            pass
-        for suffix, content in files.items():
-            copy.with_name(copy.name + suffix).write_bytes(content)
-        with closing(sqlite3.connect(copy)) as raw:
-            raw.row_factory = sqlite3.Row
-            return {row["id"]: dict(row) for row in raw.execute("SELECT * FROM requests")}
-
-    def _database(self) -> dict[str, bytes]:
-        time.sleep(0.01)
-        file = self.service.home / "data" / "assistant.sqlite3"
-        parts = {suffix: file.with_name(file.name + suffix) for suffix in ("", "-wal")}
-        return {suffix: path.read_bytes() if path.exists() else b"" for suffix, path in parts.items()}
+        """Return all requests, by id, as the service has them."""
+        return requests_of(self.service)
 
     def asked(self) -> Counter[int]:
         """Return how often each question was asked."""

@@ -16,7 +16,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
 
-COUNT = 150
+COUNT = 100
 SHARE = 0.1
 # A quarter of all requests.
 SOME = re.compile(r"req_[0-3]")
@@ -63,7 +63,7 @@ def test_a_tenth_of_polls_answers_503(asking, later, measured):
         COUNT,
         status=202,
     )
-    result = asking.run(asking.attempt(COUNT, options={"close_sessions": False}))
+    result = asking.run(asking.attempt(COUNT))
     assert result["complete"] == result["submitted"] == COUNT
     refused = asking.seen(POLLS, 503)
     assert refused
@@ -85,7 +85,7 @@ def test_asked_but_not_said_so(fault, asking, measured):
 
 
 def test_a_storm_of_429(asking, measured):
-    asking.service.faults(processing_seconds=SOON, rate_limit=100, rate_burst=25)
+    asking.service.faults(processing_seconds=SOON, rate_limit=100, rate_burst=20)
     started = time.monotonic()
     result = asking.run(asking.attempt(COUNT))
     seconds = time.monotonic() - started
@@ -140,8 +140,8 @@ def test_words_for_going_on_that_nobody_has_heard(asking, caplog, measured):
     asking.service.faults(
         processing_seconds=1.0, async_status_words={"queued": "ruminating", "processing": "mulling it over"}
     )
-    result = asking.run(asking.attempt(COUNT))
-    assert result["complete"] == COUNT
+    result = asking.run(asking.attempt(COUNT, options={"close_sessions": True}))
+    assert result["complete"] == result["sessions_closed"] == COUNT
     assert asking.audit(COUNT) == 0
     for word in ("ruminating", "mulling it over"):
         said = [line for line in caplog.messages if f"Status '{word}' is taken for still going." in line]
@@ -207,10 +207,8 @@ def test_requests_that_fail(asking, measured):
 def test_failed_lost_and_late_at_once(asking):
     """The most frequent decides the exception; the message has them all."""
     asking.service.faults(processing_seconds=SOON, fail_messages=r"Question 1\d\?")
-    asking.service.faults(
-        rules=[failing(f"{POLLS}{SOME.pattern}", "status:404"), failing(f"{POLLS}req_[4-7a]", "status:503")]
-    )
-    attempt = asking.attempt(COUNT, options={"deadline": 3.0})
+    asking.service.faults(rules=[failing(f"{POLLS}req_[01]", "status:404"), failing(f"{POLLS}req_[2-9]", "status:503")])
+    attempt = asking.attempt(COUNT, options={"deadline": 2.0})
     with pytest.raises(AssistantRequestTimeout) as raised:
         asking.run(attempt)
     found = asking.statuses()
@@ -219,7 +217,10 @@ def test_failed_lost_and_late_at_once(asking):
     assert plan in str(raised.value)
     asking.service.reset("journal", "faults")
     asking.service.faults(processing_seconds=SOON)
-    assert asking.run(attempt)["submitted"] == found["failed"] + found["lost"] == asking.seen(SUBMITS)
+    # Of those that were late, some have failed meanwhile.
+    result = asking.run(asking.attempt(COUNT, options={"max_failed": 10}))
+    assert result["submitted"] == found["failed"] + found["lost"] == asking.seen(SUBMITS)
+    assert result["complete"] + result["failed"] == COUNT
 
 
 def test_a_key_that_is_revoked_while_it_fetches(asking, later, measured):
@@ -262,7 +263,7 @@ def test_restarted_midway(phase, kill, asking, measured):
 
 def test_gone_while_it_fetches_and_back_for_the_retry(asking, measured):
     asking.service.faults(processing_seconds=NEVER)
-    attempt = asking.attempt(COUNT, options={"deadline": 4.0})
+    attempt = asking.attempt(COUNT, options={"deadline": 2.5})
     asker = asking.start(attempt)
     asking.wait_seen(COUNT // 2, POLLS)
     asking.service.stop(kill=True)

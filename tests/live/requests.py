@@ -1,0 +1,35 @@
+"""What was asked of the embedded service, as it stands in its database."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.live.service import AssistantService
+
+
+def requests_of(service: AssistantService) -> dict[str, dict[str, Any]]:
+    """Return all chat requests of a service that has nothing to write now, by id."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy.sqlite3"
+        files = _files(service)
+        # The service keeps its database locked; a copy is one only where nothing is written meanwhile.
+        while files != (files := _files(service)):
+            pass
+        for suffix, content in files.items():
+            copy.with_name(copy.name + suffix).write_bytes(content)
+        with closing(sqlite3.connect(copy)) as raw:
+            raw.row_factory = sqlite3.Row
+            return {row["id"]: dict(row) for row in raw.execute("SELECT * FROM requests")}
+
+
+def _files(service: AssistantService) -> dict[str, bytes]:
+    time.sleep(0.01)
+    database = service.home / "data" / "assistant.sqlite3"
+    paths = {suffix: database.with_name(database.name + suffix) for suffix in ("", "-wal")}
+    return {suffix: path.read_bytes() if path.exists() else b"" for suffix, path in paths.items()}

@@ -1,0 +1,73 @@
+"""Every way in which a batch of questions can go, each with messages of its own."""  # noqa: INP001
+
+import os
+from datetime import timedelta
+
+from airflow.sdk import dag, task
+
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+
+GLOBEX = {"assistant_conn_id": "assistant_globex"}
+SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "40"))
+
+
+def ask(task_id: str, message: str, **arguments):
+    """Ask a message forty times over, each time a little different, and wait in the triggerer."""
+    return AssistantAskOperator(
+        task_id=task_id,
+        source=[{"id": number, "message": f"{message} {number}?"} for number in range(40)],
+        output_path=f"{{{{ var.value.assistant_lake }}}}/asked/{{{{ dag.dag_id }}}}/{task_id}.parquet",
+        key_columns="id",
+        **{"deferrable": True, "deadline": 300, "poll_interval": 1, "max_concurrency": 8, **arguments},
+    )
+
+
+@dag(schedule=None, catchup=False)
+def asked_through_restarts():
+    """The triggerer is killed, and another one started."""
+    ask("ask", "Through restarts")
+
+
+@dag(schedule=None, catchup=False, default_args={"retries": 1, "retry_delay": timedelta(seconds=1), **GLOBEX})
+def asked_by_a_killed_worker():
+    """The worker is killed while it submits."""
+    ask("ask", "Killed", site_id="globex-labs")
+
+
+@dag(schedule=None, catchup=False)
+def asked_and_cleared():
+    """Cleared while it waits, and meant to take up what was asked, or not; marked failed, and cleared then."""
+    ask("taken_up", "Taken up")
+    ask("anew", "Anew", reuse=False)
+    ask("marked", "Marked")
+
+
+@dag(schedule=None, catchup=False)
+def asked_in_vain():
+    """Three ways to get no answers."""
+    ask("failed", "This must fail", site_id="globex-help", **GLOBEX)
+    ask("lost", "Lost", site_id="acme-shop")
+    ask("late", "Late", deadline=10)
+
+
+@dag(schedule=None, catchup=False)
+def asked_by_many():
+    """A sensor for each of many requests, over a connection for a few."""
+
+    @task
+    def submit() -> list[str]:
+        hook = AssistantHook("assistant_globex", site_id="globex-help")
+        return [hook.submit_chat("many", f"Of many {number}?").request_id for number in range(SENSORS)]
+
+    AssistantChatRequestSensor.partial(
+        task_id="wait", deferrable=True, poke_interval=0.5, assistant_conn_id="assistant_globex_readonly"
+    ).expand(request_id=submit())
+
+
+asked_and_cleared()
+asked_by_a_killed_worker()
+asked_by_many()
+asked_in_vain()
+asked_through_restarts()

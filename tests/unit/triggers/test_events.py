@@ -1,0 +1,62 @@
+"""Errors on their way through an event: they arrive as they left."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from airflow.sdk.serde import deserialize, serialize
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAuthenticationError,
+    AssistantError,
+    AssistantInputError,
+    AssistantLedgerError,
+    AssistantRateLimitError,
+    AssistantRequestLost,
+    AssistantRequestTimeout,
+)
+from airflow_provider_assistant.triggers.events import failure_of, raise_failure
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AssistantError("m"),
+        AssistantInputError("m", field="site_id"),
+        AssistantAuthenticationError("m", status=401, endpoint="chat.request", detail="no"),
+        AssistantRateLimitError("m", status=429, endpoint="chat.request", retry_after=5.5),
+        AssistantAmbiguousError("m", endpoint="chat.async", attempts=3),
+        AssistantRequestTimeout("m", request_id="r", status="queued"),
+        AssistantRequestLost("m"),
+        AssistantLedgerError("m"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_arrives_as_it_left(error):
+    event = deserialize(json.loads(json.dumps(serialize(failure_of(error)))))
+    with pytest.raises(AssistantError) as caught:
+        raise_failure(event)
+    assert type(caught.value) is type(error)
+    assert str(caught.value) == "m"
+    assert vars(caught.value) == vars(error)
+
+
+@pytest.mark.parametrize("event", [None, {}, {"error": None}, {"error": "text"}, {"open": 0, "deadline": 1.0}])
+def test_an_event_without_an_error_raises_none(event):
+    assert raise_failure(event) is None
+
+
+@pytest.mark.parametrize("name", ["AssistantQuotaError", "annotations", "__name__", "AirflowException", "", None])
+def test_a_class_that_is_none_of_this_package_s_errors_becomes_the_base(name):
+    with pytest.raises(AssistantError, match="used up") as caught:
+        raise_failure({"error": {"type": name, "message": "used up", "fields": {"left": 0}}})
+    assert type(caught.value) is AssistantError
+    assert caught.value.left == 0
+
+
+def test_fields_may_be_missing():
+    with pytest.raises(AssistantRateLimitError) as caught:
+        raise_failure({"error": {"type": "AssistantRateLimitError", "message": "m"}})
+    assert caught.value.retry_after is None
