@@ -64,7 +64,7 @@ def read_snapshot(path: Path_) -> pa.Table:
     import pyarrow.parquet as pq
 
     with path.open("rb") as file:
-        return pq.read_table(file)
+        return pq.ParquetFile(file).read()
 
 
 def joined(asked: pa.Table, answers: Mapping[str, Ended]) -> pa.Table:

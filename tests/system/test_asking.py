@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -128,7 +125,14 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
         runs.wait_task("asked_and_cleared", task_id, "deferred", 2)
     runs.wait_task("asked_by_a_killed_worker", "ask", "deferred", 2)
     runs.wait("asked_in_vain")
-    runs.notes["log"] = wait_for("a line of progress", lambda: progress(runs), timeout=60)
+    try:
+        runs.notes["log"] = wait_for("a line of progress", lambda: progress(runs), timeout=35)
+    except AssertionError:
+        print(runs.log("asked_through_restarts", "ask"))
+        for p in (airflow.home/"logs").rglob("*.log*"):
+            if "asked_through" in str(p): print("=====", p, "\n", p.read_text())
+        print(airflow.log_path("triggerer").read_text()[-3000:])
+        raise
     runs.notes["seconds"] = time.monotonic() - started
     runs.notes["polled"] = runs.polled(before)
     passwords = {service.api_key}

@@ -18,6 +18,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
     AssistantRateLimitError,
     AssistantRequestTimeout,
+    AssistantServerError,
 )
 from tests.wire import FakeTime, drive
 
@@ -221,6 +222,18 @@ class TestWaitFor:
         next(steps)
         with pytest.raises(AssistantRequestTimeout, match="0 polls; requests are held back"):
             steps.throw(TimeoutError())
+
+    def test_trouble_is_logged_with_what_it_is(self, caplog: pytest.LogCaptureFixture) -> None:
+        done = response(body={"request_id": "r1", "status": "complete"})
+        wait_for([response(503), DROPPED, done])
+        assert [record.message.partition(" was")[0].partition(" got")[0] for record in caplog.records] == [
+            f"Polling goes on after this: {POLL}"
+        ] * 2
+
+    def test_one_poll_leaves_that_to_who_asked(self, caplog: pytest.LogCaptureFixture) -> None:
+        error, _ = drive(flow.poll(POLL, since=0.0, now=FakeTime().now), [response(503)], FakeTime())
+        assert isinstance(error, AssistantServerError)
+        assert caplog.records == []
 
     def test_an_unknown_request(self) -> None:
         with pytest.raises(AssistantNotFoundError, match="'r1'"):

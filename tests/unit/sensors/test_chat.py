@@ -116,6 +116,14 @@ def test_transient_errors_are_polled_through(mode, service, connection, ask, sen
 
 
 @modes
+def test_transient_errors_are_logged(mode, service, connection, ask, sense, caplog, capfd):
+    request_id = ask()
+    service.answer("status:503", path=POLL, times=2)
+    sense(mode, request_id)
+    assert f"{caplog.text}{''.join(capfd.readouterr())}".count("Polling goes on after this: GET chat.request") >= 2
+
+
+@modes
 def test_an_unknown_request_fails_at_once(mode, service, connection, sense):
     run = sense(mode, "req_unknown", retries=3)
     assert type(run.error) is AssistantNotFoundError
