@@ -17,6 +17,8 @@ Every error of the package, one tree.
     ├── AssistantTimeout               no answer within the connection's timeout
     ├── AssistantAmbiguousError        a create that may or may not have happened
     ├── AssistantIncompleteLoad        rows were not created although nothing is wrong with them
+    ├── AssistantIncompleteExport      sites could not be read; the others are written
+    │   └── AssistantIncompleteExportForGood  the same, and reading them again would not help        *
     ├── AssistantRequestFailed         an async chat request that ended failed
     │   └── AssistantRequestFailedForGood  the same, where only polling it again is left              *
     ├── AssistantRequestTimeout        an async chat request that did not end before its deadline
@@ -143,6 +145,14 @@ class AssistantAmbiguousError(AssistantError):
 
 class AssistantIncompleteLoad(AssistantError):
     """A load ended with rows that failed or are ambiguous; running it again sends those and no others."""
+
+
+class AssistantIncompleteExport(AssistantError):
+    """More sites than allowed could not be read; the others are written, and a retry reads all of them again."""
+
+
+class AssistantIncompleteExportForGood(AssistantIncompleteExport, AirflowFailException):
+    """The same, where the service refused every one of these sites: it would refuse them again."""
 
 
 class AssistantRequestFailed(AssistantError):

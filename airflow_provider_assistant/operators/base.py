@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context, literal
+from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, literal
 
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class AssistantOperator(BaseOperator):
@@ -73,14 +77,14 @@ class ExportOperator(AssistantOperator):
 
     def day(self, context: Context) -> datetime.date:
         """
-        Return the day whose partition this run writes.
+        Return the day whose partition this run writes: a UTC day.
 
         :raises AssistantInputError: ``date`` is no date.
         """
         if self.date is None:
             # A run that was started by hand or by an asset has no logical date.
             run = context["dag_run"]
-            return (run.logical_date or run.run_after).date()
+            return (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
         try:
             return datetime.date.fromisoformat(self.date)
         except ValueError:
@@ -91,3 +95,16 @@ class ExportOperator(AssistantOperator):
         index = context["ti"].map_index
         mapped = "" if index is None or index < 0 else f".{index}"
         return f"{self.dag_id}.{self.task_id}{mapped}"
+
+    def publish(self, context: Context, table: pa.Table, dataset: str, day: datetime.date) -> lake.Published:
+        """Replace this task's part of a day of a dataset."""
+        ti = context["ti"]
+        provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
+        return lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
+
+    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        """Give the result to the event of every asset among the outlets, and return it."""
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = result
+        return result

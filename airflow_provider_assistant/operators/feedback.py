@@ -107,19 +107,25 @@ class AssistantFeedbackToParquetOperator(ExportOperator):
         """
         Write the partitions.
 
-        :return: ``rows``, ``path`` of the last day's file, ``paths`` of all, and ``date``.
+        :return: ``rows``, ``path`` of the last day's file, ``paths`` and ``bytes`` of all, and ``date``.
         :raises AssistantLedgerError: The ledger cannot be read.
         """
         last = self.day(context)
-        paths: list[str] = []
-        rows = 0
+        written: list[lake.Published] = []
         scope = self.hook.target() if self.site_id else None
         with Ledger.open() as ledger:
             for back in reversed(range(self.days)):
                 day = last - timedelta(days=back)
                 start = datetime.combine(day, time(), UTC)
                 table = lake.feedback_table(ledger.feedback_between(start, start + timedelta(days=1), scope))
-                paths.append(lake.publish(table, self.output_path, "feedback", day, self.part(context)))
-                rows += table.num_rows
-        self.log.info("Wrote %d ratings of %d day(s) up to %s to %s.", rows, self.days, last, paths[-1])
-        return {"rows": rows, "path": paths[-1], "paths": paths, "date": last.isoformat()}
+                written.append(self.publish(context, table, "feedback", day))
+        paths = [file.path for file in written]
+        result = {
+            "rows": sum(file.rows for file in written),
+            "path": paths[-1],
+            "paths": paths,
+            "bytes": sum(file.bytes for file in written),
+            "date": last.isoformat(),
+        }
+        self.log.info("Wrote %d ratings of %d day(s) up to %s to %s.", result["rows"], self.days, last, paths[-1])
+        return self.tell(context, result)

@@ -1,14 +1,33 @@
-"""Operators that read the tenant's limits and the site's statistics: endpoints 1 and 10."""
+"""Operators that read the tenant's limits and the sites' statistics: endpoints 1 and 10."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow.providers.common.compat.sdk import Context
+from airflow.providers.common.compat.sdk import AirflowFailException, Context
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantIncompleteExport,
+    AssistantIncompleteExportForGood,
+    AssistantInputError,
+)
+from airflow_provider_assistant.loading.limited import LimitedClient
+from airflow_provider_assistant.loading.sites import SiteReplies, read_sites
 from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator
+
+# Of the sites that could not be read, so much goes to XCom, in bytes of JSON; the log has all of them.
+FAILED_SITES_BYTES = 5000
+# And so many to the error's message; so long is what is said about each.
+FAILED_SITES_NAMED = 10
+REASON_LENGTH = 200
 
 
 class AssistantLimitsOperator(AssistantOperator):
@@ -27,35 +46,190 @@ class AssistantLimitsOperator(AssistantOperator):
         return {"tenant_id": tenant_id, **limits.as_dict()}
 
 
+class AssistantLimitsToParquetOperator(ExportOperator):
+    """
+    Write the tenant's limits (endpoint 1) to the Parquet dataset ``limits``: what is used of what is allowed.
+
+    One row per value of the reply, whatever its fields are. A run for a day replaces what this task wrote for
+    that day.
+
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run. Limits are a snapshot of
+        the moment they are read, whatever the day: ``captured_at`` says when.
+    :param list_keys: Path of a list to the field whose value names its items; by default their position does.
+    """
+
+    template_fields: Sequence[str] = (*ExportOperator.template_fields, "list_keys")
+
+    def __init__(self, *, list_keys: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.list_keys = list_keys
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Read the limits and write the partition.
+
+        :return: ``rows``, ``path`` and ``bytes`` of what was written, ``tenant_id``, ``date``.
+        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        """
+        tenant_id, day = self.hook.tenant(), self.day(context)
+        limits = self.hook.get_limits()
+        capture = lake.Capture(
+            datetime.now(UTC), limits.raw, tenant_id=tenant_id, logical_date=context["dag_run"].logical_date
+        )
+        file = self.publish(context, lake.limits_table([capture], self.list_keys), "limits", day)
+        self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
+        return self.tell(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})
+
+
 class AssistantStatisticsToParquetOperator(ExportOperator):
     """
-    Write a site's statistics (endpoint 10) to the Parquet datasets ``statistics`` and ``statistics_raw``.
+    Write statistics (endpoint 10) of one or many sites to the Parquet datasets ``statistics`` and ``statistics_raw``.
 
-    ``statistics`` has one row per metric of the reply, whatever its fields are; ``statistics_raw`` has the
-    reply as it was. A run for a day replaces what this task wrote for that day.
+    ``statistics`` has one row per metric of a reply, whatever its fields are; ``statistics_raw`` has the
+    replies as they were. A run for a day replaces what this task wrote for that day.
 
+    :param site_ids: Sites to read at the same time, instead of the one of ``site_id`` or the connection. One that
+        cannot be read does not keep the others from being written.
     :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run. Statistics are a snapshot
         of the moment they are read, whatever the day: ``captured_at`` says when.
+    :param list_keys: Path of a list to the field whose value names its items, ``{"documents.by_kind": "kind"}``;
+        by default their position does.
+    :param max_failed_sites: How many of ``site_ids`` may fail, as a count or as a fraction below 1, before the
+        task does.
+    :param max_concurrency: The most requests in flight; by default the connection's.
     """
+
+    template_fields: Sequence[str] = (*ExportOperator.template_fields, "site_ids", "list_keys")
+
+    def __init__(
+        self,
+        *,
+        site_ids: Sequence[str] | None = None,
+        list_keys: Mapping[str, str] | None = None,
+        max_failed_sites: float = 0,
+        max_concurrency: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if site_ids is not None and self.site_id is not None:
+            raise ValueError("give site_id or site_ids, not both")
+        if max_failed_sites < 0:
+            raise ValueError(f"max_failed_sites must be a count or a fraction below 1, not {max_failed_sites!r}")
+        if max_concurrency is not None and max_concurrency < 1:
+            raise ValueError(f"max_concurrency must be at least 1, not {max_concurrency!r}")
+        self.site_ids = site_ids
+        self.list_keys = list_keys
+        self.max_failed_sites = max_failed_sites
+        self.max_concurrency = max_concurrency
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Read the statistics and write the partitions.
 
-        :return: ``rows`` and ``path`` of ``statistics``, ``raw_path`` of ``statistics_raw``, ``site_id``, ``date``.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        :return: ``rows`` and ``path`` of ``statistics``, ``raw_path`` of ``statistics_raw``, ``bytes`` of both;
+            ``sites``, how many were asked, ``failed``, how many of them could not be read, and ``failed_sites``, the
+            first of these with ``site_id`` and ``error``; ``site_id``, None if there were ``site_ids``; ``date``.
+        :raises AssistantInputError: ``site_ids`` or ``date`` cannot be used, and nothing was sent.
+        :raises AssistantIncompleteExport: More sites than ``max_failed_sites`` could not be read, and the others are
+            written; or none could, and the day is as it was. If the service refused all of these,
+            AssistantIncompleteExportForGood.
+        :raises AssistantError: Of one site, and of 401 and too long a 429 in any case, see
+            :func:`airflow_provider_assistant.api.flow.perform`. Nothing was written.
         """
-        site_id, day, part = self.hook.site(), self.day(context), self.part(context)
-        capture = lake.Capture(datetime.now(UTC), site_id, self.hook.get_statistics().raw)
-        table = lake.statistics_table([capture])
-        raw_path = lake.publish(lake.statistics_raw_table([capture]), self.output_path, "statistics_raw", day, part)
-        path = lake.publish(table, self.output_path, "statistics", day, part)
-        self.log.info("Wrote %d metrics of site %r to %s.", table.num_rows, site_id, path)
+        day = self.day(context)
+        found = self._one_site() if self.site_ids is None else asyncio.run(self._many_sites(self.site_ids))
+        if found.errors and not found.replies:
+            self._fail(found, "None of them is written, and the day is as it was.")
+        result = self._write(context, found, day)
+        if len(found.errors) > self._allowed(result["sites"]):
+            self._fail(found, f"The other {len(found.replies)} are in {result['path']}.")
+        return self.tell(context, result)
+
+    def _one_site(self) -> SiteReplies:
+        reply = self.hook.get_statistics()
+        return SiteReplies({self.hook.site(): (datetime.now(UTC), reply)})
+
+    async def _many_sites(self, site_ids: Sequence[str]) -> SiteReplies:
+        calls = {site_id: endpoints.get_statistics(site_id) for site_id in _checked(site_ids)}
+        if not calls:
+            self.log.warning("site_ids is empty: the day is written without a row.")
+        settings = self.hook.settings.client
+        settings = replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency)
+        async with LimitedClient(settings) as client:
+            return await read_sites(client, calls)
+
+    def _write(self, context: Context, found: SiteReplies, day: Any) -> dict[str, Any]:
+        tenant_id = self.hook.tenant_id or self.hook.settings.tenant_id or None
+        logical_date = context["dag_run"].logical_date
+        captures = [
+            lake.Capture(moment, reply.raw, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
+            for site_id, (moment, reply) in found.replies.items()
+        ]
+        raw = self.publish(context, lake.statistics_raw_table(captures), "statistics_raw", day)
+        file = self.publish(context, lake.statistics_table(captures, self.list_keys), "statistics", day)
+        self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
         return {
-            "rows": table.num_rows,
-            "path": path,
-            "raw_path": raw_path,
-            "site_id": site_id,
+            "rows": file.rows,
+            "path": file.path,
+            "raw_path": raw.path,
+            "bytes": file.bytes + raw.bytes,
+            "sites": len(found.replies) + len(found.errors),
+            "failed": len(found.errors),
+            "failed_sites": _listed(found.errors),
+            "site_id": self.hook.site() if self.site_ids is None else None,
             "date": day.isoformat(),
         }
+
+    def _allowed(self, sites: int) -> float:
+        return self.max_failed_sites * sites if 0 < self.max_failed_sites < 1 else self.max_failed_sites
+
+    def _fail(self, found: SiteReplies, written: str) -> None:
+        """Fail the task for sites that could not be read."""
+        errors, sites = found.errors, len(found.replies) + len(found.errors)
+        named = [f"{site_id!r} ({_reason(error)})" for site_id, error in list(errors.items())[:FAILED_SITES_NAMED]]
+        if more := len(errors) - len(named):
+            named.append(f"and {more} more, see the log")
+        for_good = all(isinstance(error, AirflowFailException) for error in errors.values())
+        todo = (
+            "Airflow does not retry, because the service would refuse them again: correct site_ids or the key, or "
+            "allow for them with max_failed_sites. Running the task again"
+            if for_good
+            else "A retry"
+        )
+        kind = AssistantIncompleteExportForGood if for_good else AssistantIncompleteExport
+        raise kind(
+            f"{len(errors)} of {sites} sites could not be read (max_failed_sites={self.max_failed_sites:g}): "
+            f"{', '.join(named)}. {written} {todo} reads all {sites} sites anew and replaces the day."
+        )
+
+
+def _checked(site_ids: Any) -> list[str]:
+    """
+    Return the sites, each once.
+
+    :raises AssistantInputError: They are no list of names.
+    """
+    is_list = isinstance(site_ids, Iterable) and not isinstance(site_ids, str | Mapping)
+    if not is_list or not all(isinstance(site_id, str) and site_id for site_id in site_ids):
+        raise AssistantInputError(f"site_ids must be a list of site ids, not {site_ids!r:.100}", field="site_ids")
+    return list(dict.fromkeys(site_ids))
+
+
+def _reason(error: AssistantError) -> str:
+    text = lake.storable(str(error))
+    return text if len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"
+
+
+def _listed(errors: Mapping[str, AssistantError]) -> list[dict[str, str]]:
+    """Return as many of the sites as fit into an XCom."""
+    listed: list[dict[str, str]] = []
+    size = 0
+    for site_id, error in errors.items():
+        entry = {"site_id": site_id, "error": _reason(error)}
+        size += len(json.dumps(entry)) + 2
+        if size > FAILED_SITES_BYTES:
+            break
+        listed.append(entry)
+    return listed

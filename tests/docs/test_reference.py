@@ -21,6 +21,7 @@ from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import ask, documents
 from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES
 from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
@@ -98,6 +99,7 @@ def test_results_have_the_keys_of_the_table(
         request_id = submit.output["request_id"]
         chain(
             task("AssistantLimitsOperator", "limits"),
+            task("AssistantLimitsToParquetOperator", "limits_to_parquet", output_path=str(tmp_path / "lake")),
             task("AssistantUploadFilesOperator", "upload", files=str(tmp_path / "a.md")),
             task("AssistantLoadTextOperator", "text", source=[text]),
             task(
@@ -137,7 +139,7 @@ def test_results_have_the_keys_of_the_table(
         else:
             cell = rows[built.task_type]["XCom"]
             said = set(codes(cell))
-            for counts in ("Counts of a load", "Counts of a batch"):
+            for counts in ("Counts of a load", "Counts of a batch", "Counts of an export"):
                 if f"(#{counts.lower().replace(' ', '-')})" in cell:
                     said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, counts))}
             assert set(result) == said, built.task_id
@@ -175,6 +177,7 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
         ("What all load operators take", documents.AssistantLoadOperator),
         ("What rows operators take", documents.AssistantLoadRowsOperator),
         ("What the ask operator takes", ask.AssistantAskOperator),
+        ("What the statistics export takes", AssistantStatisticsToParquetOperator),
     ],
 )
 def test_arguments(heading: str, kind: type) -> None:
@@ -267,7 +270,8 @@ def test_findings() -> None:
     ("dataset", "schema"),
     [
         ("statistics", lake.statistics_schema),
-        ("statistics_raw", lambda: lake.statistics_raw_table([]).schema),
+        ("statistics_raw", lake.statistics_raw_schema),
+        ("limits", lake.limits_schema),
         ("feedback", lake.feedback_schema),
     ],
 )
@@ -276,6 +280,13 @@ def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
         (codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(section(DATASETS, dataset))
     ]
     assert said == [(field.name, str(field.type), yes(field.nullable)) for field in schema()]
+
+
+def test_items_of_lists() -> None:
+    for row in table(section(DATASETS, "Items of lists")):
+        keys = json.loads(row["`list_keys`"].strip("`").replace("none", "{}"))
+        found = lake.flatten(json.loads(codes(row["Reply"])[0]), keys)
+        assert [metric.metric for metric in found] == codes(row["Metrics"])
 
 
 def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:

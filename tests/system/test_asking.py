@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
-import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.asking.journal import Journal
+from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.process import wait_for
 from tests.live.requests import requests_of
@@ -25,6 +29,9 @@ COUNT, CONCURRENCY = 40, 8
 # Half of all requests: their polls fail for as long as the test wants them to be open.
 HALF = re.compile(r"req_[0-7]")
 FEW = 4
+SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "40"))
+LABS = "globex-labs/chat/async"
+ENDS = {"AssistantRequestFailed", "AssistantRequestLost", "AssistantRequestTimeout"}
 
 
 def rule(action: str, path: str, times: int | None = None, skip: int = 0) -> dict[str, Any]:
@@ -52,12 +59,28 @@ class Runs:
     def wait_task(self, dag_id: str, task_id: str, state: str, try_number: int = 1) -> None:
         wait_for(f"{dag_id}.{task_id}: {state}", lambda: self.task(dag_id, task_id) == (state, try_number), timeout=60)
 
+    def progress(self) -> str | None:
+        """Return the log of a deferred task once its trigger has said how far it is."""
+        log = self.log("asked_through_restarts", "ask")
+        return log if "requests are open, ended are" in log else None
+
+    def states(self, dag_id: str) -> Counter[str]:
+        return Counter(self.airflow.task_states(dag_id, self.ids[dag_id]).values())
+
+    def connections(self) -> int:
+        """Return how many connections the triggerer has to the service."""
+        port, found = urlsplit(self.service.root).port, 0
+        for process in self.airflow.components["triggerer"].tree():
+            with suppress(psutil.NoSuchProcess):
+                found += sum(bool(one.raddr) and one.raddr.port == port for one in process.net_connections("tcp"))
+        return found
+
+    def posts(self, path: str) -> int:
+        return len(self.service.journal(method="POST", path=path))
+
     def task(self, dag_id: str, task_id: str) -> tuple[str, int]:
         task = self.airflow.task_instance(dag_id, self.ids[dag_id], task_id)
         return task["state"], task["try_number"]
-
-    def clear(self, dag_id: str, task_id: str) -> None:
-        self.airflow.clear(dag_id, self.ids[dag_id], task_id)
 
     def log(self, dag_id: str, task_id: str, try_number: int | None = None) -> str:
         return self.airflow.task_log(dag_id, self.ids[dag_id], task_id, try_number)
@@ -97,55 +120,40 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
         rule("delay:0", "globex-help/chat/requests"),
         rule("status:404", "acme-shop/chat/requests"),
         rule("status:503", f"chat/requests/{HALF.pattern}"),
-        rule("delay:5", "globex-labs/chat/async", CONCURRENCY, COUNT // 2),
+        rule("delay:5", LABS, CONCURRENCY, COUNT // 2),
     ]
     service.faults(processing_seconds=SOON, rules=rules)
     runs.start("asked_by_a_killed_worker", "asked_through_restarts", "asked_and_cleared", "asked_in_vain")
 
-    submitted = lambda: len(service.journal(method="POST", path="globex-labs/chat/async"))  # noqa: E731
-    wait_for("half of the submissions", lambda: submitted() >= COUNT // 2 + CONCURRENCY, timeout=60)
+    wait_for("half of them, and more under way", lambda: runs.posts(LABS) == COUNT // 2 + CONCURRENCY, timeout=60)
     airflow.kill_task("asked_by_a_killed_worker", runs.ids["asked_by_a_killed_worker"], "ask")
 
     runs.wait_task("asked_through_restarts", "ask", "deferred")
-    half = {request_id for request_id in runs.asked("Through restarts") if not HALF.match(request_id)}
-    wait_for("answers noted down", lambda: runs.noted("asked_through_restarts", "ask") >= half, timeout=30)
+    answered = {request_id for request_id in runs.asked("Through restarts") if not HALF.match(request_id)}
+    wait_for("answers noted down", lambda: runs.noted("asked_through_restarts", "ask") >= answered, timeout=30)
     airflow.stop("triggerer", kill=True)
-    runs.notes["noted"] = runs.noted("asked_through_restarts", "ask")
+    runs.notes["answered"] = answered
     before = runs.polled().total()
     airflow.start("triggerer")
-    started = time.monotonic()
 
-    runs.wait_task("asked_and_cleared", "marked", "deferred")
-    airflow.set_task_state("asked_and_cleared", runs.ids["asked_and_cleared"], "marked", "failed")
-    for task_id in ("taken_up", "anew"):
+    for task_id in ("taken_up", "anew", "marked"):
         runs.wait_task("asked_and_cleared", task_id, "deferred")
-        runs.clear("asked_and_cleared", task_id)
-    runs.clear("asked_and_cleared", "marked")
+    airflow.set_task_state("asked_and_cleared", runs.ids["asked_and_cleared"], "marked", "failed")
+    for task_id in ("taken_up", "anew", "marked"):
+        airflow.clear("asked_and_cleared", runs.ids["asked_and_cleared"], task_id)
     for task_id in ("taken_up", "anew", "marked"):
         runs.wait_task("asked_and_cleared", task_id, "deferred", 2)
     runs.wait_task("asked_by_a_killed_worker", "ask", "deferred", 2)
     runs.wait("asked_in_vain")
-    try:
-        runs.notes["log"] = wait_for("a line of progress", lambda: progress(runs), timeout=35)
-    except AssertionError:
-        print(runs.log("asked_through_restarts", "ask"))
-        for p in (airflow.home/"logs").rglob("*.log*"):
-            if "asked_through" in str(p): print("=====", p, "\n", p.read_text())
-        print(airflow.log_path("triggerer").read_text()[-3000:])
-        raise
-    runs.notes["seconds"] = time.monotonic() - started
+    runs.notes["log"] = wait_for("a line of progress", lambda: runs.progress(), timeout=60)
     runs.notes["polled"] = runs.polled(before)
-    passwords = {service.api_key}
-    runs.notes["keys"] = places(home, *passwords)
+    runs.notes["journals"] = set(runs.folder.rglob("answers-*.jsonl"))
+    runs.notes["keys"] = places(home, service.api_key, GLOBEX_FULL_KEY, database=airflow.database.url)
+
     service.reset("faults")
     service.faults(processing_seconds=SOON)
     runs.wait("asked_by_a_killed_worker", "asked_through_restarts", "asked_and_cleared")
     return runs
-
-
-def progress(runs: Runs) -> str | None:
-    log = runs.log("asked_through_restarts", "ask")
-    return log if re.search(r"\d+ requests are open, ended are \d+ complete", log.partition("Waiting for")[2]) else None
 
 
 def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
@@ -158,9 +166,117 @@ def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
         request = requests[row["request_id"]]
         assert row["message"] == request["message"] == f"{message} {row['id']}?"
         assert row["answer"] == request["answer"]
-    assert not list((runs.folder / dag_id).glob(f".{task_id}.parquet.*")), "the journal is gone"
 
 
-def test_debug(runs: Runs) -> None:
-    print(runs.notes)
-    print(runs.log("asked_through_restarts", "ask"))
+def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Runs, record_property: Any) -> None:
+    dag_id, message = "asked_through_restarts", "Through restarts"
+    assert runs.task(dag_id, "ask") == ("success", 1)
+    complete(runs, dag_id, "ask", message)
+    asked = runs.asked(message)
+    assert len(asked) == COUNT
+
+    answered = runs.notes["answered"]
+    assert 0 < len(answered) < COUNT
+    again = runs.notes["polled"].keys() & asked.keys()
+    assert again == asked.keys() - answered, "what was noted down is not polled again"
+    log = runs.log(dag_id, "ask")
+    assert f"Waiting for {COUNT} requests" in log
+    assert f"Waiting for {COUNT - len(answered)} requests" in log
+    result = runs.xcom(dag_id, "ask")
+    assert (result["submitted"], result["reused"], result["complete"]) == (COUNT, 0, COUNT)
+    assert not list((runs.folder / dag_id).glob(".*")), "neither a journal nor findings"
+
+
+def test_progress_is_in_the_task_log_while_deferred(runs: Runs) -> None:
+    assert re.search(r"Waiting for \d+ requests on site 'acme-docs'", runs.notes["log"])
+    assert re.search(r"\d+ requests are open, ended are .*, after \d+ polls, \d+ of them failed", runs.notes["log"])
+
+
+def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) -> None:
+    dag_id = "asked_by_a_killed_worker"
+    assert runs.task(dag_id, "ask") == ("success", 2)
+    complete(runs, dag_id, "ask", "Killed")
+    # The service goes on with what it was asked, also when nobody waits for it.
+    wait_for("late ones", lambda: len(runs.asked("Killed")) == COUNT + CONCURRENCY, timeout=10)
+    twice = {number for number, times in Counter(runs.asked("Killed").values()).items() if times > 1}
+    assert len(twice) == CONCURRENCY
+    result = runs.xcom(dag_id, "ask")
+    findings = pq.read_table(result["findings"]).to_pylist()
+    assert {int(found["key"]) for found in findings if found["kind"] == "possibly_duplicated"} == twice
+    assert (result["submitted"], result["reused"]) == (COUNT // 2, COUNT // 2)
+    assert result["possibly_duplicated"] == CONCURRENCY
+    assert f"{COUNT // 2} created, {COUNT // 2} unchanged ({CONCURRENCY} possibly duplicated)" in runs.log(
+        dag_id, "ask"
+    )
+
+
+@pytest.mark.parametrize(("task_id", "message"), [("taken_up", "Taken up"), ("marked", "Marked")])
+def test_a_task_cleared_or_marked_failed_while_deferred_takes_up_its_requests(
+    runs: Runs, task_id: str, message: str
+) -> None:
+    assert runs.task("asked_and_cleared", task_id) == ("success", 2)
+    complete(runs, "asked_and_cleared", task_id, message)
+    assert len(runs.asked(message)) == COUNT
+    result = runs.xcom("asked_and_cleared", task_id)
+    assert (result["submitted"], result["reused"], result["possibly_duplicated"]) == (0, COUNT, 0)
+    assert "0 created, 40 unchanged" in runs.log("asked_and_cleared", task_id)
+
+
+def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
+    assert runs.task("asked_and_cleared", "anew") == ("success", 2)
+    complete(runs, "asked_and_cleared", "anew", "Anew")
+    assert set(Counter(runs.asked("Anew").values()).values()) == {2}
+    result = runs.xcom("asked_and_cleared", "anew")
+    assert (result["submitted"], result["reused"]) == (COUNT, 0)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "status", "error", "plan"),
+    [
+        ("failed", "failed", "AssistantRequestFailed", "asks anew those that failed"),
+        ("lost", "lost", "AssistantRequestLost", "asks anew those that were lost"),
+        ("late", "timed_out", "AssistantRequestTimeout", "waits on for those that are open"),
+    ],
+)
+def test_each_bad_end_has_an_error_of_its_own_that_says_what_a_retry_does(
+    runs: Runs, task_id: str, status: str, error: str, plan: str
+) -> None:
+    assert runs.task("asked_in_vain", task_id) == ("failed", 1)
+    rows = runs.rows("asked_in_vain", task_id)
+    bad = Counter(row["status"] for row in rows)[status]
+    assert {row["status"] for row in rows} == ({"complete", status} if task_id == "late" else {status})
+    assert all(row["answer"] for row in rows if row["status"] == "complete")
+    log = runs.log("asked_in_vain", task_id)
+    assert error in log
+    assert f"{bad} questions have no answer" in log
+    assert f"A retry keeps the answers, {plan}." in log
+    assert not (ENDS - {error}) & set(re.findall(r"AssistantRequest\w+", log))
+
+
+def test_no_key_is_in_a_journal_a_ledger_a_log_or_the_output(runs: Runs, home: Path) -> None:
+    assert runs.notes["journals"], "the search came while there was something to find"
+    assert runs.notes["keys"] == set()
+    assert places(runs.folder, "Through restarts 7?")
+
+
+def test_many_sensors_share_one_client(runs: Runs, record_property: Any) -> None:
+    """Each would have a connection of its own, where the Airflow connection allows four."""
+    dag_id, service = "asked_by_many", runs.service
+    service.reset("journal")
+    service.faults(processing_seconds=NEVER, latency=0.1)
+    runs.start(dag_id)
+    most = 0
+
+    def deferred() -> bool:
+        nonlocal most
+        most = max(most, runs.connections())
+        return runs.states(dag_id)["deferred"] == SENSORS
+
+    wait_for("all sensors to wait", deferred, timeout=4 * SENSORS)
+    for _ in range(20):
+        deferred()
+    service.faults(processing_seconds=SOON, latency=0)
+    runs.wait(dag_id)
+    assert runs.states(dag_id) == {"success": SENSORS + 1}
+    assert len(runs.asked("Of many")) == SENSORS
+    assert 1 < most <= FEW

@@ -108,6 +108,7 @@ def test_to_parquet(service, connection, run_operator, tmp_path):
         "paths": [
             str(tmp_path / f"lake/feedback/date={day}/{run.dag_id}.task.parquet") for day in (yesterday, today)
         ],
+        "bytes": sum(path.stat().st_size for path in tmp_path.rglob("lake/**/*.parquet")),
         "date": today.isoformat(),
     }  # fmt: skip
     read = pq.ParquetFile(result["path"]).read()

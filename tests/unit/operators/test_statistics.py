@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import httpx
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import __version__, lake
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantIncompleteExport,
+    AssistantIncompleteExportForGood,
+    AssistantInputError,
+    AssistantRateLimitError,
+)
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.statistics import (
     AssistantLimitsOperator,
+    AssistantLimitsToParquetOperator,
     AssistantStatisticsToParquetOperator,
 )
+from tests.wire import Answer, ScriptedService
 
 
 def test_limits(service, connection, run_operator):
@@ -62,6 +73,14 @@ def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
     assert metrics["chats.sync.latency_ms"]["type"] == "null"
     assert before <= metrics["documents.total"]["captured_at"] <= datetime.now(UTC)
     assert {row["site_id"] for row in metrics.values()} == {"acme-docs"}
+    assert {row["tenant_id"] for row in metrics.values()} == {"acme"}
+    assert (result["sites"], result["failed"], result["failed_sites"]) == (1, 0, [])
+    assert result["bytes"] == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    metadata = pq.read_schema(result["path"]).metadata
+    assert metadata[b"assistant.version"] == __version__.encode()
+    assert [metadata[f"assistant.{name}".encode()].decode() for name in ("dag_id", "run_id", "task_id")] == [
+        run.dag_id, run.run_id, "task",
+    ]  # fmt: skip
 
     (raw,) = pq.ParquetFile(result["raw_path"]).read().to_pylist()
     now = httpx.get(f"{service.url}/m2m/sites/acme-docs/statistics", headers={"X-API-Key": "dev-acme-full"}).json()
@@ -115,3 +134,273 @@ def test_statistics_mapped_over_sites(service, connection, run_operator, tmp_pat
     assert run.state == "success"
     read = ds.dataset(tmp_path / "statistics", partitioning="hive").to_table()
     assert set(read["site_id"].to_pylist()) == {"acme-docs", "acme-shop"}
+
+
+# -- days ------------------------------------------------------------------------------------------
+
+
+def test_the_day_is_utc_and_a_backfill_is_told_by_two_columns(service, connection, run_operator, tmp_path):
+    berlin = timezone(timedelta(hours=2))
+    logical = datetime(2025, 10, 26, 0, 30, tzinfo=berlin)  # the night in which clocks are set back
+    run = run_operator(
+        AssistantStatisticsToParquetOperator, output_path=str(tmp_path), run_options={"logical_date": logical}
+    )
+    assert run.xcom()["date"] == "2025-10-25"
+    rows = pq.ParquetFile(run.xcom()["path"]).read().to_pylist()
+    assert {row["logical_date"] for row in rows} == {logical.astimezone(UTC)}
+    assert all(datetime.now(UTC) - row["captured_at"] < timedelta(minutes=5) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("moment", "day"), [("2026-11-21T23:59:59.999999", "2026-11-21"), ("2026-11-22T00:00:00", "2026-11-22")]
+)
+def test_the_last_moment_of_a_day_is_of_that_day(service, connection, run_operator, tmp_path, moment, day):
+    logical = datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    options = {"output_path": str(tmp_path), "run_options": {"logical_date": logical}}
+    assert run_operator(AssistantLimitsToParquetOperator, **options).xcom()["date"] == day
+
+
+# -- limits as a dataset -----------------------------------------------------------------------------
+
+
+def test_limits_to_parquet(service, connection, run_operator, tmp_path):
+    run = run_operator(AssistantLimitsToParquetOperator, output_path=str(tmp_path), date="2026-11-21")
+    result = run.xcom()
+    path = tmp_path / "limits" / "date=2026-11-21" / f"{run.dag_id}.task.parquet"
+    read = pq.ParquetFile(path).read()
+    assert result == {
+        "rows": read.num_rows,
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "tenant_id": "acme",
+        "date": "2026-11-21",
+    }
+    assert read.schema.equals(lake.limits_schema())
+    rows = {row["metric"]: row for row in read.to_pylist()}
+    assert rows["limits.documents.used"]["value"] == 0
+    assert rows["limits.documents.resets_at"]["type"] == "null"
+    assert {row["tenant_id"] for row in rows.values()} == {"acme"}
+
+
+# -- many sites --------------------------------------------------------------------------------------
+
+
+class Sites(ScriptedService):
+    """A service with every site there is; some of them answer what they are told to, in turn."""
+
+    def __init__(self, **answers):
+        super().__init__()
+        self.told = {name.replace("_", "-"): list(found) for name, found in answers.items()}
+        self.asked = []
+
+    def next(self, request):
+        with self._lock:
+            *_, site, _statistics = request.path.split("/")
+            self.asked.append(site)
+            told = self.told.get(site)
+            if told:
+                return told.pop(0) if len(told) > 1 else told[0]
+            return Answer(body={"site_id": site, "top": [{"kind": "qa", "n": 1}], "period": "today"})
+
+
+@pytest.fixture
+def export(ledger_home, monkeypatch, run_operator, tmp_path):
+    def exported(sites, site_ids, *, retries=0, **arguments):
+        extra = {"tenant_id": "acme", "site_id": "unused", "retries": retries}
+        connection = {"conn_type": "assistant", "host": sites.url, "password": "key-0123456789", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
+        options = {"output_path": str(tmp_path / "lake"), "date": "2026-11-21", "site_ids": site_ids, **arguments}
+        return run_operator(AssistantStatisticsToParquetOperator, **options)
+
+    return exported
+
+
+def written(tmp_path, dataset="statistics"):
+    return ds.dataset(tmp_path / "lake" / dataset, partitioning="hive").to_table().to_pylist()
+
+
+NOT_FOUND = Answer(404, {"error": "no such site"})
+BROKEN = Answer(503, {"error": "out of order"})
+NAMES = [f"site-{number:03}" for number in range(40)]
+
+
+def test_many_sites_are_one_file(export, tmp_path):
+    with Sites() as sites:
+        run = export(sites, [*NAMES, NAMES[0]])
+    result = run.xcom()
+    assert sorted(sites.asked) == NAMES
+    assert (result["sites"], result["failed"], result["failed_sites"], result["site_id"]) == (40, 0, [], None)
+    assert (result["rows"], result["date"]) == (160, "2026-11-21")
+    rows = written(tmp_path)
+    assert [row["site_id"] for row in rows] == sorted(NAMES * 4)
+    assert {(row["tenant_id"], row["period"]) for row in rows} == {("acme", "today")}
+    assert [row["site_id"] for row in written(tmp_path, "statistics_raw")] == NAMES
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+
+
+def test_items_of_lists_go_by_name(export, tmp_path):
+    with Sites() as sites:
+        export(sites, ["a"], list_keys={"top": "kind"})
+    assert [row["metric"] for row in written(tmp_path)] == ["period", "site_id", "top.qa.kind", "top.qa.n"]
+
+
+def test_sites_may_come_from_a_task_before(connection, service, run_operator, tmp_path):
+    from airflow.sdk import task
+
+    def build():
+        @task
+        def sites():
+            return ["acme-docs", "acme-shop"]
+
+        AssistantStatisticsToParquetOperator(task_id="task", output_path=str(tmp_path), site_ids=sites())
+
+    assert run_operator(build).xcom()["sites"] == 2
+
+
+@pytest.mark.parametrize("gone", [NOT_FOUND, Answer(403, {}), BROKEN, Answer(body=b"<html>"), Answer(drop=True)])
+def test_a_site_that_cannot_be_read_does_not_lose_the_others(export, tmp_path, gone):
+    with Sites(site_001=[gone]) as sites:
+        run = export(sites, NAMES[:3], max_failed_sites=1)
+    assert run.state == "success"
+    result = run.xcom()
+    assert (result["sites"], result["failed"]) == (3, 1)
+    (failed,) = result["failed_sites"]
+    assert failed["site_id"] == "site-001"
+    assert "site-001" in failed["error"]
+    assert {row["site_id"] for row in written(tmp_path)} == {"site-000", "site-002"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "state"), [(2, "success"), (1, "failed"), (0.5, "success"), (0.49, "failed"), (0, "failed")]
+)
+def test_how_many_may_fail(export, tmp_path, allowed, state):
+    with Sites(site_001=[NOT_FOUND], site_002=[BROKEN]) as sites:
+        assert export(sites, NAMES[:4], max_failed_sites=allowed).state == state
+    assert {row["site_id"] for row in written(tmp_path)} == {"site-000", "site-003"}
+
+
+def test_too_many_failures_name_the_sites_and_what_a_retry_does(export, tmp_path):
+    with Sites(site_001=[NOT_FOUND], site_002=[BROKEN]) as sites:
+        run = export(sites, NAMES[:4], max_failed_sites=1)
+    assert type(run.error) is AssistantIncompleteExport
+    for said in ("2 of 4 sites", "max_failed_sites=1", "'site-001'", "'site-002'", "404", "503", "The other 2 are in",
+                 "A retry reads all 4 sites anew and replaces the day"):  # fmt: skip
+        assert said in str(run.error)
+    assert str(tmp_path / "lake/statistics/date=2026-11-21") in str(run.error)
+
+
+def test_what_the_service_refuses_is_not_retried(export):
+    with Sites(site_001=[NOT_FOUND], site_002=[Answer(403, {})]) as sites:
+        run = export(sites, NAMES[:4])
+    assert isinstance(run.error, AssistantIncompleteExportForGood)
+    assert "Airflow does not retry" in str(run.error)
+
+
+def test_a_later_try_replaces_the_day(export, tmp_path):
+    with Sites(site_001=[BROKEN, Answer(body={"total": 1})]) as sites:
+        first = export(sites, NAMES[:3])
+        assert first.state == "failed"
+        second = export(sites, NAMES[:3])
+        assert second.state == "success"
+    assert second.xcom()["failed"] == 0
+
+
+def test_a_site_is_asked_again_before_it_is_given_up(export, tmp_path):
+    with Sites(site_001=[BROKEN, Answer(429, {}, {"Retry-After": "0"}), Answer(body={"total": 1})]) as sites:
+        run = export(sites, NAMES[:3], retries=3)
+    assert run.xcom()["failed"] == 0
+    assert sites.asked.count("site-001") == 3
+
+
+def test_none_that_can_be_read_leaves_the_old_day(export, tmp_path):
+    with Sites() as sites:
+        export(sites, ["a", "b"])
+    before = written(tmp_path)
+    with Sites(a=[BROKEN], b=[BROKEN]) as sites:
+        run = export(sites, ["a", "b"], max_failed_sites=5)
+    assert run.state == "failed"
+    assert "the day is as it was" in str(run.error)
+    assert written(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer(401, {}), AssistantAuthenticationError),
+        (Answer(429, {}, {"Retry-After": "3600"}), AssistantRateLimitError),
+    ],
+)
+def test_what_concerns_all_sites_fails_at_once(export, tmp_path, answer, error):
+    with Sites(site_000=[answer]) as sites:
+        run = export(sites, NAMES, retries=4, max_failed_sites=40, max_concurrency=1)
+    assert type(run.error) is error
+    assert sites.asked == ["site-000"]
+    assert not (tmp_path / "lake").exists()
+
+
+def test_no_sites_are_an_empty_day(export, tmp_path):
+    with Sites() as sites:
+        assert export(sites, []).xcom()["rows"] == 0
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+
+
+@pytest.mark.parametrize("site_ids", ["a,b", {"a": 1}, ["a", None], ["a", ""], 7, [7]])
+def test_sites_that_are_no_list_of_names_are_refused(export, site_ids):
+    with Sites() as sites:
+        run = export(sites, site_ids)
+    assert isinstance(run.error, AssistantInputError)
+    assert run.error.field == "site_ids"
+    assert not sites.asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"site_id": "a", "site_ids": ["b"]}, "not both"),
+        ({"max_failed_sites": -1}, "max_failed_sites"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+    ],
+)
+def test_arguments_are_checked_when_the_dag_is_read(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        AssistantStatisticsToParquetOperator(task_id="task", output_path="lake", **arguments)
+
+
+def test_xcom_stays_small_however_many_sites_fail(export):
+    names = [f"größe-{number:04}" for number in range(300)]
+    with Sites() as sites:
+        sites.told = {"gr%C3%B6%C3%9Fe" + name[5:]: [Answer(404, {"error": "ö" * 500})] for name in names}
+        result = export(sites, ["good", *names], max_failed_sites=300).xcom()
+    assert len(json.dumps(result)) < 8192
+    assert result["failed"] == 300
+    assert 1 < len(result["failed_sites"]) < 300
+
+
+def test_the_error_names_some_and_counts_the_others(export):
+    with Sites(**{name: [NOT_FOUND] for name in NAMES}) as sites:
+        run = export(sites, NAMES, max_failed_sites=0.9)
+    assert "and 30 more, see the log" in str(run.error)
+    assert len(str(run.error)) < 5000
+
+
+def test_the_event_of_an_asset_says_what_was_written(export):
+    from airflow.models.asset import AssetEvent
+
+    with Sites(site_001=[NOT_FOUND]) as sites:
+        run = export(sites, NAMES[:3], max_failed_sites=1, outlets=[Asset("assistant-statistics")])
+    with create_session() as session:
+        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_dag_id == run.dag_id))
+    assert extra == run.xcom()
+    assert extra["failed_sites"][0]["site_id"] == "site-001"
+
+
+def test_mapped_over_lists_of_sites(service, connection, run_operator, tmp_path):
+    def build():
+        AssistantStatisticsToParquetOperator.partial(task_id="task", output_path=str(tmp_path / "lake")).expand(
+            site_ids=[["acme-docs"], ["acme-shop"]]
+        )
+
+    run = run_operator(build)
+    paths = [run.xcom(map_index=index)["path"] for index in (0, 1)]
+    assert [path.rpartition(".task.")[2] for path in paths] == ["0.parquet", "1.parquet"]
+    assert {row["site_id"] for row in written(tmp_path)} == {"acme-docs", "acme-shop"}

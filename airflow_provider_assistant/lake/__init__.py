@@ -1,0 +1,38 @@
+"""
+Parquet datasets that a warehouse reads.
+
+A dataset is a folder with Hive-style partitions by date. A partition's file is replaced as a whole, so that
+a reader sees the old day or the new day, and a re-run doubles nothing.
+"""
+
+from airflow_provider_assistant.lake.datasets import (
+    Capture,
+    feedback_schema,
+    feedback_table,
+    limits_schema,
+    limits_table,
+    statistics_raw_schema,
+    statistics_raw_table,
+    statistics_schema,
+    statistics_table,
+)
+from airflow_provider_assistant.lake.leaves import Metric, flatten, storable
+from airflow_provider_assistant.lake.publish import Published, publish, replace
+
+__all__ = [
+    "Capture",
+    "Metric",
+    "Published",
+    "feedback_schema",
+    "feedback_table",
+    "flatten",
+    "limits_schema",
+    "limits_table",
+    "publish",
+    "replace",
+    "statistics_raw_schema",
+    "statistics_raw_table",
+    "statistics_schema",
+    "statistics_table",
+    "storable",
+]

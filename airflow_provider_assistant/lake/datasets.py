@@ -1,0 +1,155 @@
+"""The datasets: their schemas, and their rows as tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.lake.leaves import as_text, flatten, storable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """
+    One reply, and what it is a reply to.
+
+    :param captured_at: When it arrived.
+    :param raw: The JSON.
+    :param tenant_id: The tenant, if it is known.
+    :param site_id: The site, of statistics.
+    :param logical_date: The logical date of the DAG run, if it has one.
+    """
+
+    captured_at: datetime
+    raw: Any
+    tenant_id: str | None = None
+    site_id: str | None = None
+    logical_date: datetime | None = None
+
+    @property
+    def period(self) -> str | None:
+        """What the reply itself says about the time it covers."""
+        found = self.raw.get("period") if isinstance(self.raw, Mapping) else None
+        return None if found is None else as_text(found)
+
+
+def statistics_schema() -> pa.Schema:
+    """Return the schema of the ``statistics`` dataset: one row per metric of a capture."""
+    return _schema(
+        captured_at="moment!",
+        logical_date="moment",
+        tenant_id="string",
+        site_id="string!",
+        metric="string!",
+        value="double",
+        text="string!",
+        type="string!",
+        period="string",
+    )
+
+
+def limits_schema() -> pa.Schema:
+    """Return the schema of the ``limits`` dataset: that of ``statistics`` without a site."""
+    schema = statistics_schema()
+    return schema.remove(schema.get_field_index("site_id"))
+
+
+def statistics_raw_schema() -> pa.Schema:
+    """Return the schema of the ``statistics_raw`` dataset: one row per capture."""
+    return _schema(
+        captured_at="moment!",
+        logical_date="moment",
+        tenant_id="string",
+        site_id="string!",
+        raw="string!",
+    )
+
+
+def feedback_schema() -> pa.Schema:
+    """Return the schema of the ``feedback`` dataset: one row per rating sent."""
+    return _schema(
+        sent_at="moment!",
+        site_id="string!",
+        session_id="string!",
+        request_id="string!",
+        rating="string!",
+        answer_seconds="double",
+        attempts="int!",
+        dag_id="string",
+        run_id="string",
+        task_id="string",
+        map_index="int",
+    )
+
+
+def statistics_table(captures: Iterable[Capture], list_keys: Mapping[str, str] | None = None) -> pa.Table:
+    """
+    Return the rows of the ``statistics`` dataset for these captures.
+
+    :param captures: Replies of endpoint 10.
+    :param list_keys: See :func:`~airflow_provider_assistant.lake.leaves.flatten`.
+    """
+    return _metrics(captures, list_keys, statistics_schema(), ("site_id", "metric", "captured_at"))
+
+
+def limits_table(captures: Iterable[Capture], list_keys: Mapping[str, str] | None = None) -> pa.Table:
+    """Return the rows of the ``limits`` dataset for these replies of endpoint 1."""
+    return _metrics(captures, list_keys, limits_schema(), ("metric", "captured_at"))
+
+
+def statistics_raw_table(captures: Iterable[Capture]) -> pa.Table:
+    """Return the rows of the ``statistics_raw`` dataset: each reply as the JSON it was."""
+    columns: dict[str, list[Any]] = {field.name: [] for field in statistics_raw_schema()}
+    for capture in captures:
+        for name in ("captured_at", "logical_date", "tenant_id", "site_id"):
+            columns[name].append(_stored(getattr(capture, name)))
+        columns["raw"].append(storable(json.dumps(capture.raw, ensure_ascii=False)))
+    return _table(columns, statistics_raw_schema(), ("site_id", "captured_at"))
+
+
+def feedback_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Return the rows of the ``feedback`` dataset, from the ledger's."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(rows, schema=feedback_schema())
+
+
+def _metrics(
+    captures: Iterable[Capture], list_keys: Mapping[str, str] | None, schema: pa.Schema, order: tuple[str, ...]
+) -> pa.Table:
+    columns: dict[str, list[Any]] = {field.name: [] for field in schema}
+    for capture in captures:
+        metrics = list(flatten(capture.raw, list_keys))
+        for name, values in zip(("metric", "value", "text", "type"), zip(*metrics, strict=True), strict=True):
+            columns[name].extend(values)
+        for name in ("captured_at", "logical_date", "tenant_id", "site_id", "period"):
+            if name in columns:
+                columns[name].extend([_stored(getattr(capture, name))] * len(metrics))
+    return _table(columns, schema, order)
+
+
+def _stored(value: Any) -> Any:
+    return storable(value) if isinstance(value, str) else value
+
+
+def _table(columns: Mapping[str, list[Any]], schema: pa.Schema, order: tuple[str, ...]) -> pa.Table:
+    import pyarrow as pa
+
+    table = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    return table.sort_by([(name, "ascending") for name in order])
+
+
+def _schema(**columns: str) -> pa.Schema:
+    """Return a schema: names and types, with an exclamation mark where there is always a value."""
+    import pyarrow as pa
+
+    types = {"moment": pa.timestamp("us", tz="UTC"), "string": pa.string(), "double": pa.float64(), "int": pa.int32()}
+    return pa.schema(
+        [pa.field(name, types[kind.rstrip("!")], nullable=not kind.endswith("!")) for name, kind in columns.items()]
+    )

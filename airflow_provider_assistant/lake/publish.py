@@ -1,0 +1,141 @@
+"""
+How a partition is published: its file is replaced as a whole.
+
+A reader sees the old file or the new one, never a mix, a part or a temporary one. A crash leaves the old file, and what
+it may leave beside it is removed by whoever writes the same part next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant import __version__
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A reader takes a row group whole: at most so many rows, and at most so many bytes before compression.
+ROWS_PER_GROUP = 131_072
+BYTES_PER_GROUP = 64 * 1024 * 1024
+
+
+class Published(NamedTuple):
+    """
+    A file that was written.
+
+    :param path: The file.
+    :param rows: Its rows.
+    :param bytes: Its size.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+
+
+def publish(
+    table: pa.Table,
+    root: str,
+    dataset: str,
+    day: date,
+    part: str,
+    *,
+    provenance: Mapping[str, str] | None = None,
+) -> Published:
+    """
+    Replace one part of one day of a dataset.
+
+    On a file system the new file takes the old one's place in one step; on object storage an upload becomes
+    visible when it is complete. A failure leaves the old file.
+
+    :param table: All rows of the part; an empty table replaces too.
+    :param root: Folder of the datasets: a local path or an object storage URL.
+    :param dataset: Name of the dataset, a folder below ``root``.
+    :param day: The partition: ``date=2026-11-21``.
+    :param part: Name of the part, unique among those who write this day.
+    :param provenance: Who wrote it, such as ``dag_id``; goes into the file's metadata with the package's version.
+    """
+    target = ObjectStoragePath(root) / dataset / f"date={day.isoformat()}" / f"{_file_name(part)}.parquet"
+    written_by = {"version": __version__, **(provenance or {})}
+    metadata = {f"assistant.{name}": value for name, value in written_by.items()}
+    size = replace(table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata}), target)
+    return Published(str(target), table.num_rows, size)
+
+
+def replace(table: pa.Table, target: ObjectStoragePath) -> int:
+    """
+    Write a Parquet file in place of what may be there, and return its size.
+
+    :param table: Its rows.
+    :param target: The file.
+    :raises OSError: The file cannot be written, and what was there is as it was.
+    """
+    content = _encoded(table)
+    if target.protocol not in {"file", ""}:
+        # Not through open(): a file left by an exception is closed, and half of it takes the old one's place.
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.fs.pipe_file(target.path, content)
+        return len(content)
+    try:
+        _replace_local(content, Path(target.path))
+    except OSError as error:
+        if error.errno is None:
+            raise
+        reason = f"{error.strerror} (what was there before is as it was)"
+        raise OSError(error.errno, reason, str(target)) from error
+    return len(content)
+
+
+def _encoded(table: pa.Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = min(ROWS_PER_GROUP, BYTES_PER_GROUP * table.num_rows // max(1, table.nbytes))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=True, row_group_size=max(1, rows))
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _replace_local(content: bytes, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
+    # Readers of a dataset skip names that begin with a dot.
+    temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("xb") as file:
+            # As long as this process lives, nobody takes the file for a leftover.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(content)
+            file.flush()
+            # Otherwise a machine that goes down after the rename may come up with the new name and no content.
+            os.fsync(file.fileno())
+            temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what crashed runs of this part have left; what is locked belongs to one that is still writing."""
+    ours = re.compile(rf"\.{re.escape(target.stem)}\.[0-9a-f]{{32}}")
+    for found in target.parent.iterdir():
+        if ours.fullmatch(found.name):
+            with contextlib.suppress(OSError), found.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found.unlink()
+
+
+def _file_name(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", part)

@@ -1,0 +1,195 @@
+"""Tables with schemas that no reply can change, and readers that take all days in one go."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.lake.publish import ROWS_PER_GROUP
+from tests.unit.lake.replies import JSON, leaves
+
+DAY = date(2026, 11, 21)
+MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+def capture(raw, *, site_id="docs", at=MOMENT, **fields):
+    return lake.Capture(at, raw, site_id=site_id, **fields)
+
+
+@given(JSON)
+def test_whatever_arrives_fits_the_table(raw):
+    table = lake.statistics_table([capture(raw)])
+    assert table.schema == lake.statistics_schema()
+    assert table.num_rows == len(leaves(raw))
+    assert lake.limits_table([capture(raw)]).num_rows == len(leaves(raw))
+    (kept,) = lake.statistics_raw_table([capture(raw)]).column("raw").to_pylist()
+    assert json.dumps(json.loads(kept)) == json.dumps(raw)
+
+
+def test_a_broken_surrogate_does_not_stop_the_export():
+    raw = json.loads(r'{"said \ud800": "half a pair \udc00", "period": "\ud800"}')
+    assert lake.statistics_table([capture(raw, site_id="a\udc00", tenant_id="\ud800")]).num_rows == 2
+    (kept,) = lake.statistics_raw_table([capture(raw)]).column("raw").to_pylist()
+    assert json.loads(kept) == raw
+
+
+TABLES = {
+    "statistics": (lambda: lake.statistics_table([]), lake.statistics_schema),
+    "statistics_raw": (lambda: lake.statistics_raw_table([]), lake.statistics_raw_schema),
+    "limits": (lambda: lake.limits_table([]), lake.limits_schema),
+    "feedback": (lambda: lake.feedback_table([]), lake.feedback_schema),
+}
+
+
+@pytest.mark.parametrize(("table", "schema"), TABLES.values(), ids=TABLES)
+def test_an_empty_table_has_the_whole_schema(tmp_path, table, schema):
+    path = lake.publish(table(), str(tmp_path), "empty", DAY, "part").path
+    read = pq.ParquetFile(path).read()
+    assert read.num_rows == 0
+    assert read.schema.equals(schema())
+
+
+def test_limits_have_the_shape_of_statistics_without_a_site():
+    assert lake.limits_schema().names == [name for name in lake.statistics_schema().names if name != "site_id"]
+
+
+def test_moments_keep_microseconds_and_are_utc(tmp_path):
+    berlin = timezone(timedelta(hours=2))
+    logical = datetime(2026, 10, 25, 0, 30, tzinfo=berlin)
+    table = lake.statistics_table([capture({"a": 1}, logical_date=logical), capture({"a": 1})])
+    path = lake.publish(table, str(tmp_path), "s", DAY, "part").path
+    read = pq.ParquetFile(path).read()
+    assert read["captured_at"].to_pylist() == [MOMENT, MOMENT]
+    assert read["logical_date"].to_pylist() == [datetime(2026, 10, 24, 22, 30, tzinfo=UTC), None]
+
+
+@pytest.mark.parametrize(
+    ("raw", "period"),
+    [
+        ({"period": "2026-11"}, "2026-11"),
+        ({"period": {"from": "a", "to": None}}, '{"from": "a", "to": null}'),
+        ({"period": 30}, "30"),
+        ({"period": False}, "false"),
+        ({"period": None}, None),
+        ({"inner": {"period": "x"}}, None),
+        (["period"], None),
+        (None, None),
+    ],
+)
+def test_period(raw, period):
+    assert set(lake.statistics_table([capture(raw)])["period"].to_pylist()) == {period}
+    assert set(lake.limits_table([capture(raw)])["period"].to_pylist()) == {period}
+
+
+def test_rows_are_sorted_and_those_of_one_path_keep_their_order():
+    later = MOMENT + timedelta(hours=1)
+    captures = [
+        capture({"b": 1, "a": 2}, site_id="two"),
+        capture({"b": 4}, site_id="one", at=later),
+        capture({"b": 3, "a.x": 5, "a": {"x": 6}}, site_id="one"),
+    ]
+    rows = lake.statistics_table(captures).select(["site_id", "metric", "captured_at", "value"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("one", "a.x", MOMENT, 5.0),
+        ("one", "a.x", MOMENT, 6.0),
+        ("one", "b", MOMENT, 3.0),
+        ("one", "b", later, 4.0),
+        ("two", "a", MOMENT, 2.0),
+        ("two", "b", MOMENT, 1.0),
+    ]
+    assert lake.statistics_raw_table(captures)["site_id"].to_pylist() == ["one", "one", "two"]
+
+
+def test_files_are_compressed_and_text_is_in_dictionaries_but_read_as_plain_strings(tmp_path):
+    captures = [capture({f"m{n}": n % 3 for n in range(50)}, site_id=f"site-{site}") for site in range(40)]
+    path = lake.publish(lake.statistics_table(captures), str(tmp_path), "statistics", DAY, "part").path
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    assert {column.compression for column in columns.values()} == {"ZSTD"}
+    for name in ("site_id", "metric", "text", "type"):
+        assert columns[name].has_dictionary_page
+    read = ds.dataset(path).to_table()
+    assert {read.schema.field(name).type for name in ("site_id", "metric", "text", "type")} == {pa.string()}
+
+
+def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path):
+    many = pa.table({"n": pa.array(range(ROWS_PER_GROUP + 1))})
+    path = lake.publish(many, str(tmp_path), "many", DAY, "part").path
+    assert pq.ParquetFile(path).metadata.num_row_groups == 2
+    wide = pa.table({"text": ["x" * 30_000_000] * 5})
+    path = lake.publish(wide, str(tmp_path), "wide", DAY, "part").path
+    assert pq.ParquetFile(path).metadata.num_row_groups == 3
+
+
+# -- days that differ ------------------------------------------------------------------------------
+
+# What was a number is text, a list, null and gone; what was null is an object; fields come and go.
+DAYS = {
+    date(2026, 11, 17): {"total": 3, "last": None, "old": "gone tomorrow"},
+    date(2026, 11, 18): {"total": "three", "last": {"at": "noon"}},
+    date(2026, 11, 19): {"total": [1, 2], "last": [], "new": True, "period": "2026-11"},
+    date(2026, 11, 20): {"total": None, "last": {"at": math.nan, "huge": 10**30}},
+    date(2026, 11, 21): {},
+    date(2026, 11, 22): None,
+}
+EXPECTED = sorted(
+    (day.isoformat(), metric.metric, metric.text, metric.type)
+    for day, raw in DAYS.items()
+    for metric in lake.flatten(raw)
+)
+
+
+@pytest.fixture
+def days(tmp_path):
+    for day, raw in DAYS.items():
+        at = datetime.combine(day, MOMENT.timetz())
+        known = {"tenant_id": "acme", "logical_date": at} if day.day % 2 else {}
+        lake.publish(lake.statistics_table([capture(raw, at=at, **known)]), str(tmp_path), "statistics", day, "part")
+    # A site that had nothing to say, and a day on which nobody was asked.
+    lake.publish(lake.statistics_table([]), str(tmp_path), "statistics", date(2026, 11, 16), "part")
+    return tmp_path / "statistics"
+
+
+def rows_of(table):
+    return sorted((str(row["date"]), row["metric"], row["text"], row["type"]) for row in table)
+
+
+def check(rows):
+    assert rows_of(rows) == EXPECTED
+    values = {(str(row["date"]), row["metric"]): row["value"] for row in rows}
+    assert values["2026-11-17", "total"] == 3.0
+    assert values["2026-11-20", "last.huge"] == 1e30
+    assert {row["tenant_id"] for row in rows} == {"acme", None}
+    assert {row["period"] for row in rows} == {"2026-11", None}
+
+
+def test_pyarrow_reads_all_days(days):
+    table = ds.dataset(days, partitioning="hive").to_table()
+    check(table.to_pylist())
+    assert table.schema.remove(table.schema.get_field_index("date")) == lake.statistics_schema()
+
+
+def test_pandas_reads_all_days(days):
+    frame = pd.read_parquet(days)
+    assert str(frame["captured_at"].dtype) == "datetime64[us, UTC]"
+    check(frame.astype(object).where(frame.notna(), None).to_dict("records"))
+
+
+def test_polars_reads_all_days(days):
+    polars = pytest.importorskip("polars")
+    check(polars.read_parquet(days / "*" / "*.parquet", hive_partitioning=True).to_dicts())
+
+
+def test_duckdb_reads_all_days(days):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as database:
+        check(database.sql(f"FROM '{days}/*/*.parquet'").to_arrow_table().to_pylist())

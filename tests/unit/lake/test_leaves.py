@@ -1,0 +1,148 @@
+"""Every leaf of a reply becomes a row, whatever the reply looks like."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+
+from airflow_provider_assistant import lake
+from tests.unit.lake.replies import JSON, leaves
+
+
+def same(one, other):
+    return one == other or (one != one and other != other)
+
+
+@given(JSON)
+def test_every_leaf_survives_as_text(raw):
+    metrics = list(lake.flatten(raw))
+    found = [metric.text if metric.type == "string" else json.loads(metric.text) for metric in metrics]
+    expected = leaves(raw)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert type(one) is type(other)
+        assert same(one, other)
+
+
+@given(JSON)
+def test_only_numbers_have_a_value(raw):
+    for metric, leaf in zip(lake.flatten(raw), leaves(raw), strict=True):
+        assert (metric.value is not None) == (metric.type == "number")
+        assert (metric.type == "number") == (isinstance(leaf, int | float) and not isinstance(leaf, bool))
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ({"chats": {"total": 3}}, [("chats.total", 3.0, "3", "number")]),
+        ({"rates": [0.5, {"p": 1}]}, [("rates.0", 0.5, "0.5", "number"), ("rates.1.p", 1.0, "1", "number")]),
+        ({"grid": [[1], [2]]}, [("grid.0.0", 1.0, "1", "number"), ("grid.1.0", 2.0, "2", "number")]),
+        ({"live": True}, [("live", None, "true", "boolean")]),
+        ({"last": None}, [("last", None, "null", "null")]),
+        ({"plan": "gründlich"}, [("plan", None, "gründlich", "string")]),
+        ({"by_rating": {}}, [("by_rating", None, "{}", "object")]),
+        ({"top": []}, [("top", None, "[]", "array")]),
+        (None, [("$", None, "null", "null")]),
+        ({}, [("$", None, "{}", "object")]),
+        (7, [("$", 7.0, "7", "number")]),
+        ([1], [("0", 1.0, "1", "number")]),
+        ({"a.b": 1, "a": {"b": 2}}, [("a.b", 1.0, "1", "number"), ("a.b", 2.0, "2", "number")]),
+    ],
+)
+def test_flatten(raw, expected):
+    assert [tuple(metric) for metric in lake.flatten(raw)] == expected
+
+
+@pytest.mark.parametrize(("number", "double"), [(10**400, math.inf), (-(10**400), -math.inf)], ids=["above", "below"])
+def test_a_number_beyond_double_keeps_its_digits(number, double):
+    (metric,) = lake.flatten({"huge": number})
+    assert metric.value == double
+    assert metric.text == str(number)
+
+
+def test_nan_is_a_number_without_a_size():
+    (metric,) = lake.flatten({"rate": math.nan})
+    assert metric.type == "number"
+    assert math.isnan(metric.value)
+    assert metric.text == "NaN"
+
+
+def test_lists_may_be_nested_deeper_than_python_calls():
+    raw = 1
+    for _ in range(3000):
+        raw = [raw]
+    (metric,) = lake.flatten(raw)
+    assert metric.metric == ".".join("0" * 3000)
+
+
+# -- items that are known by name --------------------------------------------------------------------
+
+
+def paths(raw, **list_keys):
+    return [
+        metric.metric for metric in lake.flatten(raw, {name.replace("__", "."): key for name, key in list_keys.items()})
+    ]
+
+
+KINDS = {"documents": {"by_kind": [{"kind": "qa", "n": 1}, {"kind": "text", "n": 2}]}}
+
+
+def test_items_are_known_by_a_field_wherever_they_stand():
+    named = [
+        "documents.by_kind.qa.kind",
+        "documents.by_kind.qa.n",
+        "documents.by_kind.text.kind",
+        "documents.by_kind.text.n",
+    ]
+    assert paths(KINDS, documents__by_kind="kind") == named
+    turned = {"documents": {"by_kind": KINDS["documents"]["by_kind"][::-1]}}
+    assert sorted(paths(turned, documents__by_kind="kind")) == sorted(named)
+
+
+def test_other_lists_keep_positions():
+    assert paths({"a": [{"kind": "x"}], "b": [{"kind": "x"}]}, a="kind") == ["a.x.kind", "b.0.kind"]
+
+
+@pytest.mark.parametrize(
+    ("name", "segment"), [("größe", "größe"), (7, "7"), (True, "true"), (1.5, "1.5"), ("a.b", "a.b"), ("", "")]
+)
+def test_a_name_may_be_any_scalar(name, segment):
+    assert paths({"a": [{"id": name}]}, a="id") == [f"a.{segment}.id"]
+
+
+@pytest.mark.parametrize("item", [{"n": 1}, {"id": None}, {"id": {"x": 1}}, {"id": [1]}, 5, None, [1]])
+def test_an_item_without_a_name_keeps_its_position(item):
+    found = paths({"a": [{"id": "first"}, item]}, a="id")
+    assert found[0] == "a.first.id"
+    assert all(path == "a.1" or path.startswith("a.1.") for path in found[1:])
+
+
+def test_two_items_of_one_name_are_both_there():
+    metrics = list(lake.flatten({"a": [{"id": "x", "n": 1}, {"id": "x", "n": 2}]}, {"a": "id"}))
+    assert [metric.value for metric in metrics if metric.metric == "a.x.n"] == [1.0, 2.0]
+
+
+def test_a_star_stands_for_the_items_of_a_list_further_up():
+    raw = {
+        "regions": [{"name": "eu", "channels": [{"id": "web", "n": 1}]}, {"name": "us", "channels": [{"id": "app"}]}]
+    }
+    keys = {"regions": "name", "regions.*.channels": "id"}
+    assert [metric.metric for metric in lake.flatten(raw, keys)] == [
+        "regions.eu.name", "regions.eu.channels.web.id", "regions.eu.channels.web.n",
+        "regions.us.name", "regions.us.channels.app.id",
+    ]  # fmt: skip
+
+
+def test_the_reply_itself_may_be_the_list():
+    assert [metric.metric for metric in lake.flatten([{"id": "x"}], {"": "id"})] == ["x.id"]
+
+
+@given(JSON)
+def test_keys_lose_nothing(raw):
+    keyed = lake.flatten(raw, {"": "a", "*": "a", "a": "a"})
+    assert [metric[1:] for metric in keyed if metric.value == metric.value] == [
+        metric[1:] for metric in lake.flatten(raw) if metric.value == metric.value
+    ]

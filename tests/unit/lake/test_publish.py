@@ -1,0 +1,376 @@
+"""A partition is replaced as a whole: readers see the old one or the new one, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import date
+from itertools import count
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import ObjectStoragePath
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+from airflow_provider_assistant import __version__, lake
+
+DAY = date(2026, 11, 21)
+
+
+def numbers(*values):
+    return pa.table({"n": pa.array(values, pa.int64())})
+
+
+def publish(root, *values, day=DAY, part="dag.task"):
+    return lake.publish(numbers(*values), str(root), "numbers", day, part).path
+
+
+def files(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def with_pyarrow(folder):
+    return ds.dataset(folder, partitioning="hive").to_table()["n"].to_pylist()
+
+
+def with_pandas(folder):
+    return pd.read_parquet(folder)["n"].to_list()
+
+
+def with_duckdb(folder):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as database:
+        return [row[0] for row in database.execute(f"SELECT n FROM '{folder}/*/*.parquet'").fetchall()]
+
+
+READERS = [with_pyarrow, with_pandas, with_duckdb]
+
+
+def test_a_run_replaces_its_part_of_the_day(tmp_path):
+    first = publish(tmp_path, 1, 2)
+    again = publish(tmp_path, 3)
+    assert first == again
+    assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
+    assert with_pyarrow(tmp_path / "numbers") == [3]
+
+
+def test_an_empty_day_replaces_too(tmp_path):
+    publish(tmp_path, 1)
+    path = publish(tmp_path)
+    assert pq.ParquetFile(path).read().num_rows == 0
+
+
+def test_parts_of_other_tasks_stay(tmp_path):
+    publish(tmp_path, 1, part="one")
+    publish(tmp_path, 2, part="other")
+    publish(tmp_path, 3, part="one", day=date(2026, 11, 20))
+    read = ds.dataset(tmp_path / "numbers", partitioning="hive").to_table()
+    assert sorted(zip(read["n"].to_pylist(), read["date"].to_pylist(), strict=True)) == [
+        (1, "2026-11-21"),
+        (2, "2026-11-21"),
+        (3, "2026-11-20"),
+    ]
+
+
+@pytest.mark.parametrize("part", ["../../outside", "a/b", "tag: nightly", "ünï"])
+def test_a_part_name_stays_in_its_partition(tmp_path, part):
+    path = Path(publish(tmp_path / "lake", 1, part=part))
+    assert path.parent == tmp_path / "lake" / "numbers" / "date=2026-11-21"
+    assert path.is_file()
+
+
+def test_it_says_what_was_written(tmp_path):
+    written = lake.publish(numbers(1, 2), str(tmp_path), "numbers", DAY, "part")
+    assert (written.rows, written.bytes) == (2, Path(written.path).stat().st_size)
+
+
+def test_a_file_says_who_wrote_it(tmp_path):
+    table = numbers(1).replace_schema_metadata({"kept": "yes"})
+    provenance = {"dag_id": "d", "run_id": "manual__ü", "task_id": "t"}
+    path = lake.publish(table, str(tmp_path), "numbers", DAY, "part", provenance=provenance).path
+    metadata = {name.decode(): value.decode() for name, value in pq.read_schema(path).metadata.items()}
+    assert metadata == {
+        "kept": "yes",
+        "assistant.version": __version__,
+        "assistant.dag_id": "d",
+        "assistant.run_id": "manual__ü",
+        "assistant.task_id": "t",
+    }
+
+
+# -- crashes ---------------------------------------------------------------------------------------
+
+
+class Crashed(BaseException):
+    """The process is gone, and does nothing any more."""
+
+
+class Process:
+    """
+    Counts every step that touches the disk, and ends before or after one of them: from then on nothing works.
+
+    :param end: Number of the step, from 1.
+    :param after: Whether it is still made, or half of it if it is a write.
+    :param error: What the step raises instead, once: the process lives on.
+    """
+
+    def __init__(self, end=None, after=False, error=None):
+        self.end, self.after, self.error = end, after, error
+        self.steps = []
+        self.dead = False
+
+    def step(self, name, do, half=None):
+        if self.dead:
+            raise Crashed
+        self.steps.append(name)
+        if len(self.steps) != self.end:
+            return do()
+        self.dead = self.error is None
+        if self.after:
+            (half or do)()
+        raise self.error or Crashed
+
+    @contextlib.contextmanager
+    def __call__(self):
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("mkdir", "iterdir", "replace", "unlink"):
+                real = getattr(Path, name)
+                patch.setattr(Path, name, self._wrapped(name, real))
+            patch.setattr(os, "fsync", self._wrapped("fsync", os.fsync))
+            patch.setattr(fcntl, "flock", self._wrapped("flock", fcntl.flock))
+            opened = Path.open
+            patch.setattr(
+                Path, "open", lambda *args, **more: self.step("open", lambda: File(self, opened(*args, **more)))
+            )
+            yield
+
+    def _wrapped(self, name, real):
+        return lambda *args, **more: self.step(name, lambda: real(*args, **more))
+
+
+class File:
+    def __init__(self, process, file):
+        self._process, self._file = process, file
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+    def fileno(self):
+        return self._file.fileno()
+
+    def write(self, content):
+        half = content[: len(content) // 2]
+        self._process.step("write", lambda: self._file.write(content), lambda: self._file.write(half))
+
+    def flush(self):
+        self._process.step("flush", self._file.flush)
+
+
+STEPS = ["mkdir", "iterdir", "open", "flock", "write", "flush", "fsync", "replace"]
+
+
+def test_the_steps_of_a_publish(tmp_path):
+    publish(tmp_path, 1)
+    process = Process()
+    with process():
+        publish(tmp_path, 2)
+    assert process.steps == STEPS
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_readers_see_old_or_new_whatever_step_it_dies_at(tmp_path, read, after):
+    seen = []
+    for end in count(1):
+        root = tmp_path / str(end)
+        publish(root, 1, 1)
+        process = Process(end, after)
+        try:
+            with process():
+                publish(root, 2, 2, 2)
+        except Crashed:
+            seen.append(read(root / "numbers"))
+        else:
+            break
+        publish(root, 3)
+        assert files(root) == ["numbers/date=2026-11-21/dag.task.parquet"], process.steps
+        assert read(root / "numbers") == [3]
+    old, new = [1, 1], [2, 2, 2]
+    assert len(seen) == len(STEPS)
+    assert seen == [old] * (len(STEPS) - 1) + [new if after else old]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_first_day_appears_whole_or_not_at_all(tmp_path, after):
+    for end in range(1, len(STEPS) + 1):
+        root = tmp_path / str(end)
+        publish(root, 0, day=date(2026, 11, 20))
+        with pytest.raises(Crashed), Process(end, after)():
+            publish(root, 1)
+        whole = after and STEPS[end - 1] == "replace"
+        assert with_pyarrow(root / "numbers") == ([0, 1] if whole else [0])
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("step", ["mkdir", "open", "write", "flush", "fsync", "replace"])
+def test_a_disk_that_fails_is_named_and_the_old_day_stays(tmp_path, code, step):
+    path = publish(tmp_path, 1)
+    process = Process(STEPS.index(step) + 1, after=step == "write", error=OSError(code, os.strerror(code)))
+    with pytest.raises(OSError, match="what was there before is as it was") as caught, process():
+        publish(tmp_path, 2)
+    assert caught.value.errno == code
+    assert os.strerror(code) in str(caught.value)
+    assert path in str(caught.value)
+    assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
+    assert with_pyarrow(tmp_path / "numbers") == [1]
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path):
+    (tmp_path / "lake").write_text("no folder")
+    with pytest.raises(OSError, match="lake/numbers"):
+        publish(tmp_path / "lake", 1)
+
+
+def test_a_disk_that_cannot_lock_is_written_all_the_same(tmp_path):
+    process = Process(STEPS.index("flock") + 1, error=OSError(errno.ENOLCK, "no locks"))
+    publish(tmp_path, 1)
+    with process():
+        publish(tmp_path, 2)
+    assert with_pyarrow(tmp_path / "numbers") == [2]
+
+
+def test_a_temporary_file_of_a_living_writer_stays(tmp_path):
+    folder = Path(publish(tmp_path, 1)).parent
+    living, dead = (folder / f".dag.task.{digit * 32}" for digit in "ab")
+    for leftover in (living, dead):
+        leftover.write_bytes(b"PAR1")
+    with living.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        publish(tmp_path, 2)
+    assert living.exists()
+    assert not dead.exists()
+
+
+def test_only_leftovers_of_the_same_part_are_removed(tmp_path):
+    folder = Path(publish(tmp_path, 1)).parent
+    others = [folder / name for name in (f".dag.task.1.{'a' * 32}", f".dag_task.{'a' * 32}", ".dag.task.notes", ".crc")]
+    for other in others:
+        other.write_bytes(b"")
+    publish(tmp_path, 2)
+    assert all(other.exists() for other in others)
+
+
+KILLED = """
+import os, signal, sys
+from datetime import date
+from pathlib import Path
+import pyarrow as pa
+from airflow_provider_assistant import lake
+
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+lake.publish(pa.table({"n": [2]}), sys.argv[1], "numbers", date(2026, 11, 21), "dag.task")
+"""
+
+
+def test_a_killed_writer_leaves_the_old_day_and_the_next_one_cleans_up(tmp_path):
+    publish(tmp_path, 1)
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert len(files(tmp_path)) == 2
+    for read in READERS:
+        assert read(tmp_path / "numbers") == [1]
+    publish(tmp_path, 3)
+    assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
+
+
+def test_who_reads_while_it_is_written_sees_one_generation(tmp_path):
+    publish(tmp_path, *[0] * 1000)
+    done = threading.Event()
+
+    def write():
+        for generation in range(1, 60):
+            publish(tmp_path, *[generation] * 1000)
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = []
+    while not done.is_set():
+        read = with_pyarrow(tmp_path / "numbers")
+        assert len(read) == 1000
+        assert len(set(read)) == 1
+        seen.append(read[0])
+    writer.join()
+    assert seen == sorted(seen)
+
+
+# -- object storage --------------------------------------------------------------------------------
+
+
+class Bucket:
+    """An object storage: an upload is there when it is complete, also one that an exception cut short."""
+
+    failure = None
+
+    def open(self, real):
+        def opened(fs, path, mode="rb", **options):
+            assert mode == "rb", "what is written piece by piece may be cut short"
+            return real(fs, path, mode, **options)
+
+        return opened
+
+    def pipe_file(self):
+        def piped(fs, path, value, **options):
+            if self.failure:
+                raise self.failure
+            path = fs._strip_protocol(path)
+            fs.store[path] = MemoryFile(fs, path, value)
+
+        return piped
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    bucket = Bucket()
+    monkeypatch.setattr(MemoryFileSystem, "open", bucket.open(MemoryFileSystem.open))
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", bucket.pipe_file())
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    attach("memory", fs=MemoryFileSystem())
+    return bucket
+
+
+def read_object(path):
+    with ObjectStoragePath(path).open("rb") as file:
+        return pq.read_table(file)["n"].to_pylist()
+
+
+def test_object_storage_gets_the_file_under_its_own_name(bucket):
+    path = publish("memory://lake", 1)
+    assert path == "memory://lake/numbers/date=2026-11-21/dag.task.parquet"
+    assert read_object(path) == [1]
+    assert [entry.name for entry in ObjectStoragePath(path).parent.iterdir()] == ["dag.task.parquet"]
+    assert publish("memory://lake", 2, 3) == path
+    assert read_object(path) == [2, 3]
+
+
+@pytest.mark.parametrize("failure", [OSError("connection reset"), PermissionError("read-only"), KeyboardInterrupt()])
+def test_an_upload_that_fails_leaves_the_old_object(bucket, failure):
+    path = publish("memory://lake", 1)
+    bucket.failure = failure
+    with pytest.raises(type(failure)):
+        publish("memory://lake", 2)
+    assert read_object(path) == [1]
