@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from airflow.providers.common.compat.sdk import Asset, Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
 from airflow_provider_assistant.asking import answers
 from airflow_provider_assistant.asking.batch import Batch, Mode
@@ -224,11 +224,8 @@ class AssistantAskOperator(AssistantOperator):
             "output_path": self.output_path,
         }
         self.log.info("Site %r: %s.", result["site_id"], _summary(result))
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = result
         self._judge(result)
-        return result
+        return self.tell(context, result)
 
     def _judge(self, result: Mapping[str, Any]) -> None:
         """Fail the task for questions without an answer."""

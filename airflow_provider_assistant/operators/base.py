@@ -49,6 +49,13 @@ class AssistantOperator(BaseOperator):
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
 
+    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        """Give the result to the event of every asset among the outlets, and return it."""
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = result
+        return result
+
 
 def as_given(source: Any) -> Any:
     """
@@ -101,10 +108,3 @@ class ExportOperator(AssistantOperator):
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
         return lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
-
-    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Give the result to the event of every asset among the outlets, and return it."""
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = result
-        return result

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NoReturn
 
-from airflow.providers.common.compat.sdk import Asset, Context
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
@@ -124,10 +124,7 @@ class AssistantLoadOperator(AssistantOperator):
             "findings": str(findings.path) if findings.count else None,
         }
         self._judge(counts, result["findings"])
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = result
-        return result
+        return self.tell(context, result)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:  # noqa: ARG002
         """Go on after a pause in the triggerer; what was loaded before it counts as unchanged."""
