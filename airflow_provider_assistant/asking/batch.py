@@ -81,8 +81,10 @@ class Batch:
         """
         Submit what has not been submitted, and write down what was asked.
 
-        :raises AssistantError: Nothing can be waited for: the service refused as a whole, or nothing came of it.
+        :raises AssistantError: Nothing can be waited for: the service refused as a whole, or nothing came of it; or
+            answers could not be noted down.
         """
+        self.journal.check()
         digests = questions.digests()
         names = [asked_as(digest) for digest in digests]
         earlier = self._earlier(questions, names)

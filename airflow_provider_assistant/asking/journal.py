@@ -46,6 +46,25 @@ class Journal:
     def _pending(self) -> Path_:
         return self.folder / "pending.jsonl"
 
+    def check(self) -> None:
+        """
+        Make sure that the folder can be written to, before there is anything to write.
+
+        :raises AssistantError: It cannot.
+        """
+        probe = self.folder / "probe"
+        try:
+            self._write(probe, ())
+        except Exception as error:  # every storage has errors of its own
+            raise AssistantError(
+                f"nothing can be written beside output_path, in {self.folder}: {error}. Nothing was sent."
+            ) from error
+        with contextlib.suppress(Exception):
+            probe.unlink()
+            # Object storage would remove what is in it.
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
     def write_pending(self, pending: Iterable[Pending]) -> None:
         """Write which requests are to be waited for."""
         self._write(self._pending, (json.dumps(astuple(one)) for one in pending))
@@ -89,12 +108,15 @@ class Journal:
                         yield json.loads(line)
 
     def remove(self) -> None:
-        """Remove the folder."""
-        if self.folder.is_dir():
-            for name in [path.name for path in self.folder.iterdir()]:
-                (self.folder / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # object storage has no folders to remove
-                self.folder.rmdir()
+        """Remove the folder, as far as this one may."""
+        try:
+            if self.folder.is_dir():
+                for name in [path.name for path in self.folder.iterdir()]:
+                    (self.folder / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # object storage has no folders to remove
+                    self.folder.rmdir()
+        except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
+            log.warning("%s is of no more use, and could not be removed: %s", self.folder, error)
 
     def _write(self, path: Path_, lines: Iterable[str]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeout,
 )
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of
-from airflow_provider_assistant.operators.base import AssistantOperator, as_given
+from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
 from airflow_provider_assistant.waiting import DEFERRAL_GRACE, is_deferrable
@@ -230,8 +230,7 @@ class AssistantAskOperator(AssistantOperator):
     def _judge(self, result: Mapping[str, Any]) -> None:
         """Fail the task for questions without an answer."""
         unanswered = result["rows"] - result["complete"]
-        allowed = round(self.max_failed * result["rows"], 6) if 0 < self.max_failed < 1 else self.max_failed
-        if unanswered <= allowed:
+        if unanswered <= allowed(self.max_failed, result["rows"]):
             return
         if unanswered == result["rejected"]:
             raise AssistantInputError(

@@ -67,6 +67,12 @@ def as_given(source: Any) -> Any:
     return literal(source) if is_rows or callable(source) else source
 
 
+def allowed(limit: float, total: int) -> float:
+    """Return how many of all may go wrong: a limit is a count, or a fraction if it is below 1."""
+    # Rounded, so that 0.29 of 100 are 29.
+    return round(limit * total, 6) if limit < 1 else limit
+
+
 class ExportOperator(AssistantOperator):
     """
     Base of the operators that write Parquet datasets.

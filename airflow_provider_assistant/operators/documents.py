@@ -29,7 +29,7 @@ from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbig
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import open_source, storage_files, storage_path
-from airflow_provider_assistant.operators.base import AssistantOperator, as_given
+from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given
 from airflow_provider_assistant.waiting import is_deferrable
 
 
@@ -190,8 +190,7 @@ class AssistantLoadOperator(AssistantOperator):
                 f"{counts}. {counts.failed} rows failed and {unclear} are ambiguous; a retry sends those and no "
                 f"others. {listed}"
             )
-        allowed = self.max_rejected * counts.rows if 0 < self.max_rejected < 1 else self.max_rejected
-        if counts.rejected > allowed:
+        if counts.rejected > allowed(self.max_rejected, counts.rows):
             raise AssistantInputError(
                 f"{counts}. {counts.rejected} rows were rejected, more than max_rejected={self.max_rejected:g} "
                 f"allows; the others are loaded. {listed} Mend them in the source and run the task again.",

@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.sites import SiteReplies, read_sites
-from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator
+from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, allowed
 
 # Of the sites that could not be read, so much goes to XCom, in bytes of JSON; the log has all of them.
 FAILED_SITES_BYTES = 5000
@@ -143,7 +143,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         if found.errors and not found.replies:
             self._fail(found, "None of them is written, and the day is as it was.")
         result = self._write(context, found, day)
-        if len(found.errors) > self._allowed(result["sites"]):
+        if len(found.errors) > allowed(self.max_failed_sites, result["sites"]):
             self._fail(found, f"The other {len(found.replies)} are in {result['path']}.")
         return self.tell(context, result)
 
@@ -181,9 +181,6 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             "site_id": self.hook.site() if self.site_ids is None else None,
             "date": day.isoformat(),
         }
-
-    def _allowed(self, sites: int) -> float:
-        return self.max_failed_sites * sites if 0 < self.max_failed_sites < 1 else self.max_failed_sites
 
     def _fail(self, found: SiteReplies, written: str) -> None:
         """Fail the task for sites that could not be read."""

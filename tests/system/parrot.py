@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import threading
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import quote
@@ -33,7 +34,9 @@ class Parrot:
 
 
 class _Server(ThreadingHTTPServer):
-    polls = 0
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.polls: Counter[str] = Counter()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -64,9 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
             case ["chat", "async"]:
                 self._send(202, {"request_id": said, "session_id": said}, key)
             case ["chat", "requests", _]:
-                self.server.polls += 1
+                self.server.polls[path] += 1
                 # The worker looks once before the triggerer does.
-                ended = self.server.polls > 2
+                ended = self.server.polls[path] > 2
                 status = {"status": "failed", "error": {"message": said}} if ended else {"status": said}
                 self._send(200, {"request_id": said, **status}, key)
             case ["chat", "session", "close"]:

@@ -29,7 +29,7 @@ COUNT, CONCURRENCY = 40, 8
 # Half of all requests: their polls fail for as long as the test wants them to be open.
 HALF = re.compile(r"req_[0-7]")
 FEW = 4
-SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "40"))
+SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "20"))
 LABS = "globex-labs/chat/async"
 ENDS = {"AssistantRequestFailed", "AssistantRequestLost", "AssistantRequestTimeout"}
 
@@ -52,9 +52,9 @@ class Runs:
         for dag_id in dag_ids:
             self.ids[dag_id] = self.airflow.trigger(dag_id)
 
-    def wait(self, *dag_ids: str) -> None:
+    def wait(self, *dag_ids: str, timeout: float = 120) -> None:
         for dag_id in dag_ids:
-            self.airflow.wait_run(dag_id, self.ids[dag_id])
+            self.airflow.wait_run(dag_id, self.ids[dag_id], timeout)
 
     def wait_task(self, dag_id: str, task_id: str, state: str, try_number: int = 1) -> None:
         wait_for(f"{dag_id}.{task_id}: {state}", lambda: self.task(dag_id, task_id) == (state, try_number), timeout=60)
@@ -145,7 +145,7 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
         runs.wait_task("asked_and_cleared", task_id, "deferred", 2)
     runs.wait_task("asked_by_a_killed_worker", "ask", "deferred", 2)
     runs.wait("asked_in_vain")
-    runs.notes["log"] = wait_for("a line of progress", lambda: runs.progress(), timeout=60)
+    runs.notes["log"] = wait_for("a line of progress", runs.progress, timeout=60)
     runs.notes["polled"] = runs.polled(before)
     runs.notes["journals"] = set(runs.folder.rglob("answers-*.jsonl"))
     runs.notes["keys"] = places(home, service.api_key, GLOBEX_FULL_KEY, database=airflow.database.url)
@@ -168,7 +168,7 @@ def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
         assert row["answer"] == request["answer"]
 
 
-def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Runs, record_property: Any) -> None:
+def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Runs) -> None:
     dag_id, message = "asked_through_restarts", "Through restarts"
     assert runs.task(dag_id, "ask") == ("success", 1)
     complete(runs, dag_id, "ask", message)
@@ -259,10 +259,10 @@ def test_no_key_is_in_a_journal_a_ledger_a_log_or_the_output(runs: Runs, home: P
     assert places(runs.folder, "Through restarts 7?")
 
 
-def test_many_sensors_share_one_client(runs: Runs, record_property: Any) -> None:
+def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
     """Each would have a connection of its own, where the Airflow connection allows four."""
-    dag_id, service = "asked_by_many", runs.service
-    service.reset("journal")
+    dag_id, runs = "asked_by_many", Runs(airflow, service, lake)
+    service.reset("journal", "faults")
     service.faults(processing_seconds=NEVER, latency=0.1)
     runs.start(dag_id)
     most = 0
@@ -272,11 +272,12 @@ def test_many_sensors_share_one_client(runs: Runs, record_property: Any) -> None
         most = max(most, runs.connections())
         return runs.states(dag_id)["deferred"] == SENSORS
 
-    wait_for("all sensors to wait", deferred, timeout=4 * SENSORS)
+    wait_for("all sensors to wait", deferred, timeout=60 + 4 * SENSORS)
     for _ in range(20):
         deferred()
     service.faults(processing_seconds=SOON, latency=0)
-    runs.wait(dag_id)
+    runs.wait(dag_id, timeout=120 + 4 * SENSORS)
     assert runs.states(dag_id) == {"success": SENSORS + 1}
     assert len(runs.asked("Of many")) == SENSORS
     assert 1 < most <= FEW
+    print(f"{SENSORS} sensors, {len(service.journal(method='GET', limit=100_000))} polls, {most} connections")

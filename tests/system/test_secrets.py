@@ -18,7 +18,7 @@ from tests.system.search import places
 pytestmark = pytest.mark.system
 
 LOADING = ("assistant_knowledge_base", "assistant_smoke", "parrots")
-WHO_FAILS = {"use_the_hook", "chat", "rate", "close", "wait"}
+WHO_FAILS = {"use_the_hook", "chat", "rate", "close", "wait", "ask"}
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +49,13 @@ def test_the_search_finds_what_is_there(home: Path, airflow: LiveAirflow, lake: 
     ledger = airflow.home / "assistant_ledger.db"
     console = str(airflow.log_path("scheduler"))
     assert console in found
-    cells = {"postgres: xcom", f"{ledger}: assistant_submissions", f"{ledger}: assistant_ratings"}
-    assert cells <= found
+    tables = ("assistant_submissions", "assistant_ratings", "assistant_questions")
+    assert {"postgres: xcom", *(f"{ledger}: {table}" for table in tables)} <= found
     logs = {where for where in found if where.startswith(str(airflow.home / "logs"))}
     assert any(where.endswith(".log") for where in logs)
     assert any(".trigger." in where for where in logs)
     assert any(where.startswith(str(lake)) and where.endswith(": text") for where in found)
+    assert {f"{lake}/asked/parrots.parquet: {column}" for column in ("request_id", "error", "raw")} <= found
 
 
 @pytest.mark.usefixtures("ran")

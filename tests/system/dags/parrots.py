@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from airflow.sdk import dag, task
 
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
@@ -50,6 +51,14 @@ def parrots():
     submit = AssistantSubmitChatOperator(task_id="submit", message="Hello?", **SESSION)
     AssistantChatRequestSensor(
         task_id="wait", request_id=submit.output["request_id"], deferrable=True, poke_interval=0.5
+    )
+    AssistantAskOperator(
+        task_id="ask",
+        source=[{"message": "Hello?"}, {"message": "Who are you?"}],
+        site_id="aviary",
+        output_path="{{ var.value.assistant_lake }}/asked/parrots.parquet",
+        deferrable=True,
+        poll_interval=0.5,
     )
 
 

@@ -88,6 +88,31 @@ def test_the_place_keeps_its_connection():
     assert str(Journal(folder).folder) == folder
 
 
+def test_looking_whether_it_can_be_written_to_changes_nothing(folder, tmp_path):
+    journal = Journal(folder)
+    journal.check()
+    assert not list(tmp_path.glob("out/*"))
+    journal.write_pending(pending(2))
+    journal.write_answers([ended(0)])
+    journal.check()
+    assert journal.read_open() == pending(2)[1:]
+    assert len(list(journal.folder.iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_to_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(AssistantError, match=r"nothing can be written.*Nothing was sent"):
+        Journal(str(tmp_path / "file" / "journal")).check()
+
+
+def test_a_folder_that_cannot_be_removed_is_a_warning(local, monkeypatch, caplog):
+    local.write_pending(pending(2))
+    monkeypatch.setattr(type(local.folder), "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError("no")))
+    local.remove()
+    assert "could not be removed" in caplog.text
+    assert local.read_open() == pending(2)
+
+
 def test_pending_requests_are_replaced_not_added(local):
     local.write_pending(pending(5))
     local.write_pending(pending(2))

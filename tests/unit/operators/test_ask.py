@@ -40,6 +40,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeout,
 )
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.base import allowed
 
 QUESTIONS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(20)]
 SUBMIT = r"chat/async$"
@@ -291,7 +292,7 @@ def test_what_cannot_be_asked_is_named_before_any_request(mode, options, part, s
     with pytest.raises(AssistantInputError, match=part):
         execute(mode=mode, **options)
     assert service.journal() == []
-    assert not output.exists()
+    assert not list(output.parent.glob("*"))
 
 
 @modes
@@ -365,6 +366,11 @@ def test_how_many_questions_may_have_no_answer(failed, max_failed, passes, servi
     assert statuses(output).get("failed", 0) == failed
 
 
+@pytest.mark.parametrize(("limit", "total", "count"), [(0.29, 100, 29), (0.57, 100, 57), (0.07, 300, 21), (3, 10, 3)])
+def test_a_fraction_is_exact(limit, total, count):
+    assert allowed(limit, total) == count
+
+
 @pytest.mark.parametrize(
     "option", [{"mode": "both"}, {"max_failed": -1}, {"poll_interval": 0}], ids=lambda option: next(iter(option))
 )
@@ -424,12 +430,22 @@ def test_a_conversation_that_cannot_be_closed_is_counted_only(fault, service, co
     assert statuses(output) == {"complete": 5}
 
 
-def test_a_conversation_with_an_open_question_is_not_closed(service, connection, execute):
-    service.behave(processing_seconds=NEVER)
-    service.answer("status:404", path=POLL, times=1)
-    result = execute(many(2), session="shared", deadline=0, max_failed=2)
-    assert (result["timed_out"], result["lost"], result["sessions_closed"]) == (1, 1, 0)
-    assert posts(service, CLOSE) == 0
+def test_a_conversation_with_an_open_question_is_not_closed(service, connection, execute, output, monkeypatch):
+    submit = Batch.submit
+
+    def submitted(batch, questions):
+        submit(batch, questions)
+        until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
+        # Behind the deadline each is polled once.
+        service.answer("status:503", path=POLL, times=1)
+
+    monkeypatch.setattr(Batch, "submit", submitted)
+    source = [row | {"session_id": "alone" if row["id"] == 2 else "shared"} for row in many(3)]
+    result = execute(source, deadline=0, max_failed=1, max_concurrency=1)
+    (open_,) = [row for row in rows_of(output) if row["status"] == "timed_out"]
+    closed = {row["session_id"] for row in service.rows("sessions") if row["closed_at"]}
+    assert result["sessions_closed"] == 1
+    assert closed == {"alone", "shared"} - {open_["session_id"]}
 
 
 def test_what_was_closed_before_is_closed(service, connection, execute):
@@ -455,6 +471,14 @@ def test_object_storage(kind, deferrable, service, connection, ask, tmp_path):
     assert sorted(found.name for found in path.parent.iterdir()) == [".today.findings.parquet", "today.parquet"]
     assert ask(many(5), output_path=str(path)).state == "success"
     assert [found.name for found in path.parent.iterdir()] == ["today.parquet"]
+
+
+@modes
+def test_an_output_that_cannot_be_written_is_found_before_any_request(mode, service, connection, execute, output):
+    output.parent.write_bytes(b"a file where the folder should be")
+    with pytest.raises(AssistantError, match=r"beside output_path.*Nothing was sent"):
+        execute(mode=mode)
+    assert service.journal() == []
 
 
 def test_an_output_of_somebody_else_is_replaced(service, connection, execute, output):
