@@ -89,7 +89,9 @@ class Runs:
         return self.airflow.xcom(dag_id, self.ids[dag_id], task_id)
 
     def rows(self, dag_id: str, task_id: str) -> list[dict[str, Any]]:
-        return pq.read_table(self.folder / dag_id / f"{task_id}.parquet").to_pylist()
+        output = self.folder / dag_id / f"{task_id}.parquet"
+        assert output.exists(), self.log(dag_id, task_id)
+        return pq.read_table(output).to_pylist()
 
     def noted(self, dag_id: str, task_id: str) -> set[str]:
         """Return the requests whose answers are in the journal of a task."""

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.expected_conditions import element_to_be_clickable
 from selenium.webdriver.support.ui import WebDriverWait
 
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
@@ -57,6 +61,10 @@ def program(*names: str) -> str:
     )
 
 
+# React puts new elements in place of those that were just found, and moves them.
+NOT_YET = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
+
+
 class Browser:
     """Chromium, looking at Airflow."""
 
@@ -73,7 +81,7 @@ class Browser:
         options.add_argument(f"--user-data-dir={home / 'browser'}")
         service = ChromeService(program("chromedriver"), log_output=str(home / "chromedriver.log"))
         self.driver = Chrome(options=options, service=service)
-        self._wait = WebDriverWait(self.driver, PATIENCE)
+        self._wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=NOT_YET)
 
     def find(self, selector: str, text: str | None = None) -> WebElement:
         """Wait for an element that can be seen, by a CSS selector and the text in it."""
@@ -88,11 +96,18 @@ class Browser:
 
     def click(self, selector: str, text: str | None = None) -> None:
         """Wait for an element and click it."""
-        self._wait.until(element_to_be_clickable(self.find(selector, text))).click()
+        self._done(lambda: self.find(selector, text).click(), f"cannot click {selector} {text or ''}")
 
     def write(self, selector: str, text: str) -> None:
         """Wait for an input and type."""
-        self.find(selector).send_keys(text)
+        self._done(lambda: self.find(selector).send_keys(text), f"cannot write to {selector}")
+
+    def _done(self, act: Callable[[], None], trouble: str) -> None:
+        def done(_: Chrome) -> bool:
+            act()
+            return True
+
+        self._wait.until(done, trouble)
 
     def open(self, group: str) -> None:
         """Unfold a group of the form, which folds the one that was open."""

@@ -506,7 +506,7 @@ def test_the_outlet_asset_is_told_the_counts(service, connection, ask):
 
     run = ask(many(3), outlets=[Asset("assistant-answers")])
     with create_session() as session:
-        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_dag_id == run.dag_id))
+        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
     assert extra == run.xcom()
     assert extra["complete"] == 3
 

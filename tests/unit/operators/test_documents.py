@@ -508,7 +508,7 @@ def test_the_outlet_asset_is_told_the_counts(service, connection, run_operator):
 
     run = run_operator(AssistantLoadQAOperator, source=ROWS, outlets=[Asset("assistant-kb")])
     with create_session() as session:
-        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_dag_id == run.dag_id))
+        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
     assert extra == run.xcom()
     assert (extra["rows"], extra["created"]) == (2, 2)
 

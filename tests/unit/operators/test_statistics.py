@@ -389,7 +389,7 @@ def test_the_event_of_an_asset_says_what_was_written(export):
     with Sites(site_001=[NOT_FOUND]) as sites:
         run = export(sites, NAMES[:3], max_failed_sites=1, outlets=[Asset("assistant-statistics")])
     with create_session() as session:
-        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_dag_id == run.dag_id))
+        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
     assert extra == run.xcom()
     assert extra["failed_sites"][0]["site_id"] == "site-001"
 
