@@ -65,9 +65,9 @@ up: venv ## The demo, then Airflow and the service stay until Ctrl-C
 
 # The lowest Python decides; the others may only add what they alone need.
 .PHONY: constraints
-constraints: venv ## Resolve constraints.txt anew
+constraints: ## Resolve constraints.txt anew
 	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	printf '%s\n' 'apache-airflow>=3.3,<3.4' apache-airflow-providers-sqlite duckdb polars >"$$work/more.in"; \
+	printf '%s\n' 'apache-airflow>=3.3,<3.4' apache-airflow-providers-sqlite >"$$work/more.in"; \
 	for python in 3.11 3.12 3.13; do \
 		$(BIN)/uv pip compile -q --no-header --no-annotate --no-emit-index-url --upgrade \
 			--python-version $$python --extra dev --no-emit-package airflow-provider-assistant \
