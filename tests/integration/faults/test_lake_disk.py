@@ -13,7 +13,6 @@ import threading
 from datetime import date
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -51,6 +50,8 @@ def with_pandas(root):
 
 
 def with_duckdb(root):
+    import duckdb
+
     with duckdb.connect() as database:
         return [row[0] for row in database.execute(f"SELECT n FROM '{root}/numbers/*/*.parquet'").fetchall()]
 
