@@ -123,14 +123,21 @@ def feedback_table(rows: list[dict[str, Any]]) -> pa.Table:
 def _metrics(
     captures: Iterable[Capture], list_keys: Mapping[str, str] | None, schema: pa.Schema, order: tuple[str, ...]
 ) -> pa.Table:
-    columns: dict[str, list[Any]] = {field.name: [] for field in schema}
-    for capture in captures:
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {"metric": [], "value": [], "text": [], "type": []}
+    found, rows = list(captures), []
+    for number, capture in enumerate(found):
         metrics = list(flatten(capture.raw, list_keys))
-        for name, values in zip(("metric", "value", "text", "type"), zip(*metrics, strict=True), strict=True):
-            columns[name].extend(values)
-        for name in ("captured_at", "logical_date", "tenant_id", "site_id", "period"):
-            if name in columns:
-                columns[name].extend([_stored(getattr(capture, name))] * len(metrics))
+        for values, more in zip(columns.values(), zip(*metrics, strict=True), strict=True):
+            values.extend(more)
+        rows.extend([number] * len(metrics))
+    # What is the same in all rows of a capture is converted once.
+    of_rows = pa.array(rows, pa.int32())
+    for field in schema:
+        if field.name not in columns:
+            values = [_stored(getattr(capture, field.name)) for capture in found]
+            columns[field.name] = pa.array(values, field.type).take(of_rows)
     return _table(columns, schema, order)
 
 
@@ -138,10 +145,10 @@ def _stored(value: Any) -> Any:
     return storable(value) if isinstance(value, str) else value
 
 
-def _table(columns: Mapping[str, list[Any]], schema: pa.Schema, order: tuple[str, ...]) -> pa.Table:
+def _table(columns: Mapping[str, Any], schema: pa.Schema, order: tuple[str, ...]) -> pa.Table:
     import pyarrow as pa
 
-    table = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    table = pa.table(columns, schema=schema)
     return table.sort_by([(name, "ascending") for name in order])
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.faults.asks import Asking
 from tests.integration.faults.loads import CONCURRENCY, Ended, Loader, Try, listed
+from tests.integration.faults.storage import _storage, bucket  # noqa: F401 (fixtures)
 from tests.live.service import AssistantService
 
 # So slow that requests overlap, as with a real service.

@@ -367,10 +367,22 @@ def test_object_storage_gets_the_file_under_its_own_name(bucket):
     assert read_object(path) == [2, 3]
 
 
-@pytest.mark.parametrize("failure", [OSError("connection reset"), PermissionError("read-only"), KeyboardInterrupt()])
-def test_an_upload_that_fails_leaves_the_old_object(bucket, failure):
+@pytest.mark.parametrize(
+    ("failure", "kind", "said"),
+    [
+        (OSError("connection reset"), OSError, "connection reset"),
+        (PermissionError(errno.EACCES, "read-only"), PermissionError, "read-only"),
+        (RuntimeError("endpoint is gone"), OSError, "RuntimeError: endpoint is gone"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+)
+def test_an_upload_that_fails_leaves_the_old_object(bucket, failure, kind, said):
     path = publish("memory://lake", 1)
     bucket.failure = failure
-    with pytest.raises(type(failure)):
+    with pytest.raises(kind, match=said) as caught:
         publish("memory://lake", 2)
+    assert caught.type is kind
+    if said:
+        assert "what was there before is as it was" in str(caught.value)
+        assert path in str(caught.value)
     assert read_object(path) == [1]
