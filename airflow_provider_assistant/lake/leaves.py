@@ -8,6 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 
+# Of JSON that is neither text nor a number.
+_KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
+
+
 class Metric(NamedTuple):
     """
     One leaf of a reply.
@@ -73,16 +77,7 @@ def _leaf(path: str, raw: Any) -> Metric:
         return Metric(path, None, storable(raw), "string")
     if isinstance(raw, (int, float)) and not isinstance(raw, bool):
         return Metric(path, _double(raw), _digits(raw), "number")
-    kind = (
-        "null"
-        if raw is None
-        else "boolean"
-        if isinstance(raw, bool)
-        else "array"
-        if isinstance(raw, list)
-        else "object"
-    )
-    return Metric(path, None, json.dumps(raw), kind)
+    return Metric(path, None, json.dumps(raw), _KINDS[type(raw)])
 
 
 def _digits(number: float) -> str:
