@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-
 # Of JSON that is neither text nor a number.
 _KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
 
