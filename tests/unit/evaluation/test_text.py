@@ -132,6 +132,7 @@ def test_nothing_is_left_of_blank_text_only(text):
         ("ที่", "ท", False),
         ("возврата нет", "возврат", False),
         ("हिन्दी", "हिन्द", False),
+        ("किताब", "कि", False),
         ("any", "", True),
         ("a **b** c", "**", True),
         ("a b c", "**", False),
