@@ -100,7 +100,9 @@ def _keys(tokens: list[str]) -> list[str]:
 def _pieces(tokens: list[str], same: list[tuple[int, int]]) -> tuple[Piece, ...]:
     pieces, place = [], 0
     for start, size in same:
-        pieces += [Piece("".join(tokens[place:start]), differs=True)]
+        changed = "".join(tokens[place:start])
+        words = changed.rstrip()
+        pieces += [Piece(words, differs=True), Piece(changed[len(words) :], differs=False)]
         pieces += [Piece("".join(tokens[start : start + size]), differs=False)]
         place = start + size
     return tuple(piece for piece in pieces if piece.text)
