@@ -85,9 +85,9 @@ def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[
     known = [value for value in values if value is not None]
     low, high = min(known), max(known)
     # Noise in the third digit shall not look like a mountain.
-    missing = max(0.05 - (high - low), 0.04 * abs(high) - (high - low), 0.0) / 2
-    high = min(high + missing, max(high, most))
-    low = max(min(low, high - 2 * missing), min(low, 0.0))
+    span = max(high - low, 0.05, 0.04 * abs(high))
+    high = min((low + high + span) / 2, max(high, most))
+    low = max(high - span, min(low, 0.0))
     places = range(len(values))
 
     def draw(axes: Axes) -> None:
