@@ -202,6 +202,9 @@ def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summ
         rate=passed / plain.questions.answered,
     )
     f1 = plain.scorers["token_f1"].mean or 0.0
+    comparison = _comparison(cases, scores)
+    difference = comparison.scorers["token_f1"]
+    mean, low, high = (value or 0.0 for value in (difference.mean, difference.low, difference.high))
     summary = plain.model_copy(
         update={
             "passes": passes,
@@ -210,7 +213,7 @@ def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summ
                 name: found.model_copy(update={"pass_rate": (found.means["token_f1"] or 0) - 0.02})
                 for name, found in plain.tags.items()
             },
-            "comparison": _comparison(cases, scores),
+            "comparison": comparison,
             "gate": parts.Gate(
                 verdict="failed",
                 on_fail="fail",
@@ -219,22 +222,23 @@ def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summ
                         rule="coverage >= 0.95",
                         verdict="passed",
                         value=plain.questions.coverage,
-                        reason=f"{plain.questions.answered} of {number} questions are answered",
+                        reason=f"coverage is {plain.questions.coverage:.4f}",
                     ),
                     parts.RuleVerdict(
-                        rule="token_f1 >= 0.6", verdict="passed", value=f1, reason=f"the mean is {f1:.4f}"
+                        rule="token_f1 >= 0.6", verdict="passed", value=f1, reason=f"token_f1 is {f1:.4f}"
                     ),
                     parts.RuleVerdict(
-                        rule="token_f1 drop <= 0.02",
+                        rule="token_f1 drop <= 0.01",
                         verdict="failed",
-                        value=-0.037,
-                        reason="the mean difference to the baseline is -0.0285, and may be as low as -0.0370",
+                        value=-low,
+                        reason=f"token_f1 changed by {mean:+.4f} (95 %: {low:+.4f} to {high:+.4f}) over {difference.paired} questions; "
+                        f"at worst it lost {-low:.4f}",
                     ),
                     parts.RuleVerdict(
-                        rule="token_f1[contracts] >= 0.5",
+                        rule="refusal drop <= 0.05",
                         verdict="not_judged",
                         value=None,
-                        reason="no question has the tag contracts",
+                        reason="not judged: the baseline was not scored with refusal",
                     ),
                 ],
             ),
