@@ -260,7 +260,9 @@ def _comparison(cases: list[Case], scores: pa.Table) -> parts.Comparison:
     similar = token_f1(scores)
     answered = list(similar)
     changes = [
-        parts.Change(key=key, before=min(1.0, max(0.0, similar[key] + chance.uniform(-0.25, 0.4))), after=similar[key])
+        parts.Change(
+            key=key, before=sorted((0.0, similar[key] + chance.uniform(-0.25, 0.4), 1.0))[1], after=similar[key]
+        )
         for key in chance.sample(answered, min(60, len(answered)))
     ]
     changes.sort(key=lambda one: one.after - one.before)
