@@ -231,8 +231,8 @@ def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summ
                         rule="token_f1 drop <= 0.01",
                         verdict="failed",
                         value=-low,
-                        reason=f"token_f1 changed by {mean:+.4f} (95 %: {low:+.4f} to {high:+.4f}) over {difference.paired} questions; "
-                        f"at worst it lost {-low:.4f}",
+                        reason=f"token_f1 changed by {mean:+.4f} (95 %: {low:+.4f} to {high:+.4f}) over "
+                        f"{difference.paired} questions; at worst it lost {-low:.4f}",
                     ),
                     parts.RuleVerdict(
                         rule="refusal drop <= 0.05",
