@@ -19,7 +19,12 @@ from airflow_provider_assistant.asking.journal import Journal, recording
 from airflow_provider_assistant.asking.poller import Ended, Pending, Poller
 from airflow_provider_assistant.asking.questions import Questions, asked_as
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantIncompleteLoad,
+    AssistantLedgerError,
+    AssistantNotFoundError,
+)
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import BatchLedger, End, key_of
 from airflow_provider_assistant.loading.limited import LimitedClient
@@ -288,7 +293,11 @@ class Batch:
         columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
         ends = {request_id: End(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
         if self._memory and self._mode == "async":
-            self._memory.ended(ends)
+            try:
+                self._memory.ended(ends)
+            except AssistantLedgerError as error:
+                # Nothing depends on it, and the answers are written.
+                log.warning("How the requests ended is not recorded: %s", error)
         self._forget_useless({request_id for request_id, end in ends.items() if end.state in USELESS})
         self.journal.remove()
 

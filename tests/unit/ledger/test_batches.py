@@ -144,6 +144,16 @@ def test_the_end_of_a_request_is_not_that_of_the_next(ledger):
         assert ends_of(ledger)["a"] == ("r-2", None, None, None)
 
 
+def test_a_question_that_is_asked_anew_meanwhile_does_not_get_the_earlier_end(ledger, monkeypatch):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        seen = list(memory.standing())
+        settle(memory, "a", document_id="r-2")
+        monkeypatch.setattr(memory, "standing", lambda: iter(seen))
+        memory.ended({"r-a": End("complete", ENDED, "s")})
+    assert ends_of(ledger)["a"] == ("r-2", None, None, None)
+
+
 def test_a_question_that_is_removed_meanwhile_does_not_come_back_as_asked(ledger, monkeypatch):
     with opened(ledger) as memory:
         settle(memory, "a")

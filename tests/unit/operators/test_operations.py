@@ -13,9 +13,10 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import (
     AssistantIncompleteLoad,
     AssistantInputError,
+    AssistantLedgerError,
     AssistantRequestFailed,
 )
-from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine, submissions
+from airflow_provider_assistant.ledger import BatchLedger, Ledger, RunRef, sqlite_engine, submissions
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.base import LedgerExportOperator
@@ -122,6 +123,18 @@ def test_a_retry_of_a_batch_tells_the_later_end(service, connection, ask, export
     assert [row["state"] for row in after.values()] == ["complete"] * 2
     (anew,) = [session for session, row in after.items() if row["request_id"] != before[session]["request_id"]]
     assert (before[anew]["state"], after[anew]["attempts"]) == ("failed", 2)
+
+
+def test_answers_are_worth_more_than_the_record_of_when_they_came(
+    service, connection, ask, export, monkeypatch, caplog
+):
+    def refuses(memory, ends):
+        raise AssistantLedgerError("the disk is full")
+
+    monkeypatch.setattr(BatchLedger, "ended", refuses)
+    assert ask(["One?"])["complete"] == 1
+    assert "How the requests ended is not recorded: the disk is full" in caplog.text
+    assert [row["state"] for row in export(AssistantRequestsToParquetOperator)] == ["open"]
 
 
 def test_answers_in_the_same_round_trip_are_no_async_requests(service, connection, ask, export):
