@@ -19,9 +19,14 @@ from airflow_provider_assistant.asking.journal import Journal, recording
 from airflow_provider_assistant.asking.poller import Ended, Pending, Poller
 from airflow_provider_assistant.asking.questions import Questions, asked_as
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantIncompleteLoad,
+    AssistantLedgerError,
+    AssistantNotFoundError,
+)
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.ledger import BatchLedger, key_of
+from airflow_provider_assistant.ledger import BatchLedger, End, key_of
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.loader import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
@@ -279,10 +284,21 @@ class Batch:
         return answers.joined(answers.read_snapshot(self.journal.snapshot), ended)
 
     def publish(self, table: pa.Table) -> None:
-        """Write the output, and forget the requests that failed or were lost: a later try makes them anew."""
+        """
+        Write the output, and have the ledger know how the requests ended.
+
+        Those that failed or were lost are withdrawn from it: a later try makes them anew.
+        """
         answers.publish(table, self._output, self._scope)
-        ends = zip(table["request_id"].to_pylist(), table["status"].to_pylist(), strict=True)
-        self._forget_useless({request_id for request_id, status in ends if status in USELESS})
+        columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
+        ends = {request_id: End(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
+        if self._memory and self._mode == "async":
+            try:
+                self._memory.ended(ends)
+            except AssistantLedgerError as error:
+                # Nothing depends on it, and the answers are written.
+                log.warning("How the requests ended is not recorded: %s", error)
+        self._forget_useless({request_id for request_id, end in ends.items() if end.state in USELESS})
         self.journal.remove()
 
     def end(self) -> None:

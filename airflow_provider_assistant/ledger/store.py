@@ -21,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger.batches import BatchLedger
+from airflow_provider_assistant.ledger.loads import LoadRecord, recorded
 from airflow_provider_assistant.ledger.schema import (
     SCHEMA_VERSION,
     Outcome,
@@ -28,7 +29,6 @@ from airflow_provider_assistant.ledger.schema import (
     documents,
     prepared,
     questions,
-    ratings,
     submissions,
 )
 
@@ -90,6 +90,13 @@ class Ledger:
     def questions(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """Return the questions that one task asks on one site, for one try of it."""
         return BatchLedger(self.engine, questions, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
+
+    def load(
+        self, *, scope: str, endpoint: str, site_id: str, source: str, run: RunRef
+    ) -> contextlib.AbstractContextManager[LoadRecord]:
+        """Return the record of one try of a load, for the time that it runs."""
+        names = {"scope": scope, "endpoint": endpoint, "site_id": site_id, "source": source}
+        return recorded(self.engine, names, run, now=self._now)
 
     def find(self, table: sa.Table, scope: str, key: str) -> sa.Row[Any] | None:
         """Return the effect with this scope and key, if one was ever intended."""
@@ -206,47 +213,6 @@ class Ledger:
         where = (table.c.scope == scope) & (table.c.request_id == request_id) & table.c.completed_at.is_(None)
         with self.engine.begin() as connection:
             connection.execute(sa.update(table).where(where).values(state=state, completed_at=self._now()))
-
-    def feedback_between(self, start: datetime, end: datetime, scope: str | None = None) -> list[dict[str, Any]]:
-        """
-        Return every rating that was sent, with how long its answer took.
-
-        :param start: Earliest time of sending, inclusive.
-        :param end: Latest time of sending, exclusive.
-        :param scope: The one site whose ratings are wanted, as they were recorded; None for all.
-        :return: Rows in the order of sending; ``answer_seconds`` is None for a request that this ledger did
-            not submit or did not see complete.
-        """
-        rating, chat = ratings.c, submissions.c
-        joined = ratings.outerjoin(submissions, (chat.scope == rating.scope) & (chat.request_id == rating.request_id))
-        columns = (
-            rating.settled_at.label("sent_at"),
-            rating.site_id,
-            rating.session_id,
-            rating.request_id,
-            rating.rating,
-            rating.attempts,
-            rating.dag_id,
-            rating.run_id,
-            rating.task_id,
-            rating.map_index,
-            chat.settled_at.label("submitted_at"),
-            chat.completed_at,
-        )
-        query = (
-            sa.select(*columns)
-            .select_from(joined)
-            .where(rating.outcome == "done", rating.settled_at >= start, rating.settled_at < end)
-            .order_by(rating.settled_at, rating.scope, rating.key)
-        )
-        if scope is not None:
-            query = query.where(rating.scope == scope)
-        with self.engine.connect() as connection:
-            rows = [dict(row._mapping) for row in connection.execute(query)]  # noqa: SLF001 (public in SQLAlchemy)
-        for row in rows:
-            submitted, completed = row.pop("submitted_at"), row.pop("completed_at")
-            row["answer_seconds"] = (completed - submitted).total_seconds() if submitted and completed else None
-        return rows
 
     def close(self) -> None:
         """Close the database connections."""

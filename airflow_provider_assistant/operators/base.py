@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, literal
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Ledger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,3 +116,57 @@ class ExportOperator(AssistantOperator):
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
         return lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
+
+
+class LedgerExportOperator(ExportOperator):
+    """
+    Base of the operators that write what the ledger has of some days to a Parquet dataset.
+
+    Whole UTC days are replaced, so that a re-run doubles nothing.
+
+    :param site_id: The one site whose rows are written; without it, those of all sites in the ledger.
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: The last day to write, ``YYYY-MM-DD``; by default the day of the DAG run.
+    :param days: How many days up to that one are written. Two, the default, complete the day before, which went
+        on after yesterday's run.
+    """
+
+    dataset: ClassVar[str]
+
+    def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if days < 1:
+            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
+        self.days = days
+
+    @abstractmethod
+    def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
+        """Return the rows of a span of time, its end excluded, of one site or of all."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Write the partitions.
+
+        :return: ``rows``, ``path`` of the last day's file, ``paths`` and ``bytes`` of all, and ``date``.
+        :raises AssistantLedgerError: The ledger cannot be read.
+        """
+        last = self.day(context)
+        written: list[lake.Published] = []
+        scope = self.hook.target() if self.site_id else None
+        with Ledger.open() as ledger:
+            for back in reversed(range(self.days)):
+                day = last - datetime.timedelta(days=back)
+                start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+                table = self.table(ledger, start, start + datetime.timedelta(days=1), scope)
+                written.append(self.publish(context, table, self.dataset, day))
+        paths = [file.path for file in written]
+        result = {
+            "rows": sum(file.rows for file in written),
+            "path": paths[-1],
+            "paths": paths,
+            "bytes": sum(file.bytes for file in written),
+            "date": last.isoformat(),
+        }
+        said = (result["rows"], self.dataset, self.days, last, paths[-1])
+        self.log.info("Wrote %d rows of %s of %d day(s) up to %s to %s.", *said)
+        return self.tell(context, result)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, time, timedelta
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import Feedback, checked
-from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, ratings
-from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator
+from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, key_of, ratings
+from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class AssistantFeedbackOperator(AssistantOperator):
@@ -83,49 +85,17 @@ class AssistantFeedbackOperator(AssistantOperator):
         return {**fields, "site_id": site_id, "sent": sent}
 
 
-class AssistantFeedbackToParquetOperator(ExportOperator):
+class AssistantFeedbackToParquetOperator(LedgerExportOperator):
     """
-    Write the feedback that was sent to the Parquet dataset ``feedback``: one row per rating.
+    Write the feedback that was sent to the Parquet dataset ``feedback``: one row per rating, on the day it was sent.
 
     The rows are the ledger's, joined with how long each answer took; see :mod:`airflow_provider_assistant.lake`.
-    Whole UTC days are replaced, so that a re-run doubles nothing.
 
-    :param site_id: The one site whose ratings are written; without it, those of all sites in the ledger.
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: The last day to write, ``YYYY-MM-DD``; by default the day of the DAG run.
-    :param days: How many days up to that one are written. Two, the default, complete the day before, whose
-        last ratings were sent after yesterday's run.
+    The parameters are those of :class:`~airflow_provider_assistant.operators.base.LedgerExportOperator`.
     """
 
-    def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if days < 1:
-            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
-        self.days = days
+    dataset = "feedback"
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """
-        Write the partitions.
-
-        :return: ``rows``, ``path`` of the last day's file, ``paths`` and ``bytes`` of all, and ``date``.
-        :raises AssistantLedgerError: The ledger cannot be read.
-        """
-        last = self.day(context)
-        written: list[lake.Published] = []
-        scope = self.hook.target() if self.site_id else None
-        with Ledger.open() as ledger:
-            for back in reversed(range(self.days)):
-                day = last - timedelta(days=back)
-                start = datetime.combine(day, time(), UTC)
-                table = lake.feedback_table(ledger.feedback_between(start, start + timedelta(days=1), scope))
-                written.append(self.publish(context, table, "feedback", day))
-        paths = [file.path for file in written]
-        result = {
-            "rows": sum(file.rows for file in written),
-            "path": paths[-1],
-            "paths": paths,
-            "bytes": sum(file.bytes for file in written),
-            "date": last.isoformat(),
-        }
-        self.log.info("Wrote %d ratings of %d day(s) up to %s to %s.", result["rows"], self.days, last, paths[-1])
-        return self.tell(context, result)
+    def table(self, ledger: Ledger, start: datetime, end: datetime, scope: str | None) -> pa.Table:
+        """Return the ratings of a span of time."""
+        return lake.feedback_table(feedback_between(ledger.engine, start, end, scope))

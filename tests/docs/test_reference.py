@@ -14,13 +14,14 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_provider_assistant import exceptions, lake, metrics, retry_policy
 from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.asking.poller import State
 from airflow_provider_assistant.client import ClientSettings
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import ask, documents
-from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
 from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES
@@ -73,7 +74,7 @@ def test_endpoints_are_those_of_the_specification() -> None:
         if found := re.match(r"(\d+) `(GET|POST) …(/\S+)`", row["Endpoint"]):
             said[int(found[1])] = (found[2], found[3])
         else:
-            assert name == "AssistantFeedbackToParquetOperator"
+            assert issubclass(tasks()[name], LedgerExportOperator)
     assert set(said) == set(range(1, 11))
     for case in CASES:
         method, path = said[case.row]
@@ -124,6 +125,8 @@ def test_results_have_the_keys_of_the_table(
             task("AssistantCloseSessionOperator", "close", session_id="s"),
             task("AssistantStatisticsToParquetOperator", "statistics", output_path=str(tmp_path / "lake")),
             task("AssistantFeedbackToParquetOperator", "feedback", output_path=str(tmp_path / "lake")),
+            task("AssistantRequestsToParquetOperator", "requests", output_path=str(tmp_path / "lake")),
+            task("AssistantLoadsToParquetOperator", "loads", output_path=str(tmp_path / "lake")),
         )
     run = run_dag(dag)
     assert not run.errors
@@ -178,6 +181,7 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
         ("What rows operators take", documents.AssistantLoadRowsOperator),
         ("What the ask operator takes", ask.AssistantAskOperator),
         ("What the statistics export takes", AssistantStatisticsToParquetOperator),
+        ("What exports of the ledger take", LedgerExportOperator),
     ],
 )
 def test_arguments(heading: str, kind: type) -> None:
@@ -273,6 +277,8 @@ def test_findings() -> None:
         ("statistics_raw", lake.statistics_raw_schema),
         ("limits", lake.limits_schema),
         ("feedback", lake.feedback_schema),
+        ("requests", lake.requests_schema),
+        ("loads", lake.loads_schema),
     ],
 )
 def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
@@ -280,6 +286,13 @@ def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
         (codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(section(DATASETS, dataset))
     ]
     assert said == [(field.name, str(field.type), yes(field.nullable)) for field in schema()]
+
+
+def test_states_of_requests() -> None:
+    text = section(DATASETS, "requests")
+    states = {codes(row["State"])[0]: row["What the ledger knows"] for row in table(text[text.index("| State ") :])}
+    assert set(states) == {"open", "unclear", "timed_out", *get_args(State)}
+    assert {state for state, meaning in states.items() if "batches only" in meaning} == {"lost", "timed_out"}
 
 
 def test_items_of_lists() -> None:

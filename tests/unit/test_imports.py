@@ -22,6 +22,7 @@ import airflow_provider_assistant.operators.ask
 import airflow_provider_assistant.operators.chat
 import airflow_provider_assistant.operators.documents
 import airflow_provider_assistant.operators.feedback
+import airflow_provider_assistant.operators.operations
 import airflow_provider_assistant.operators.statistics
 import airflow_provider_assistant.sensors.chat
 import airflow_provider_assistant.triggers.batch

@@ -47,6 +47,8 @@ TABLES = {
     "statistics_raw": (lambda: lake.statistics_raw_table([]), lake.statistics_raw_schema),
     "limits": (lambda: lake.limits_table([]), lake.limits_schema),
     "feedback": (lambda: lake.feedback_table([]), lake.feedback_schema),
+    "requests": (lambda: lake.requests_table([]), lake.requests_schema),
+    "loads": (lambda: lake.loads_table([]), lake.loads_schema),
 }
 
 
