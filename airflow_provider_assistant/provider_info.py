@@ -21,7 +21,8 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Assistant",
                 "python-modules": [
-                    f"{package}.operators.{module}" for module in ("ask", "chat", "documents", "feedback", "statistics")
+                    f"{package}.operators.{module}"
+                    for module in ("ask", "chat", "documents", "feedback", "statistics", "warehouse")
                 ],
             }
         ],
