@@ -3,7 +3,7 @@ Export statistics, limits and feedback to Parquet every night, load them into a 
 
 The Airflow Variable ``assistant_lake`` names the folder of the datasets, a local path or an object storage URL; without
 it that is ``lake`` in AIRFLOW_HOME. ``assistant_warehouse`` names the DuckDB file; without it that is
-``assistant.duckdb`` in AIRFLOW_HOME. For PostgreSQL, replace ``database`` by the ``conn_id`` of a connection. A run
+``warehouse.duckdb`` in AIRFLOW_HOME. For PostgreSQL, replace ``database`` by the ``conn_id`` of a connection. A run
 replaces the days that it writes. The load updates the asset ``assistant_warehouse``, which starts
 ``assistant_weekly_report``.
 
@@ -24,7 +24,7 @@ from airflow_provider_assistant.operators.warehouse import AssistantParquetToWar
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
-WAREHOUSE = f"{{{{ var.value.get('assistant_warehouse', '{HOME / 'assistant.duckdb'}') }}}}"
+WAREHOUSE = f"{{{{ var.value.get('assistant_warehouse', '{HOME / 'warehouse.duckdb'}') }}}}"
 
 
 @dag(schedule="@daily", catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
@@ -34,6 +34,7 @@ def assistant_nightly_export():
         AssistantStatisticsToParquetOperator(task_id="export_statistics", output_path=LAKE),
         AssistantLimitsToParquetOperator(task_id="export_limits", output_path=LAKE),
         AssistantFeedbackToParquetOperator(task_id="export_feedback", output_path=LAKE),
+        # The exports of requests and of loads belong here.
     ]
     load = AssistantParquetToWarehouseOperator(
         task_id="load_warehouse", output_path=LAKE, database=WAREHOUSE, outlets=[Asset("assistant_warehouse")]
@@ -46,7 +47,7 @@ def assistant_nightly_export():
 
         def rows(sql: str) -> list[dict]:
             # Not with fetchall(), which needs pytz for times.
-            found = connection.execute(sql, [day]).to_arrow_table().to_pylist()
+            found = connection.sql(sql, params=[day]).to_arrow_table().to_pylist()
             return [{name: value for name, value in row.items() if value is not None} for row in found]
 
         with duckdb.connect(database, read_only=True) as connection:

@@ -16,7 +16,7 @@ from airflow.sdk import Asset, dag, task
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
-WAREHOUSE = f"{{{{ var.value.get('assistant_warehouse', '{HOME / 'assistant.duckdb'}') }}}}"
+WAREHOUSE = f"{{{{ var.value.get('assistant_warehouse', '{HOME / 'warehouse.duckdb'}') }}}}"
 
 WEEKS = 8
 # Columns of the view, with their titles; those that a service does not have are left out.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import BaseHook, Context
@@ -128,5 +129,12 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         if not self.database or "://" in self.database:
             raise AssistantInputError(
                 f"database must be the path of a file on this worker, not {self.database!r}", field="database"
+            )
+        # DuckDB calls a database by the name of its file.
+        if Path(self.database).name.partition(".")[0].casefold() == self.schema.casefold():
+            raise AssistantInputError(
+                f"{self.database!r} and the schema {self.schema!r} have the same name, so nobody could say which of "
+                "them a query means: give the file another name",
+                field="database",
             )
         return warehouse.in_duckdb(self.database)

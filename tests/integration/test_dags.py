@@ -149,7 +149,7 @@ def test_nightly_export_of_a_day_on_which_nothing_happened(load, run_dag, servic
 def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
     run_dag(load("assistant_nightly_export"))
     dag = load("assistant_weekly_report")
-    assert [asset.name for _, asset in dag.timetable.asset_condition.iter_assets()] == ["assistant_warehouse"]
+    assert [asset.name for asset in dag.timetable.asset_condition.objects] == ["assistant_warehouse"]
     assert [asset.name for asset in load("assistant_nightly_export").get_task("load_warehouse").outlets] == [
         "assistant_warehouse"
     ]

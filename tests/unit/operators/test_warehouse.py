@@ -124,6 +124,7 @@ def test_arguments_that_cannot_be(arguments, message):
         ({"output_path": "/nowhere"}, "has none of the datasets"),
         ({"database": "s3://bucket/file"}, "database must be the path of a file"),
         ({"database": "{{ '' }}"}, "database must be the path of a file"),
+        ({"database": "Assistant.v1.duckdb"}, "have the same name"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_changed(arguments, message, load, database):
