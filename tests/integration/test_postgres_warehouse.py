@@ -87,6 +87,19 @@ def test_the_same_rows_as_in_duckdb(root, load, read, tmp_path):
     assert list(read("statistics_daily")[0])[4:6] == ["Total", "answered%"]
 
 
+def test_both_drivers_copy(server, engine, root, read):
+    write_statistics(root, FIRST, capture(FIRST, {"quoted": 'a "b", \\.\n', "empty": "", "nothing": None}))
+    found = []
+    for driver in ("psycopg2", "psycopg"):
+        mine = sa.create_engine(server.url.replace("psycopg2", driver))
+        with warehouse.in_postgres(mine) as store:
+            warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
+        found.append(read("statistics", "metric"))
+    assert found[0] == found[1]
+    assert [row["text"] for row in found[0]] == ["", "null", 'a "b", \\.\n']
+    assert [row["period"] for row in found[0]] == [None] * 3
+
+
 def test_a_day_is_replaced_and_others_stay(root, load, read):
     for day in (FIRST, SECOND):
         write_statistics(root, day, capture(day, {"a": 1, "b": 1}))

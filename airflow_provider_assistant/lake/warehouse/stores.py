@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # So long is waited for another process that has the warehouse, in seconds.
 LOCK_TIMEOUT = 300
 POLL = 1.0
-# Python objects of so many rows at a time.
-ROWS_PER_INSERT = 10_000
+# So many rows are CSV in memory at a time.
+ROWS_PER_COPY = 50_000
 UNCHANGED = "The transaction was rolled back, and the warehouse is as it was"
 
 
@@ -67,11 +67,27 @@ class _Postgres:
         return [tuple(row) for row in result] if result.returns_rows else [(result.rowcount,)]
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        columns: list[sa.ColumnClause[Any]] = [sa.column(column) for column in rows.column_names]
-        statement = sa.insert(sa.table(sa.quoted_name(table, quote=False), *columns))
-        for batch in rows.to_batches(max_chunksize=ROWS_PER_INSERT):
-            if batch.num_rows:
-                self._connection.execute(statement, batch.to_pylist())
+        import pyarrow as pa
+        from pyarrow import csv
+
+        # Many times as fast as INSERT. Arrow quotes every text, so that an empty one is told from null.
+        quote = self._connection.dialect.identifier_preparer.quote_identifier
+        statement = f"COPY {table} ({', '.join(map(quote, rows.column_names))}) FROM STDIN (FORMAT csv)"
+        with contextlib.closing(self._connection.connection.cursor()) as cursor:
+            for batch in rows.to_batches(max_chunksize=ROWS_PER_COPY):
+                sink = pa.BufferOutputStream()
+                csv.write_csv(batch, sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
+                _copy(cursor, statement, sink.getvalue())
+
+
+def _copy(cursor: Any, statement: str, content: pa.Buffer) -> None:
+    import pyarrow as pa
+
+    if hasattr(cursor, "copy_expert"):  # psycopg2
+        cursor.copy_expert(statement, pa.BufferReader(content))
+        return
+    with cursor.copy(statement) as copy:  # psycopg
+        copy.write(content.to_pybytes())
 
 
 @contextlib.contextmanager
@@ -144,9 +160,9 @@ def in_postgres(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOUT) -> Ite
             # Two loads of one day would not see each other's rows, and both keep theirs.
             store.run("SELECT pg_advisory_xact_lock(hashtext('airflow_provider_assistant'))")
             yield store
-    except sa.exc.SQLAlchemyError as error:
+    except (sa.exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
         # Its own text has the statement and rows of data.
-        reason = str(getattr(error, "orig", None) or type(error).__name__).strip()
+        reason = str(getattr(error, "orig", error)).strip()
         where = engine.url.render_as_string(hide_password=True)
         raise AssistantWarehouseError(f"{where}: {reason}. {UNCHANGED}.") from None
     finally:
