@@ -32,19 +32,26 @@ TYPES = {
 
 
 def _requests_schema() -> pa.Schema:
-    return known._schema(  # noqa: SLF001
-        submitted_at="moment!",
-        completed_at="moment",
-        seconds="double",
-        state="string",
-        site_id="string!",
-        session_id="string!",
-        request_id="string",
-        attempts="int!",
-        dag_id="string",
-        run_id="string",
-        task_id="string",
-        map_index="int",
+    import pyarrow as pa
+
+    moment, text, number = pa.timestamp("us", tz="UTC"), pa.string(), pa.int32()
+    return pa.schema(
+        [
+            ("submitted_at", moment),
+            ("completed_at", moment),
+            ("seconds", pa.float64()),
+            ("state", text),
+            ("site_id", text),
+            ("session_id", text),
+            ("request_id", text),
+            ("attempts", number),
+            ("ambiguous", number),
+            ("is_batch", pa.bool_()),
+            ("dag_id", text),
+            ("run_id", text),
+            ("task_id", text),
+            ("map_index", number),
+        ]
     )
 
 

@@ -53,10 +53,10 @@ def rating(day: date, word: str, site: str = "docs") -> dict[str, Any]:
     return {"sent_at": sent_at, "rating": word, "attempts": 1, "map_index": -1, **ids}
 
 
-def request(day: date, seconds: float | None, state: str | None = "complete", site: str = "docs") -> dict[str, Any]:
+def request(day: date, seconds: float | None, state: str = "complete", site: str = "docs") -> dict[str, Any]:
     submitted_at = datetime.combine(day, time(12), UTC)
     completed_at = submitted_at + timedelta(seconds=seconds) if seconds is not None else None
-    ids = {"site_id": site, "session_id": "s", "request_id": "r", "attempts": 1}
+    ids = {"site_id": site, "session_id": "s", "request_id": "r", "attempts": 1, "is_batch": False}
     return {"submitted_at": submitted_at, "completed_at": completed_at, "seconds": seconds, "state": state, **ids}
 
 
@@ -74,7 +74,7 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
         write_rows(root, "feedback", day, [rating(day, word, dice.choice(SITES)) for word in words])
         requests = [
             request(day, round(dice.expovariate(0.2), 3) if state == "complete" else None, state, dice.choice(SITES))
-            for state in dice.choices(("complete", "failed", None), (8, 1, 1), k=dice.randrange(200))
+            for state in dice.choices(("complete", "failed", "open"), (8, 1, 1), k=dice.randrange(200))
         ]
         write_rows(root, "requests", day, requests)
     return nights

@@ -7,10 +7,13 @@ import math
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 import pytest
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
@@ -126,6 +129,18 @@ def test_an_empty_and_a_missing_day_empty_it_in_the_warehouse(missing, root, loa
         write_statistics(root, SECOND)
     loaded = load(SECOND)
     assert loaded == ({"statistics": 0}, 1, [f"statistics/date={SECOND}"] if missing else [])
+    assert values(read("statistics")) == [(FIRST, "a", 1)]
+
+
+def test_a_lake_in_object_storage(database, read):
+    attach("memory", fs=MemoryFileSystem())
+    root = f"memory://lake-{uuid4().hex}"
+    assert not warehouse.exported(root, "statistics")
+    lake.publish(lake.statistics_table([capture(FIRST, {"a": 1})]), root, "statistics", FIRST, "dag.task")
+    assert warehouse.exported(root, "statistics")
+    with warehouse.in_duckdb(database) as store:
+        loaded = warehouse.load(store, root, ["statistics"], [FIRST, SECOND], schema="assistant")
+    assert loaded == ({"statistics": 1}, 0, [f"statistics/date={SECOND}"])
     assert values(read("statistics")) == [(FIRST, "a", 1)]
 
 
@@ -384,8 +399,8 @@ def test_feedback_by_week(root, load, read):
 
 def test_latency_by_day(root, load, read):
     found = [request(FIRST, float(seconds)) for seconds in range(1, 101)]
-    found += [request(FIRST, 999.0, "failed"), request(FIRST, None, None)]
-    write_rows(root, "requests", FIRST, [*found, request(FIRST, None, None, "shop")])
+    found += [request(FIRST, 999.0, "failed"), request(FIRST, None, "open")]
+    write_rows(root, "requests", FIRST, [*found, request(FIRST, None, "unclear", "shop")])
     load(FIRST, datasets=["requests"])
     assert [tuple(row.values()) for row in read("latency_daily")] == [
         (FIRST, "docs", 102, 100, 1, 50.0, 95.0, 99.0, 100.0),
