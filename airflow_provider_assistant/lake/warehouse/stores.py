@@ -161,9 +161,9 @@ def in_postgres(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOUT) -> Ite
             store.run("SELECT pg_advisory_xact_lock(hashtext('airflow_provider_assistant'))")
             yield store
     except (sa.exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
-        # Its own text has the statement and rows of data.
-        reason = str(getattr(error, "orig", error)).strip()
+        # The first line says what happened; others, and SQLAlchemy's own text, may have rows of data.
+        lines = str(getattr(error, "orig", error)).strip().splitlines() or [type(error).__name__]
         where = engine.url.render_as_string(hide_password=True)
-        raise AssistantWarehouseError(f"{where}: {reason}. {UNCHANGED}.") from None
+        raise AssistantWarehouseError(f"{where}: {lines[0].rstrip('.')}. {UNCHANGED}.") from None
     finally:
         engine.dispose()
