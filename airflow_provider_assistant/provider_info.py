@@ -22,7 +22,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Assistant",
                 "python-modules": [
                     f"{package}.operators.{module}"
-                    for module in ("ask", "chat", "documents", "feedback", "operations", "statistics")
+                    for module in ("ask", "chat", "documents", "feedback", "operations", "statistics", "warehouse")
                 ],
             }
         ],

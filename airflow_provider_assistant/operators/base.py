@@ -19,9 +19,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class AssistantOperator(BaseOperator):
+class ResultOperator(BaseOperator):
+    """Base of all operators: their result is a dict, for XCom and for assets."""
+
+    ui_color = "#e4e9fb"
+
+    def __init__(self, **kwargs: Any) -> None:
+        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
+        kwargs.setdefault("multiple_outputs", True)
+        super().__init__(**kwargs)
+
+    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        """Give the result to the event of every asset among the outlets, and return it."""
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = result
+        return result
+
+
+class AssistantOperator(ResultOperator):
     """
-    Base of the operators.
+    Base of the operators that call the service.
 
     :param assistant_conn_id: The Airflow connection.
     :param tenant_id: Tenant to use instead of the connection's.
@@ -29,7 +47,6 @@ class AssistantOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "tenant_id", "site_id")
-    ui_color = "#e4e9fb"
 
     def __init__(
         self,
@@ -39,8 +56,6 @@ class AssistantOperator(BaseOperator):
         site_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
-        kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.assistant_conn_id = assistant_conn_id
         self.tenant_id = tenant_id
@@ -50,13 +65,6 @@ class AssistantOperator(BaseOperator):
     def hook(self) -> AssistantHook:
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
-
-    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Give the result to the event of every asset among the outlets, and return it."""
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = result
-        return result
 
 
 def as_given(source: Any) -> Any:
@@ -73,6 +81,23 @@ def allowed(limit: float, total: int) -> float:
     """Return how many of all may go wrong: a limit is a count, or a fraction if it is below 1."""
     # Rounded, so that 0.29 of 100 are 29.
     return round(limit * total, 6) if limit < 1 else limit
+
+
+def day_of_run(date: str | None, context: Context) -> datetime.date:
+    """
+    Return the UTC day that a run is for.
+
+    :param date: The day that was asked for, ``YYYY-MM-DD``; None for the run's own.
+    :raises AssistantInputError: ``date`` is no date.
+    """
+    if date is None:
+        # A run that was started by hand or by an asset has no logical date.
+        run = context["dag_run"]
+        return (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
+    try:
+        return datetime.date.fromisoformat(date)
+    except ValueError:
+        raise AssistantInputError(f"date must be YYYY-MM-DD, not {date!r}", field="date") from None
 
 
 class ExportOperator(AssistantOperator):
@@ -96,14 +121,7 @@ class ExportOperator(AssistantOperator):
 
         :raises AssistantInputError: ``date`` is no date.
         """
-        if self.date is None:
-            # A run that was started by hand or by an asset has no logical date.
-            run = context["dag_run"]
-            return (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
-        try:
-            return datetime.date.fromisoformat(self.date)
-        except ValueError:
-            raise AssistantInputError(f"date must be YYYY-MM-DD, not {self.date!r}", field="date") from None
+        return day_of_run(self.date, context)
 
     def part(self, context: Context) -> str:
         """Return the name of this task's part of a partition: its own, whoever else writes that day."""

@@ -23,6 +23,7 @@ from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import ask, documents
 from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
 from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES
 from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
@@ -74,7 +75,7 @@ def test_endpoints_are_those_of_the_specification() -> None:
         if found := re.match(r"(\d+) `(GET|POST) …(/\S+)`", row["Endpoint"]):
             said[int(found[1])] = (found[2], found[3])
         else:
-            assert issubclass(tasks()[name], LedgerExportOperator)
+            assert issubclass(tasks()[name], LedgerExportOperator | AssistantParquetToWarehouseOperator)
     assert set(said) == set(range(1, 11))
     for case in CASES:
         method, path = said[case.row]
@@ -127,6 +128,12 @@ def test_results_have_the_keys_of_the_table(
             task("AssistantFeedbackToParquetOperator", "feedback", output_path=str(tmp_path / "lake")),
             task("AssistantRequestsToParquetOperator", "requests", output_path=str(tmp_path / "lake")),
             task("AssistantLoadsToParquetOperator", "loads", output_path=str(tmp_path / "lake")),
+            task(
+                "AssistantParquetToWarehouseOperator",
+                "warehouse",
+                output_path=str(tmp_path / "lake"),
+                database=str(tmp_path / "warehouse.duckdb"),
+            ),
         )
     run = run_dag(dag)
     assert not run.errors
@@ -160,11 +167,11 @@ def test_templated_arguments() -> None:
     said = {
         row["Class"].strip("`"): codes(row["Templated"]) for row in table(section(OPERATORS, "Templated arguments"))
     }
-    common = said.pop("all operators")
+    common = said.pop("all operators that call the service")
     assert tuple(common) == AssistantOperator.template_fields
     for name, kind in tasks().items():
         own = said.pop(name, [])
-        expected = own if issubclass(kind, BaseSensorOperator) else [*common, *own]
+        expected = [*common, *own] if issubclass(kind, AssistantOperator) else own
         assert list(kind.template_fields) == expected, name
     assert not said
 
@@ -182,6 +189,7 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
         ("What the ask operator takes", ask.AssistantAskOperator),
         ("What the statistics export takes", AssistantStatisticsToParquetOperator),
         ("What exports of the ledger take", LedgerExportOperator),
+        ("What the warehouse operator takes", AssistantParquetToWarehouseOperator),
     ],
 )
 def test_arguments(heading: str, kind: type) -> None:

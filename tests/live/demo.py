@@ -35,15 +35,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT = (
+KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT, REPORT = (
     "assistant_knowledge_base",
     "assistant_smoke",
     "assistant_async_chat",
     "assistant_ask_batch",
     "assistant_nightly_export",
+    "assistant_weekly_report",
 )
 # Those of one group run at the same time: questions need the knowledge, numbers the questions.
 GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH), (EXPORT,))
+EXPORTS = ("export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads")
 LOADS = ("load_configuration_reference", "upload_guides")
 COUNTS = ("rows", "created", "unchanged", "rejected", "failed", "requests", "seconds")
 RUN_TIMEOUT = 120
@@ -129,8 +131,12 @@ class Demo:
             raise DemoError("\n\n".join(problems))
 
     def _run_and_show(self) -> None:
+        # What happens to an asset while a DAG is paused does not start it later.
+        self.airflow.wait_dag(REPORT)
+        self.airflow.unpause(REPORT)
         for group in GROUPS:
             self._run_group(group)
+        self._run_report()
         first = self._loads()
         self._run_group([KNOWLEDGE])
         self._show_knowledge({"first run": first, "second run": self._loads()})
@@ -138,6 +144,7 @@ class Demo:
         self._show_async_chat()
         self._show_batch()
         self._show_lake()
+        self._show_warehouse()
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -145,6 +152,18 @@ class Demo:
         for dag_id in dag_ids:
             self.runs[dag_id] = self.airflow.trigger(dag_id)
             self.screen.say(f"{dag_id}: started", "bold")
+        self._follow(dag_ids)
+
+    def _run_report(self) -> None:
+        """See the load of the warehouse start a DAG that nobody triggers."""
+        found = self.airflow.wait(
+            f"a run of {REPORT}", lambda: next(iter(self.airflow.runs(REPORT)), None), timeout=RUN_TIMEOUT
+        )
+        self.runs[REPORT] = found["dag_run_id"]
+        self.screen.say(f"{REPORT}: started by the asset that {EXPORT} updated", "bold")
+        self._follow([REPORT])
+
+    def _follow(self, dag_ids: Sequence[str]) -> None:
         unfinished, failed = list(dag_ids), []
         deadline = time.monotonic() + RUN_TIMEOUT
         with self.screen.busy(", ".join(dag_ids)):
@@ -232,7 +251,7 @@ class Demo:
     def _show_lake(self) -> None:
         import pyarrow.parquet as pq
 
-        for task in ("export_statistics", "export_feedback"):
+        for task in EXPORTS:
             exported = self._xcom(EXPORT, task)
             table = pq.read_table(_local_path(exported["path"]))
             self.screen.show(f"{task}: {table.num_rows} rows read back", exported["path"])
@@ -240,14 +259,31 @@ class Demo:
             self.screen.table(some.column_names, [row.values() for row in some.to_pylist()])
             if table.num_rows != exported["rows"]:
                 raise DemoError(f"{task} wrote {exported['rows']} rows, {table.num_rows} are there")
-        summary = self._xcom(EXPORT, "summarise")
-        for name, numbers in summary.items():
-            self.screen.show(f"What the Parquet files say: {name}")
-            self.screen.table([name, ""], numbers.items())
         files = sorted(self.lake.rglob("*.parquet"))
         self.screen.show(f"Parquet files in {self.lake}", "\n".join(str(path.relative_to(self.lake)) for path in files))
         if not files:
             raise DemoError(f"no Parquet file under {self.lake}")
+
+    def _show_warehouse(self) -> None:
+        import duckdb
+
+        loaded, summary, report = (
+            self._xcom(*task) for task in ((EXPORT, "load_warehouse"), (EXPORT, "summarise"), (REPORT, "draw"))
+        )
+        self.screen.show(f"The warehouse: {loaded['rows']} rows", str(warehouse(self.home)))
+        view = "assistant.feedback_weekly"
+        with duckdb.connect(str(warehouse(self.home)), read_only=True) as connection:
+            rows = connection.table(view).to_arrow_table()
+        self.screen.show(f"View {view}")
+        self.screen.table(rows.column_names, [map(str, row.values()) for row in rows.to_pylist()])
+        for site in summary["statistics"]:
+            self.screen.show(f"View assistant.statistics_daily, site {site['site_id']}, one line per column")
+            self.screen.table(["", ""], [(name, site[name]) for name in site if name not in {"tenant_id", "site_id"}])
+        if not rows.num_rows or not summary["statistics"]:
+            raise DemoError("a view without a row")
+        self.screen.show("The picture of it", report["path"])
+        if not Path(_local_path(report["path"])).read_bytes().startswith(b"\x89PNG"):
+            raise DemoError("the picture is none")
 
     def _look_for_key(self) -> None:
         """Fail if the service's key is in any file of the demo, but for the service's own data."""
@@ -271,6 +307,11 @@ def lake(home: Path) -> Path:
     return home / "lake"
 
 
+def warehouse(home: Path) -> Path:
+    """Return the DuckDB file that they are loaded into."""
+    return home / "warehouse.duckdb"
+
+
 def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool) -> int:
     """Start everything, run the demo, end everything; 0 if all of it succeeded."""
     code = 0
@@ -279,7 +320,8 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool) -> int:
             service = stack.enter_context(AssistantService(home / "service", processing_seconds=THINKING))
             screen.hide(service.api_key)
             screen.say(f"service: {service.base_url}")
-            env = {**service.env, "AIRFLOW_VAR_ASSISTANT_LAKE": lake(home).as_uri()}
+            places = {"LAKE": lake(home).as_uri(), "WAREHOUSE": str(warehouse(home))}
+            env = {**service.env, **{f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}}
             airflow = LiveAirflow(home / "airflow", dags, env)
             screen.say("Airflow is starting")
             with screen.busy("Airflow is starting"):

@@ -10,7 +10,18 @@ import sys
 
 import pytest
 
-HEAVY = ("aiohttp", "duckdb", "fastapi", "httpx_aiohttp", "numpy", "pandas", "polars", "pyarrow", "uvicorn")
+HEAVY = (
+    "aiohttp",
+    "duckdb",
+    "fastapi",
+    "httpx_aiohttp",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "uvicorn",
+)
 BUDGET_MS = 50
 
 MEASURE = """
@@ -24,6 +35,7 @@ import airflow_provider_assistant.operators.documents
 import airflow_provider_assistant.operators.feedback
 import airflow_provider_assistant.operators.operations
 import airflow_provider_assistant.operators.statistics
+import airflow_provider_assistant.operators.warehouse
 import airflow_provider_assistant.sensors.chat
 import airflow_provider_assistant.triggers.batch
 import airflow_provider_assistant.triggers.chat
