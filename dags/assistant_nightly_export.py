@@ -1,6 +1,5 @@
 """
-Export statistics, limits, feedback, requests and loads to Parquet every night, load them into a warehouse, and say what
-its views say.
+Export every dataset to Parquet each night, load them all into a warehouse, and say what its views say.
 
 The Airflow Variable ``assistant_lake`` names the folder of the datasets, a local path or an object storage URL; without
 it that is ``lake`` in AIRFLOW_HOME. ``assistant_warehouse`` names the DuckDB file; without it that is
