@@ -137,7 +137,16 @@ def test_nightly_export(load, run_dag, service, connection, warehouse, tmp_path)
     summary = run.xcom("summarise")
     (site,) = summary["statistics"]
     assert (site["site_id"], site["chats.async.total"]) == ("acme-docs", 1)
-    assert summary["feedback"] == [{"site_id": "acme-docs", "ratings": 1, "good": 1, "good_share": 1.0, "requests": 1}]
+    assert summary["feedback"] == [
+        {
+            "site_id": "acme-docs",
+            "ratings": 1,
+            "good": 1,
+            "good_share": 1.0,
+            "requests": 1,
+            "ratings_per_request": 1.0,
+        }
+    ]
     feedback = ds.dataset(tmp_path / "lake" / "feedback", partitioning="hive").to_table().to_pylist()
     assert [(row["rating"], row["dag_id"]) for row in feedback] == [("good", "assistant_async_chat")]
     assert feedback[0]["answer_seconds"] > 0
