@@ -6,9 +6,9 @@ committed before its request, the outcome after. Whoever finds an intent without
 request may have happened. Feedback, which the API can write and not read, is read back from here.
 """
 
-from airflow_provider_assistant.ledger.batches import BatchLedger, Claim, Known, Settlement, Standing
+from airflow_provider_assistant.ledger.batches import BatchLedger, Claim, Known, Settlement, Standing, said
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
-from airflow_provider_assistant.ledger.store import Ledger, key_of, sqlite_engine
+from airflow_provider_assistant.ledger.store import Ledger, key_of, outcome_of, sqlite_engine
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -20,7 +20,9 @@ __all__ = [
     "Settlement",
     "Standing",
     "key_of",
+    "outcome_of",
     "ratings",
+    "said",
     "sqlite_engine",
     "submissions",
 ]

@@ -143,7 +143,7 @@ class BatchLedger:
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        with _said("cannot be opened"):
+        with said("cannot be opened"):
             self._connection = engine.connect()
         self._table = table
         self._scope = scope
@@ -163,7 +163,7 @@ class BatchLedger:
         :raises AssistantLedgerError: The database cannot be read.
         """
         known: dict[str, Known] = {}
-        with _said("cannot be read"):
+        with said("cannot be read"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     known = self._known(keys)
@@ -200,7 +200,7 @@ class BatchLedger:
         :raises AssistantLedgerError: The database refused; nothing of this was recorded.
         """
         won: set[str] = set()
-        with _said("cannot be written"):
+        with said("cannot be written"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     if settled:
@@ -235,7 +235,7 @@ class BatchLedger:
             error=reason,
         )
         ordered = sorted(keys)
-        with _said("cannot be written"):
+        with said("cannot be written"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     for start in range(0, len(ordered), PARAMETERS - 5):
@@ -284,7 +284,7 @@ class BatchLedger:
 
     def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_said("cannot be read"))
+            stack.enter_context(said("cannot be read"))
             stack.enter_context(self._connection.begin())
             rows = self._connection.execute(query, execution_options={"yield_per": 1000})
             yield from stack.enter_context(contextlib.closing(rows))
@@ -382,7 +382,7 @@ def _attempts(dialect: str) -> tenacity.Retrying:
 
 
 @contextlib.contextmanager
-def _said(what: str) -> Iterator[None]:
+def said(what: str) -> Iterator[None]:
     """Turn an error of the database into one of the ledger."""
     try:
         yield

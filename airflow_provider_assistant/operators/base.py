@@ -12,6 +12,9 @@ from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, li
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.loading.report import Findings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +74,13 @@ def allowed(limit: float, total: int) -> float:
     """Return how many of all may go wrong: a limit is a count, or a fraction if it is below 1."""
     # Rounded, so that 0.29 of 100 are 29.
     return round(limit * total, 6) if limit < 1 else limit
+
+
+def findings_of(run: RunRef) -> Findings:
+    """Return the list of what wants attention, in AIRFLOW_HOME; it is written if there is anything to list."""
+    shard = "" if run.map_index < 0 else f".{run.map_index}"
+    name = f"{run.run_id}{shard}.parquet".replace("/", "_")
+    return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
 
 
 class ExportOperator(AssistantOperator):
