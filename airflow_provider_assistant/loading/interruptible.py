@@ -48,7 +48,8 @@ class Interruptible:
     async def _until_ended(self, work: Coroutine[Any, Any, T]) -> T:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._interrupted)
-        task = self._task = asyncio.create_task(work)
+        task: asyncio.Task[T] = asyncio.create_task(work)
+        self._task = task
         if self.is_ended:
             task.cancel()
         try:
