@@ -21,7 +21,8 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Assistant",
                 "python-modules": [
-                    f"{package}.operators.{module}" for module in ("ask", "chat", "documents", "feedback", "statistics")
+                    f"{package}.operators.{module}"
+                    for module in ("ask", "chat", "documents", "evaluation", "feedback", "statistics")
                 ],
             }
         ],
@@ -32,6 +33,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"{package}.triggers.{module}" for module in ("batch", "chat")],
             }
         ],
+        "extra-links": [f"{package}.operators.evaluation.AssistantReportLink"],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
         "config": _configuration(),
     }

@@ -85,8 +85,8 @@ def read_cases(
         Without ``status``, a question is complete if it has an answer, and otherwise failed.
     :param expectations: Columns of the key, and some of ``EXPECTATIONS``; None if they are columns of the answers.
     :param key: Column that tells the questions apart, or columns, in both tables.
-    :raises AssistantInputError: A column is missing, a key is empty or there twice, no key is in both tables, a question
-        reads differently in the two, or a cell of ``EXPECTATIONS`` or ``seconds`` cannot be read.
+    :raises AssistantInputError: A column is missing, a key is empty or there twice, no key is in both tables, a
+        question reads differently in the two, or a cell of ``EXPECTATIONS`` or ``seconds`` cannot be read.
     """
     names = (key,) if isinstance(key, str) else tuple(key)
     if "answer" not in answers.column_names:
@@ -167,7 +167,7 @@ def _joined(answered: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
 
 def _case(key: str, row: Mapping[str, Any]) -> Case:
     answer = row["answer"]
-    status = _text(row.get("status")) or ("failed" if answer is None else "complete")
+    status = _text(row.get("status")) or ("complete" if _text(answer) else "failed")
     return Case(
         key=key,
         message=_text(row.get("message")) or key,

@@ -16,13 +16,16 @@ from airflow_provider_assistant.lake.datasets import (
     statistics_schema,
     statistics_table,
 )
+from airflow_provider_assistant.lake.evaluations import evaluations_schema, evaluations_table
 from airflow_provider_assistant.lake.leaves import Metric, flatten, storable
-from airflow_provider_assistant.lake.publish import Published, publish, replace
+from airflow_provider_assistant.lake.publish import Published, publish, replace, replace_bytes
 
 __all__ = [
     "Capture",
     "Metric",
     "Published",
+    "evaluations_schema",
+    "evaluations_table",
     "feedback_schema",
     "feedback_table",
     "flatten",
@@ -30,6 +33,7 @@ __all__ = [
     "limits_table",
     "publish",
     "replace",
+    "replace_bytes",
     "statistics_raw_schema",
     "statistics_raw_table",
     "statistics_schema",

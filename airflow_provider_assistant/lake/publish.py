@@ -80,7 +80,17 @@ def replace(table: pa.Table, target: ObjectStoragePath) -> int:
     :param target: The file.
     :raises OSError: The file cannot be written, and what was there is as it was.
     """
-    content = _encoded(table)
+    return replace_bytes(_encoded(table), target)
+
+
+def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
+    """
+    Write a file in place of what may be there, and return its size.
+
+    :param content: All of it.
+    :param target: The file.
+    :raises OSError: The file cannot be written, and what was there is as it was.
+    """
     if target.protocol not in {"file", ""}:
         # Not through open(): a file left by an exception is closed, and half of it takes the old one's place.
         target.parent.mkdir(parents=True, exist_ok=True)

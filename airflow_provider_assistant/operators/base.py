@@ -20,9 +20,33 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class AssistantOperator(BaseOperator):
+class TellingOperator(BaseOperator):
+    """Base of the operators: what they return can be used item by item, and is told to assets."""
+
+    ui_color = "#e4e9fb"
+
+    def __init__(self, **kwargs: Any) -> None:
+        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
+        kwargs.setdefault("multiple_outputs", True)
+        super().__init__(**kwargs)
+
+    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        """Give the result to the event of every asset among the outlets, and return it."""
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = result
+        return result
+
+    def part(self, context: Context) -> str:
+        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
+        index = context["ti"].map_index
+        mapped = "" if index is None or index < 0 else f".{index}"
+        return f"{self.dag_id}.{self.task_id}{mapped}"
+
+
+class AssistantOperator(TellingOperator):
     """
-    Base of the operators.
+    Base of the operators that use the service.
 
     :param assistant_conn_id: The Airflow connection.
     :param tenant_id: Tenant to use instead of the connection's.
@@ -30,7 +54,6 @@ class AssistantOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "tenant_id", "site_id")
-    ui_color = "#e4e9fb"
 
     def __init__(
         self,
@@ -40,8 +63,6 @@ class AssistantOperator(BaseOperator):
         site_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
-        kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.assistant_conn_id = assistant_conn_id
         self.tenant_id = tenant_id
@@ -52,13 +73,6 @@ class AssistantOperator(BaseOperator):
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
 
-    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Give the result to the event of every asset among the outlets, and return it."""
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = result
-        return result
-
 
 def as_given(source: Any) -> Any:
     """
@@ -68,6 +82,14 @@ def as_given(source: Any) -> Any:
     """
     is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
     return literal(source) if is_rows or callable(source) else source
+
+
+def day_of(context: Context) -> datetime.date:
+    """Return the UTC day of the DAG run."""
+    # A run that was started by hand or by an asset has no logical date.
+    run = context["dag_run"]
+    day: datetime.date = (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
+    return day
 
 
 def allowed(limit: float, total: int) -> float:
@@ -105,19 +127,11 @@ class ExportOperator(AssistantOperator):
         :raises AssistantInputError: ``date`` is no date.
         """
         if self.date is None:
-            # A run that was started by hand or by an asset has no logical date.
-            run = context["dag_run"]
-            return (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
+            return day_of(context)
         try:
             return datetime.date.fromisoformat(self.date)
         except ValueError:
             raise AssistantInputError(f"date must be YYYY-MM-DD, not {self.date!r}", field="date") from None
-
-    def part(self, context: Context) -> str:
-        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
-        index = context["ti"].map_index
-        mapped = "" if index is None or index < 0 else f".{index}"
-        return f"{self.dag_id}.{self.task_id}{mapped}"
 
     def publish(self, context: Context, table: pa.Table, dataset: str, day: datetime.date) -> lake.Published:
         """Replace this task's part of a day of a dataset."""
