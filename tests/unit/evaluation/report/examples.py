@@ -207,7 +207,10 @@ def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summ
         cases,
         token_f1=[overlap(one) if one else None for one in answered],
         chrf=[overlap(one) ** 0.6 if one else None for one in answered],
-        must_include=[(float(one.must_include[0] in one.answer.lower()) if one.must_include else None) if one else None for one in answered],
+        must_include=[
+            (float(one.must_include[0] in one.answer.lower()) if one.must_include else None) if one else None
+            for one in answered
+        ],
         latency=[one.seconds if one else None for one in answered],
     )
     outcome = pa.array(
@@ -274,7 +277,9 @@ def _comparison(cases: list[Case], scores: pa.Table) -> parts.Comparison:
     chance = random.Random(2)
     answered = [one for one in cases if one.answer is not None]
     changes = [
-        parts.Change(key=one.key, before=min(1.0, max(0.0, overlap(one) + chance.uniform(-0.25, 0.4))), after=overlap(one))
+        parts.Change(
+            key=one.key, before=min(1.0, max(0.0, overlap(one) + chance.uniform(-0.25, 0.4))), after=overlap(one)
+        )
         for one in chance.sample(answered, min(60, len(answered)))
     ]
     changes.sort(key=lambda one: one.after - one.before)

@@ -23,7 +23,7 @@ HOSTILE = [
     f'"><img src=x onerror="{CANARY}=1">',
     f"' onmouseover='{CANARY}=1' style='position:fixed;inset:0' x='",
     f"<svg onload={CANARY}=1><a xlink:href=javascript:{CANARY}=1>x</a></svg>",
-    f"[x](javascript:{CANARY}=1) <a href=\"javascript:{CANARY}=1\">x</a>",
+    f'[x](javascript:{CANARY}=1) <a href="javascript:{CANARY}=1">x</a>',
     '<iframe srcdoc="&lt;script&gt;parent.sung=1&lt;/script&gt;"></iframe><base href="https://evil.invalid/">',
     '<meta http-equiv="refresh" content="0;url=https://evil.invalid/"><link rel="stylesheet" href="//evil.invalid/x">',
     "&lt;script&gt; &#60;b&#62; &amp;amp;",
@@ -48,7 +48,9 @@ def hostile() -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
         marks = {"key": f"{number} {text[:2000]}", "message": text, "tags": (text[:2000],), "request_id": text[:200]}
         cases += [
             case(expected=text[::-1], answer=text, must_include=(text,) * 12, **marks),
-            case(expected=None, answer=None, status=text or "failed", error=text, **{**marks, "key": f"u{number} {text}"}),
+            case(
+                expected=None, answer=None, status=text or "failed", error=text, **{**marks, "key": f"u{number} {text}"}
+            ),
         ]
     # A table has no room for what is no Unicode.
     tables = [one for one in cases if one.key.isprintable() or "\ud800" not in one.key]
@@ -88,9 +90,7 @@ def hostile() -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
             "gate": parts.Gate(
                 verdict="failed",
                 on_fail="report",
-                rules=[
-                    parts.RuleVerdict(rule=text, verdict="failed", value=0.1, reason=text) for text in HOSTILE
-                ],
+                rules=[parts.RuleVerdict(rule=text, verdict="failed", value=0.1, reason=text) for text in HOSTILE],
             ),
         }
     )
