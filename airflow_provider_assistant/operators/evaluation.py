@@ -50,7 +50,7 @@ class AssistantReportLink(BaseOperatorLink):
         return Path(report.path).absolute().as_uri() if report.protocol in {"file", ""} else str(report)
 
 
-class AssistantEvaluateOperator(SkipMixin, TellingOperator):
+class AssistantEvaluateOperator(TellingOperator, SkipMixin):
     """
     Score answers, compare them with an earlier evaluation, and judge them by the rules of a gate.
 
