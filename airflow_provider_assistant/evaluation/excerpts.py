@@ -16,6 +16,7 @@ REASON_LENGTH = 300
 
 
 def head_of(summary: Summary, place: Place, lake_file: str | None) -> dict[str, Any]:
+    """Return what goes to XCom: a few kilobytes, however large the evaluation is."""
     return {
         "name": summary.name,
         "verdict": summary.gate.verdict,
@@ -37,7 +38,13 @@ def head_of(summary: Summary, place: Place, lake_file: str | None) -> dict[str, 
 
 
 def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterable[dict[str, Any]]:
-    """Yield the rows of the dataset."""
+    """
+    Yield the rows of the dataset ``evaluations``, one per scorer.
+
+    :param summary: The summary.
+    :param path: Where it is.
+    :param logical_date: Of the DAG run, if it has one.
+    """
     comparison = summary.comparison
     index = summary.run["map_index"]
     for name, scorer in summary.scorers.items():
@@ -70,6 +77,7 @@ def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:
 
 
 def failures_of(rules: Sequence[RuleVerdict]) -> str:
+    """Return which rules failed, and why."""
     failed = _failed(rules)
     named = [f"{_short(found.rule)!r} ({_short(found.reason)})" for found in failed[:FAILED_RULES_NAMED]]
     if more := len(failed) - len(named):
@@ -78,6 +86,7 @@ def failures_of(rules: Sequence[RuleVerdict]) -> str:
 
 
 def means_of(head: Mapping[str, Any]) -> str:
+    """Return the means of a head in words."""
     return ", ".join(f"{name} {'none' if mean is None else f'{mean:.4g}'}" for name, mean in head["means"].items())
 
 

@@ -36,7 +36,8 @@ def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
     Return what comes of each rule.
 
     A rule that finds nothing to judge by has failed: silence is no good news. Only a comparison is ``not_judged``
-    instead where there is nothing to compare with yet: on a first run, and with a scorer that the baseline did not have.
+    instead where there is nothing to compare with yet: on a first run, and with a scorer that the baseline did not
+    have.
 
     :param rules: The rules.
     :param findings: What they look at.

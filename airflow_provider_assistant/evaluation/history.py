@@ -123,8 +123,8 @@ def find_baseline(place: Place, wanted: BaselineOf | None) -> Baseline | None:
     Return the evaluation to compare with, or None if there is none yet.
 
     :param place: The evaluation that is to be compared.
-    :param wanted: ``previous``: the latest run before this one whose gate did not fail, of the same name; a mapping with
-        ``tag``: the latest before this one that was given that tag, whatever its gate said; or the path of an
+    :param wanted: ``previous``: the latest run before this one whose gate did not fail, of the same name; a mapping
+        with ``tag``: the latest before this one that was given that tag, whatever its gate said; or the path of an
         evaluation's folder, summary or scores.
     :raises AssistantInputError: No evaluation has the tag, or there is none at the path.
     """

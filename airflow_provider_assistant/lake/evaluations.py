@@ -26,7 +26,7 @@ def evaluations_schema() -> pa.Schema:
         questions="int!",
         answered="int!",
         coverage="double!",
-        pass_rate="double",
+        pass_rate="double",  # noqa: S106 (no password)
         scorer="string!",
         scored="int!",
         mean="double",

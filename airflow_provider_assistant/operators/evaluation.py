@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -50,7 +50,7 @@ class AssistantReportLink(BaseOperatorLink):
         return Path(report.path).absolute().as_uri() if report.protocol in {"file", ""} else str(report)
 
 
-class AssistantEvaluateOperator(SkipMixin, TellingOperator):
+class AssistantEvaluateOperator(TellingOperator, SkipMixin):
     """
     Score answers, compare them with an earlier evaluation, and judge them by the rules of a gate.
 
@@ -68,10 +68,10 @@ class AssistantEvaluateOperator(SkipMixin, TellingOperator):
     :param scorers: Names of scorers, or dotted paths of your own.
     :param pass_if: When a question has passed, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that is not
         applicable to a question is not asked.
-    :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. All have
-        to hold.
-    :param on_fail: What happens if one does not: ``fail``, the task fails for good; ``skip_downstream``, it succeeds and
-        the tasks directly behind it are skipped; ``report``, it succeeds.
+    :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. All
+        have to hold.
+    :param on_fail: What happens if one does not: ``fail``, the task fails for good; ``skip_downstream``, it succeeds
+        and the tasks directly behind it are skipped; ``report``, it succeeds.
     :param baseline: What to compare with: ``previous``, the latest run before this one whose gate did not fail; a
         mapping with ``tag``; or the path of an evaluation's folder.
     :param tag: Name of this evaluation, for the ``baseline`` of later ones.
@@ -274,8 +274,8 @@ class AssistantEvaluateOperator(SkipMixin, TellingOperator):
         self._push(context, head)
         if self.on_fail == "fail":
             raise AssistantGateFailed(
-                f"{summary.name}: {failures_of(summary.gate.rules)}. Report: {head['report_path']}. A retry would judge the "
-                "same answers: ask again, or change the gate."
+                f"{summary.name}: {failures_of(summary.gate.rules)}. Report: {head['report_path']}. A retry would judge"
+                " the same answers: ask again, or change the gate."
             )
         behind = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
         self.log.info(
@@ -332,6 +332,6 @@ def _check_owner(place: Place, run: Mapping[str, str | None]) -> None:
     if found and any(found.run.get(item) != run[item] for item in of):
         raise AssistantInputError(
             f"{str(place.folder)!r} holds the evaluation of "
-            f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one a name or an output_path of its own",
+            f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one a name or a folder of its own",
             field="name",
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
@@ -90,12 +90,6 @@ def test_a_mark_stays_with_its_base(text):
 )
 def test_words_and_where_there_are_none_characters(text, words):
     assert tokens(text) == [unicodedata.normalize("NFKC", word) for word in words]
-
-
-@settings(max_examples=1000)
-@given(st.text())
-def test_normal_form_of_a_normal_form_is_itself(text):
-    assert normalise(normalise(text)) == normalise(text)
 
 
 @given(st.text())
