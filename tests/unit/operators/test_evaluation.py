@@ -106,8 +106,11 @@ def files(root):
 def test_three_files_say_the_same(evaluate, tmp_path):
     answers = [*good(18), question(18, answer="No."), question(19, status="failed")]
     head = evaluate(answers, pass_if="token_f1 >= 0.5", gate=["coverage >= 0.9", "pass_rate >= 0.9"])
-    folder = tmp_path / "evaluations" / "nightly.judge" / (
-        "2026-11-21T00-00-00.000000Z_scheduled__2026-11-21T00_00_00_00_00"
+    folder = (
+        tmp_path
+        / "evaluations"
+        / "nightly.judge"
+        / ("2026-11-21T00-00-00.000000Z_scheduled__2026-11-21T00_00_00_00_00")
     )
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "scores.parquet", "summary.json"]
     summary = summary_of(head)
@@ -177,7 +180,9 @@ def test_mapped_tasks_have_folders_of_their_own(evaluate):
 
 def test_a_folder_of_another_task_is_not_overwritten(evaluate, operator):
     evaluate(good(2), name="golden")
-    with pytest.raises(AssistantInputError, match="holds the evaluation of dag_id nightly.*a name or a folder of its own"):
+    with pytest.raises(
+        AssistantInputError, match="holds the evaluation of dag_id nightly.*a name or a folder of its own"
+    ):
         execute(operator(good(2), name="golden"), dag_id="other")
 
 
