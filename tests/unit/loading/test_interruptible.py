@@ -60,7 +60,7 @@ def test_within_its_grace_work_comes_to_its_own_end():
 
     async def until_told():
         started.set()
-        while not work.is_ended:
+        while not work.is_ended:  # noqa: ASYNC110 (as it is, ended from a thread)
             await asyncio.sleep(0)
         return "in order"
 
