@@ -24,6 +24,7 @@ from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import ask, documents
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES
@@ -187,6 +188,7 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
         ("What all load operators take", documents.AssistantLoadOperator),
         ("What rows operators take", documents.AssistantLoadRowsOperator),
         ("What the ask operator takes", ask.AssistantAskOperator),
+        ("What the feedback operator takes", AssistantFeedbackOperator),
         ("What the statistics export takes", AssistantStatisticsToParquetOperator),
         ("What the evaluate operator takes", AssistantEvaluateOperator),
     ],
