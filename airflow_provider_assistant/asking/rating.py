@@ -155,6 +155,7 @@ class Rater:
     async def _send(self, client: LimitedClient, thread: ThreadPoolExecutor, rating: Rating) -> None:
         fields = {"session_id": rating.session_id, "request_id": rating.request_id, "feedback": rating.word}
         call = endpoints.send_feedback(self._site_id, checked(Feedback, fields))
+        is_unclear = _key(rating) in self._unclear
         await self._book(
             thread,
             lambda ledger: ledger.intend(
@@ -171,16 +172,17 @@ class Rater:
         try:
             reply = await client.asend(call)
         except AssistantError as error:
-            facts: dict[str, Any] = {"outcome": outcome_of(error), "error": str(error)}
+            # That this attempt was refused does not clear up an earlier one.
+            facts: dict[str, Any] = {"outcome": "ambiguous" if is_unclear else outcome_of(error), "error": str(error)}
             await self._book(thread, lambda ledger: ledger.settle(ratings, self._scope, _key(rating), **facts))
             raise
-        if reply.exchange.ambiguous or _key(rating) in self._unclear:
-            self.counts.possibly_duplicated += 1
-            self._find("possibly_duplicated", rating, "an earlier attempt may have been received as well")
         try:
             await self._book(thread, lambda ledger: ledger.settle(ratings, self._scope, _key(rating), "done"))
         except AssistantLedgerError as error:
             raise AssistantAmbiguousError(f"it was sent, but {error}") from error
+        if is_unclear or reply.exchange.ambiguous:
+            self.counts.possibly_duplicated += 1
+            self._find("possibly_duplicated", rating, "an earlier attempt may have been received as well")
 
     async def _book(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
         if self._ledger:

@@ -186,6 +186,15 @@ def test_an_ambiguous_rating_is_listed_and_repeated_and_said_so(evaluated, servi
     assert evaluated.rated() == {"good": 5}
 
 
+def test_a_refusal_does_not_clear_up_what_an_earlier_attempt_did(evaluated, service):
+    evaluated.ask([0.9])
+    for action in ("store-then-drop", "status:400"):
+        service.answer(action, path=FEEDBACK)
+        with pytest.raises(AssistantIncompleteLoad):
+            evaluated.operator().execute(context())
+    assert evaluated.rate()["possibly_duplicated"] == 1
+
+
 def test_a_rating_that_was_repeated_in_process_is_listed(evaluated, connect, service, ledger_home):
     evaluated.ask([0.9])
     connect(retries=2)
