@@ -24,6 +24,7 @@ Every error of the package, one tree.
     ├── AssistantRequestTimeout        an async chat request that did not end before its deadline
     ├── AssistantRequestLost           an async chat request that the service no longer knows
     ├── AssistantWarehouseError        the warehouse cannot be opened or written; it is as it was
+    ├── AssistantGateFailed            an evaluation did not pass its gate; all its files are written      *
     └── AssistantLedgerError           the ledger cannot be opened or is newer than this package   *
 
     * also an AirflowFailException: the same attempt would fail again, so Airflow does not retry the task.
@@ -196,6 +197,10 @@ class AssistantRequestLost(AssistantError):
 
 class AssistantWarehouseError(AssistantError):
     """The warehouse cannot be opened, is locked for too long or cannot take the rows; it is as it was."""
+
+
+class AssistantGateFailed(AssistantError, AirflowFailException):
+    """An evaluation did not pass its gate: the same answers would fail it again."""
 
 
 class AssistantLedgerError(AssistantError, AirflowFailException):

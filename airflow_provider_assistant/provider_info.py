@@ -22,7 +22,10 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Assistant",
                 "python-modules": [
                     f"{package}.operators.{module}"
-                    for module in ("ask", "chat", "documents", "feedback", "operations", "statistics", "warehouse")
+                    for module in (
+                        *("ask", "chat", "documents", "evaluation", "feedback", "operations", "statistics"),
+                        "warehouse",
+                    )
                 ],
             }
         ],
@@ -33,6 +36,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"{package}.triggers.{module}" for module in ("batch", "chat")],
             }
         ],
+        "extra-links": [f"{package}.operators.evaluation.AssistantReportLink"],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
         "config": _configuration(),
     }

@@ -20,13 +20,16 @@ from airflow_provider_assistant.lake.datasets import (
     statistics_schema,
     statistics_table,
 )
+from airflow_provider_assistant.lake.evaluations import evaluations_schema, evaluations_table
 from airflow_provider_assistant.lake.leaves import Metric, flatten, storable
-from airflow_provider_assistant.lake.publish import Published, publish, replace
+from airflow_provider_assistant.lake.publish import Published, publish, replace, replace_bytes
 
 __all__ = [
     "Capture",
     "Metric",
     "Published",
+    "evaluations_schema",
+    "evaluations_table",
     "feedback_schema",
     "feedback_table",
     "flatten",
@@ -36,6 +39,7 @@ __all__ = [
     "loads_table",
     "publish",
     "replace",
+    "replace_bytes",
     "requests_schema",
     "requests_table",
     "statistics_raw_schema",

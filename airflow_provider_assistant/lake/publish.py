@@ -85,7 +85,17 @@ def replace(table: pa.Table, target: ObjectStoragePath) -> int:
     :raises OSError: The file cannot be written, and what was there is as it was; on object storage, where an answer
         may get lost after the upload, it may have been replaced as a whole.
     """
-    content = _encoded(table)
+    return replace_bytes(_encoded(table), target)
+
+
+def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
+    """
+    Write a file in place of what may be there, and return its size.
+
+    :param content: All of it.
+    :param target: The file.
+    :raises OSError: As :func:`replace` does.
+    """
     # No connection, or no provider for this storage: that is not the storage's failure.
     storage = target.fs
     is_local = target.protocol in {"file", ""}

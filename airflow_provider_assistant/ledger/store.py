@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger.batches import BatchLedger
+from airflow_provider_assistant.ledger.bulk import PARAMETERS
 from airflow_provider_assistant.ledger.loads import LoadRecord, recorded
 from airflow_provider_assistant.ledger.schema import (
     SCHEMA_VERSION,
@@ -103,6 +104,16 @@ class Ledger:
         with self.engine.connect() as connection:
             return connection.execute(sa.select(table).where(_is(table, scope, key))).one_or_none()
 
+    def outcomes(self, table: sa.Table, scope: str, keys: Sequence[str]) -> dict[str, Outcome]:
+        """Return what came of the effects with these keys; those that were never intended are left out."""
+        found: dict[str, Outcome] = {}
+        with self.engine.connect() as connection:
+            for start in range(0, len(keys), PARAMETERS - 1):
+                some = table.c.key.in_(keys[start : start + PARAMETERS - 1])
+                query = sa.select(table.c.key, table.c.outcome).where(table.c.scope == scope, some)
+                found |= {row.key: row.outcome for row in connection.execute(query)}
+        return found
+
     def intend(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
         """Record that an effect is about to be made; an earlier attempt at the same effect is counted."""
         intent = {
@@ -183,8 +194,7 @@ class Ledger:
         try:
             learned = send()
         except AssistantError as error:
-            unclear = isinstance(error, AssistantAmbiguousError | AssistantResponseError)
-            self.settle(table, scope, key, "ambiguous" if unclear else "refused", error=str(error))
+            self.settle(table, scope, key, outcome_of(error), error=str(error))
             raise
         self.settle(table, scope, key, "done", **learned)
         row = self.find(table, scope, key)
@@ -223,6 +233,11 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def outcome_of(error: AssistantError) -> Outcome:
+    """Return what an effect whose request ended in this error came to."""
+    return "ambiguous" if isinstance(error, AssistantAmbiguousError | AssistantResponseError) else "refused"
 
 
 def key_of(*parts: str | None) -> str:

@@ -13,7 +13,9 @@ from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, li
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.loading.report import Findings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +37,12 @@ class ResultOperator(BaseOperator):
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = result
         return result
+
+    def part(self, context: Context) -> str:
+        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
+        index = context["ti"].map_index
+        mapped = "" if index is None or index < 0 else f".{index}"
+        return f"{self.dag_id}.{self.task_id}{mapped}"
 
 
 class AssistantOperator(ResultOperator):
@@ -100,6 +108,13 @@ def day_of_run(date: str | None, context: Context) -> datetime.date:
         raise AssistantInputError(f"date must be YYYY-MM-DD, not {date!r}", field="date") from None
 
 
+def findings_of(run: RunRef) -> Findings:
+    """Return the list of what wants attention, in AIRFLOW_HOME; it is written if there is anything to list."""
+    shard = "" if run.map_index < 0 else f".{run.map_index}"
+    name = f"{run.run_id}{shard}.parquet".replace("/", "_")
+    return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
+
+
 class ExportOperator(AssistantOperator):
     """
     Base of the operators that write Parquet datasets.
@@ -122,12 +137,6 @@ class ExportOperator(AssistantOperator):
         :raises AssistantInputError: ``date`` is no date.
         """
         return day_of_run(self.date, context)
-
-    def part(self, context: Context) -> str:
-        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
-        index = context["ti"].map_index
-        mapped = "" if index is None or index < 0 else f".{index}"
-        return f"{self.dag_id}.{self.task_id}{mapped}"
 
     def publish(self, context: Context, table: pa.Table, dataset: str, day: datetime.date) -> lake.Published:
         """Replace this task's part of a day of a dataset."""

@@ -24,12 +24,11 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef
-from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import open_source, storage_files, storage_path
-from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given
+from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given, findings_of
 from airflow_provider_assistant.waiting import is_deferrable
 
 
@@ -199,9 +198,7 @@ class AssistantLoadOperator(AssistantOperator):
     def _findings(self, run: RunRef) -> Findings:
         if self.rejects_path:
             return Findings(storage_path(self.rejects_path))
-        shard = "" if run.map_index < 0 else f".{run.map_index}"
-        name = f"{run.run_id}{shard}.parquet".replace("/", "_")
-        return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
+        return findings_of(run)
 
     def _source_name(self, context: Context) -> str:
         return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"

@@ -16,12 +16,16 @@ from airflow_provider_assistant import exceptions, lake, metrics, retry_policy
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.asking.poller import State
 from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.evaluation.scoring import scores_schema
+from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import ask, documents
 from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.provider_info import get_provider_info
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from tests.conftest import Run
 
 OPERATORS, ERRORS, DATASETS = "docs/reference/operators.md", "docs/reference/errors.md", "docs/reference/datasets.md"
+EVALUATION = "docs/reference/evaluation.md"
 METRICS, CONFIGURATION, CONNECTION = (
     "docs/reference/metrics.md",
     "docs/reference/configuration.md",
@@ -75,7 +80,8 @@ def test_endpoints_are_those_of_the_specification() -> None:
         if found := re.match(r"(\d+) `(GET|POST) …(/\S+)`", row["Endpoint"]):
             said[int(found[1])] = (found[2], found[3])
         else:
-            assert issubclass(tasks()[name], LedgerExportOperator | AssistantParquetToWarehouseOperator)
+            others = LedgerExportOperator | AssistantEvaluateOperator | AssistantParquetToWarehouseOperator
+            assert issubclass(tasks()[name], others)
     assert set(said) == set(range(1, 11))
     for case in CASES:
         method, path = said[case.row]
@@ -134,6 +140,12 @@ def test_results_have_the_keys_of_the_table(
                 output_path=str(tmp_path / "lake"),
                 database=str(tmp_path / "warehouse.duckdb"),
             ),
+            task(
+                "AssistantEvaluateOperator",
+                "evaluate",
+                answers=str(tmp_path / "answers.parquet"),
+                output_path=str(tmp_path / "evaluations"),
+            ),
         )
     run = run_dag(dag)
     assert not run.errors
@@ -149,7 +161,7 @@ def test_results_have_the_keys_of_the_table(
         else:
             cell = rows[built.task_type]["XCom"]
             said = set(codes(cell))
-            for counts in ("Counts of a load", "Counts of a batch", "Counts of an export"):
+            for counts in ("Counts of a load", "Counts of a batch", "Counts of an export", "Head of an evaluation"):
                 if f"(#{counts.lower().replace(' ', '-')})" in cell:
                     said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, counts))}
             assert set(result) == said, built.task_id
@@ -187,9 +199,11 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
         ("What all load operators take", documents.AssistantLoadOperator),
         ("What rows operators take", documents.AssistantLoadRowsOperator),
         ("What the ask operator takes", ask.AssistantAskOperator),
+        ("What the feedback operator takes", AssistantFeedbackOperator),
         ("What the statistics export takes", AssistantStatisticsToParquetOperator),
         ("What exports of the ledger take", LedgerExportOperator),
         ("What the warehouse operator takes", AssistantParquetToWarehouseOperator),
+        ("What the evaluate operator takes", AssistantEvaluateOperator),
     ],
 )
 def test_arguments(heading: str, kind: type) -> None:
@@ -287,6 +301,7 @@ def test_findings() -> None:
         ("feedback", lake.feedback_schema),
         ("requests", lake.requests_schema),
         ("loads", lake.loads_schema),
+        ("evaluations", lake.evaluations_schema),
     ],
 )
 def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
@@ -301,6 +316,31 @@ def test_states_of_requests() -> None:
     states = {codes(row["State"])[0]: row["What the ledger knows"] for row in table(text[text.index("| State ") :])}
     assert set(states) == {"open", "unclear", "timed_out", *get_args(State)}
     assert {state for state, meaning in states.items() if "batches only" in meaning} == {"lost", "timed_out"}
+
+
+def in_words(schema: dict[str, Any]) -> str:
+    """Return a type of JSON schema as the page names it."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(map(in_words, schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    nested = {"array": ("list", "items"), "object": ("map", "additionalProperties")}.get(schema["type"])
+    return f"{nested[0]} of {in_words(schema[nested[1]])}" if nested else schema["type"]
+
+
+def test_fields_of_a_summary() -> None:
+    schema = Summary.model_json_schema()
+    for name, model in {"Summary": schema, **schema["$defs"]}.items():
+        said = [(codes(row["Field"])[0], row["Type"]) for row in table(section(EVALUATION, name))]
+        assert said == [(field, in_words(kind)) for field, kind in model["properties"].items()], name
+
+
+def test_columns_of_scores() -> None:
+    said = [(codes(row["Column"])[0], codes(row["Type"])[0]) for row in table(section(EVALUATION, "Scores"))]
+    assert said == [(field.name, re.sub(r"<\w+: ", "<", str(field.type))) for field in scores_schema()]
 
 
 def test_items_of_lists() -> None:

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow.dataset as ds
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.exceptions import AssistantGateFailed
 from airflow_provider_assistant.lake.warehouse import in_duckdb
 from airflow_provider_assistant.lake.warehouse import load as load_days
 
@@ -30,6 +32,7 @@ TASKS = {
         "summarise",
     ],
     "assistant_weekly_report": ["draw"],
+    "assistant_evaluation": ["ask", "evaluate", "rate"],
 }  # fmt: skip
 
 
@@ -115,6 +118,44 @@ def test_ask_batch(load, run_dag, service, connection, tmp_path, monkeypatch):
     answers = ds.dataset(tmp_path / "lake" / "golden_set").to_table()
     assert answers.num_rows == 16
     assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "nothing else is left there"
+
+
+def evaluations(folder):
+    table = ds.dataset(folder / "lake" / "evaluations", partitioning="hive").to_table()
+    return sorted(table.to_pylist(), key=lambda row: row["run_id"])
+
+
+def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
+    """Twice the same answers pass; cut ones do not, and the run after that is compared with the last good one."""
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
+    run_dag(load("assistant_knowledge_base"))
+    first = run_dag(load("assistant_evaluation"))
+    assert first.state == "success", first.errors
+    head, rated = first.xcom("evaluate"), first.xcom("rate")
+    assert (head["verdict"], head["questions"], head["coverage"], head["baseline"]) == ("passed", 82, 1, None)
+    assert rated["rows"] == 82 == sum(rated[end] for end in ("sent", "not_rated"))
+    assert rated["by_rating"]["good"] > 52
+    assert len(service.rows("feedback")) == rated["sent"]
+
+    second = run_dag(load("assistant_evaluation"))
+    assert second.state == "success", second.errors
+    assert second.xcom("evaluate")["baseline"] == head["scores_path"]
+
+    service.behave(answer_limit=40)
+    cut = run_dag(load("assistant_evaluation"))
+    assert cut.state == "failed"
+    assert isinstance(cut.error, AssistantGateFailed)
+    failed = {rule["rule"] for rule in cut.xcom("evaluate")["failed_rules"]}
+    assert {"token_f1[configuration] >= 0.9", "token_f1 drop <= 0.02"} <= failed
+    assert cut.tries("evaluate") == 1
+    assert cut.task_state("rate") == "upstream_failed"
+    assert Path(urlsplit(cut.xcom("evaluate")["report_path"]).path).read_text().startswith("<!DOCTYPE html>")
+
+    service.behave(answer_limit=None)
+    again = run_dag(load("assistant_evaluation"))
+    assert again.state == "success", again.errors
+    assert again.xcom("evaluate")["baseline"] == second.xcom("evaluate")["scores_path"], "not with the bad one"
+    assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
 
 
 @pytest.fixture

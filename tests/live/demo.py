@@ -1,6 +1,7 @@
 """The demo: the example DAGs on a real Airflow against the embedded service.
 
-Run as ``python -m tests.live.demo``; with ``--keep``, Airflow and the service stay until Ctrl-C.
+Run as ``python -m tests.live.demo``; with ``--keep``, Airflow and the service stay until Ctrl-C; with ``--degraded``,
+the service gets worse in the end, and the evaluation notices.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tests.live import evaluation
 from tests.live.airflow import LiveAirflow
+from tests.live.evaluation import EVALUATION
 from tests.live.process import POLL, NotReadyError, processes_in
 from tests.live.rest import RUN_OVER
 from tests.live.service import AssistantService
@@ -44,7 +47,7 @@ KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT, REPORT = (
     "assistant_weekly_report",
 )
 # Those of one group run at the same time: questions need the knowledge, numbers the questions.
-GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH), (EXPORT,))
+GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH), (EVALUATION,), (EXPORT,))
 EXPORTS = ("export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads")
 LOADS = ("load_configuration_reference", "upload_guides")
 COUNTS = ("rows", "created", "unchanged", "rejected", "failed", "requests", "seconds")
@@ -66,6 +69,7 @@ class Screen:
         self._console = Console(highlight=False, soft_wrap=True, width=None if terminal else 110)
         self._start = time.monotonic()
         self._secret = ""
+        self.last_words: list[str] = []
 
     def hide(self, secret: str) -> None:
         """Never print this, whatever log it may come from."""
@@ -110,8 +114,11 @@ def _short(value: Any, length: int = 60) -> str:
 class Demo:
     """One demo on one Airflow."""
 
-    def __init__(self, home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService) -> None:
+    def __init__(
+        self, home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService, *, degraded: bool = False
+    ) -> None:
         self.home = home
+        self.degraded = degraded
         self.lake = lake(home)
         self.screen = screen
         self.airflow = airflow
@@ -145,6 +152,7 @@ class Demo:
         self._show_batch()
         self._show_lake()
         self._show_warehouse()
+        self._show_evaluation()
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -285,6 +293,28 @@ class Demo:
         if not Path(_local_path(report["path"])).read_bytes().startswith(b"\x89PNG"):
             raise DemoError("the picture is none")
 
+    def _show_evaluation(self) -> None:
+        head, rated = self._xcom(EVALUATION, "evaluate"), self._xcom(EVALUATION, "rate")
+        evaluation.show(self.screen, head, rated)
+        if problem := evaluation.problem_of(head, rated):
+            raise DemoError(problem)
+        worse = self._degrade() if self.degraded else None
+        columns, rows = evaluation.over_time(str(self.lake))
+        self.screen.show("Quality over time, as the dataset evaluations has it")
+        self.screen.table(columns, rows)
+        self.screen.last_words = evaluation.last_words(head, worse)
+
+    def _degrade(self) -> dict[str, Any]:
+        self.screen.say(f"the service cuts its answers to {evaluation.CUT} characters; {EVALUATION}: started", "bold")
+        with self.screen.busy(EVALUATION):
+            state, worse = evaluation.degrade(self.airflow, self.service)
+        self.screen.say(f"{EVALUATION}: {state}", COLOURS[state])
+        if state != "failed" or not worse or worse["verdict"] != "failed":
+            raise DemoError(f"the gate did not notice that answers were cut: {worse}")
+        evaluation.show(self.screen, worse, None)
+        self.screen.say("the gate has caught it: the run failed, as it should", "green")
+        return worse
+
     def _look_for_key(self) -> None:
         """Fail if the service's key is in any file of the demo, but for the service's own data."""
         key = self.service.api_key.encode()
@@ -312,7 +342,7 @@ def warehouse(home: Path) -> Path:
     return home / "warehouse.duckdb"
 
 
-def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool) -> int:
+def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded: bool) -> int:
     """Start everything, run the demo, end everything; 0 if all of it succeeded."""
     code = 0
     with ExitStack() as stack:
@@ -328,7 +358,7 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool) -> int:
                 stack.enter_context(airflow)
             screen.say(f"Airflow: {airflow.base_url}")
             try:
-                Demo(home, screen, airflow, service).run()
+                Demo(home, screen, airflow, service, degraded=degraded).run()
             except DemoError as error:
                 screen.say(str(error), "red")
                 code = 1
@@ -368,6 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; 0 if everything in it succeeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
+    parser.add_argument("--degraded", action="store_true", help="let the service get worse in the end")
     parser.add_argument("--home", type=Path, default=ROOT / ".demo", help="emptied, then written to")
     parser.add_argument("--dags", type=Path, default=ROOT / "dags", help="folder of the DAGs")
     options = parser.parse_args(arguments)
@@ -384,11 +415,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutil.rmtree(home, ignore_errors=True)
     lake(home).mkdir(parents=True)
     try:
-        return demonstrate(home, options.dags, screen, stay=options.keep)
+        return demonstrate(home, options.dags, screen, stay=options.keep, degraded=options.degraded)
     except KeyboardInterrupt:
         return 0 if options.keep else 130
     finally:
         screen.say("every process has ended")
+        screen.show("", "\n".join(screen.last_words))
 
 
 if __name__ == "__main__":

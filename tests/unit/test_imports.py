@@ -32,6 +32,7 @@ import airflow_provider_assistant.hooks.assistant
 import airflow_provider_assistant.operators.ask
 import airflow_provider_assistant.operators.chat
 import airflow_provider_assistant.operators.documents
+import airflow_provider_assistant.operators.evaluation
 import airflow_provider_assistant.operators.feedback
 import airflow_provider_assistant.operators.operations
 import airflow_provider_assistant.operators.statistics

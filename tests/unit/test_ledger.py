@@ -400,3 +400,16 @@ def test_a_run_is_read_from_the_context():
 
     assert RunRef.of({"ti": Instance()}) == RunRef("d", "r", "t", -1)
     assert str(RunRef("d", "r", "t", 2)) == "d/r/t/2"
+
+
+def test_outcomes_of_many_effects_at_once(ledger):
+    facts = {"site_id": "docs", "session_id": "s", "request_id": "r", "rating": "good"}
+    outcomes = {f"key-{number}": ("done", "ambiguous", "refused")[number % 3] for number in range(1000)}
+    with ledger.engine.begin() as connection:
+        rows = [
+            {"scope": SCOPE, "key": key, "outcome": outcome, "attempts": 1, "intended_at": START, **facts}
+            for key, outcome in outcomes.items()
+        ]
+        connection.execute(sa.insert(ratings), [*rows, {**rows[0], "scope": "elsewhere", "key": "other"}])
+    assert ledger.outcomes(ratings, SCOPE, [*outcomes, "unknown", "other"]) == outcomes
+    assert ledger.outcomes(ratings, SCOPE, []) == {}
