@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-RESAMPLES = 4000
+RESAMPLES = 2000
 # Questions times resamples that are in memory at once: 16 bytes each.
-CHUNK = 1_000_000
+CHUNK = 250_000
 
 
 class Interval(NamedTuple):

@@ -16,8 +16,16 @@ def row(key, score, *, case="same", scorer="token_f1", outcome=None, status=None
     outcome = outcome or ("scored" if score is not None else "unanswered")
     status = status or ("failed" if outcome == "unanswered" else "complete")
     return {
-        **{"key": key, "case": case, "scorer": scorer, "score": score, "outcome": outcome, "error": None},
-        **{"weight": weight, "tags": list(tags), "seconds": None, "status": status},
+        "key": key,
+        "case": case,
+        "scorer": scorer,
+        "score": score,
+        "outcome": outcome,
+        "error": None,
+        "weight": weight,
+        "tags": list(tags),
+        "seconds": None,
+        "status": status,
     }
 
 

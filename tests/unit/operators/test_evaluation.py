@@ -74,8 +74,11 @@ def operator(tmp_path):
         with DAG("nightly", schedule=None):
             return AssistantEvaluateOperator(
                 **{
-                    **{"task_id": "judge", "answers": answers, "output_path": str(tmp_path / "evaluations")},
-                    **{"scorers": SCORERS, **arguments},
+                    "task_id": "judge",
+                    "answers": answers,
+                    "output_path": str(tmp_path / "evaluations"),
+                    "scorers": SCORERS,
+                    **arguments,
                 }
             )
 
@@ -183,7 +186,7 @@ def test_mapped_tasks_have_folders_of_their_own(evaluate):
 def test_a_folder_of_another_task_is_not_overwritten(evaluate, operator):
     evaluate(good(2), name="golden")
     with pytest.raises(
-        AssistantInputError, match="holds the evaluation of dag_id nightly.*a name or a folder of its own"
+        AssistantInputError, match=r"holds the evaluation of dag_id nightly.*a name or a folder of its own"
     ):
         execute(operator(good(2), name="golden"), dag_id="other")
 
