@@ -163,7 +163,7 @@ def test_pictures_of_the_documentation(viewer: Viewer, report: str, tmp_path: Pa
     images = IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path
     for width, scheme, top, height, name in (
         (DESKTOP, "light", "header", 1160, "evaluation-report-verdict"),
-        (DESKTOP, "light", "#worst", 1000, "evaluation-report-worst"),
+        (DESKTOP, "light", "#worst", 900, "evaluation-report-worst"),
         (DESKTOP, "light", "#changes", 1000, "evaluation-report-baseline"),
         (DESKTOP, "dark", "#trend", 1180, "evaluation-report-dark"),
         (PHONE, "light", "header", 1100, "evaluation-report-phone"),

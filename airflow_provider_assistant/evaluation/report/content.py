@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-COMPLETE = "complete"
 MAX_WORST = 20
 MAX_UNANSWERED = 50
 MAX_ERRORS = 20
@@ -118,7 +117,7 @@ def _scores(scores: pa.Table) -> Mapping[str, Mapping[str, float | None]]:
 
 def unanswered(cases: Iterable[Case]) -> Some[Case]:
     """Return the questions without an answer."""
-    return _some([case for case in cases if case.status != COMPLETE], MAX_UNANSWERED)
+    return _some([case for case in cases if case.answer is None], MAX_UNANSWERED)
 
 
 def scoring_errors(scores: pa.Table) -> Some[ScoringError]:

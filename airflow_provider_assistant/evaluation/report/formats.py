@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-NONE = "–"
-MINUS = "−"
+NONE = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
 # Control characters have pictures of their own in Unicode. Marks that change the direction of what follows could make a
 # text look like another one.
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
@@ -87,8 +87,11 @@ def signed(value: float | None, digits: int = 3) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Return what a rule looked at, precisely enough to see on which side of the limit it lies."""
-    return NONE if value is None else f"{value:.6g}".replace("-", MINUS)
+    """Return what a rule looked at, with more digits if it lies next to a round number, which may be the limit."""
+    if value is None:
+        return NONE
+    nearly_round = value != round(value, 4) == round(value, 2)
+    return f"{value:.{8 if nearly_round else 4}f}".replace("-", MINUS)
 
 
 def moment(value: str | None) -> str:

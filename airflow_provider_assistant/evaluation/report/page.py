@@ -94,20 +94,20 @@ def _durations(summary: Summary, cases: Sequence[Case]) -> Any:
 
 def _lines(summary: Summary, runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
     """Return name, present value and picture of every figure that at least two runs have."""
-    figures: list[tuple[str, Callable[[Summary], float | None], Callable[[float | None], str]]] = [
-        ("Coverage", lambda one: one.questions.coverage, formats.percent),
-        ("Pass rate", lambda one: one.passes.rate if one.passes else None, formats.percent),
-        ("Latency, 95 % of answers", lambda one: one.latency.p95, formats.seconds),
+    figures: list[tuple[str, Callable[[Summary], float | None], Callable[[float | None], str], float]] = [
+        ("Coverage", lambda one: one.questions.coverage, formats.percent, 1),
+        ("Pass rate", lambda one: one.passes.rate if one.passes else None, formats.percent, 1),
+        ("Latency, 95\u202f% of answers", lambda one: one.latency.p95, formats.seconds, float("inf")),
     ]
     figures += [
-        (name, partial(_mean, name), formats.score) for name, scorer in summary.scorers.items() if scorer.histogram
+        (name, partial(_mean, name), formats.score, 1) for name, scorer in summary.scorers.items() if scorer.histogram
     ]
     dates = [formats.day(one.asked_at) for one in runs]
     lines = []
-    for name, figure, write in figures:
+    for name, figure, write, most in figures:
         values = [figure(one) for one in runs]
         if sum(value is not None for value in values) > 1:
-            lines.append((name, write(values[-1]), _markup(pictures.line(values, dates, write))))
+            lines.append((name, write(values[-1]), _markup(pictures.line(values, dates, write, most))))
     return lines
 
 

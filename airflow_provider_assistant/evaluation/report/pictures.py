@@ -12,7 +12,7 @@ import re
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.evaluation.extra import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +39,8 @@ def histogram(counts: Sequence[int]) -> str:
         _bars(axes, counts, 1 / len(counts))
         axes.set_xlim(0, 1)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
+        most = max(range(len(counts)), key=lambda part: counts[part])
+        axes.text((most + 0.43) / len(counts), counts[most], f"{counts[most]:,}", color=AXIS, ha="center", va="bottom")
 
     return _picture(draw, height=110)
 
@@ -50,7 +52,7 @@ def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> st
     :param values: Seconds, at least one.
     :param marks: Names and places of lines, the last of which is as far as the picture goes.
     """
-    parts = 40
+    parts = 30
     end = max(1.05 * max((place for _, place in marks), default=max(values)), 1e-3)
     counts = [0] * parts
     for value in values:
@@ -63,27 +65,29 @@ def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> st
         top = axes.get_ylim()[1]
         axes.set_ylim(0, 1.5 * top)
         for number, (name, place) in enumerate(marks):
-            height = top * (1.36 - 0.15 * number)
+            height = top * (1.48 - 0.16 * number)
             axes.plot([place, place], [0, height], color=INK, linewidth=1, clip_on=False)
-            axes.text(place - 0.008 * end, height, name, color=INK, ha="right", va="top")
+            axes.text(place - 0.012 * end, height, name, color=INK, ha="right", va="top")
         axes.locator_params(axis="x", nbins=6)
 
-    return _picture(draw, height=170, width=2 * WIDTH)
+    return _picture(draw, height=150)
 
 
-def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[float], str]) -> str:
+def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[float], str], most: float) -> str:
     """
     Draw a figure from run to run.
 
     :param values: None where a run does not have it.
     :param dates: Of each run; the first and the last are written.
     :param write: Writes a value at the axis.
+    :param most: What a value can be at most; at least, it can be 0.
     """
     known = [value for value in values if value is not None]
     low, high = min(known), max(known)
     # Noise in the third digit shall not look like a mountain.
-    missing = max(0.05 - (high - low), 0.04 * abs(high) - (high - low), 0.0) / 2
-    low, high = low - missing, high + missing
+    span = max(high - low, 0.05, 0.04 * abs(high))
+    high = min((low + high + span) / 2, max(high, most))
+    low = max(high - span, min(low, 0.0))
     places = range(len(values))
 
     def draw(axes: Axes) -> None:
@@ -109,20 +113,12 @@ def _bars(axes: Axes, counts: Sequence[int], width: float) -> None:
     axes.set_yticks([])
 
 
-def _picture(draw: Callable[[Axes], None], *, height: int, width: int = WIDTH, left: int = 6) -> str:
-    try:
-        from matplotlib import RcParams, rc_context, rcParamsDefault
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise AssistantInputError(
-            "The report's pictures need matplotlib, which is not installed. "
-            "Run: pip install 'airflow-provider-assistant[evaluation]'"
-        ) from error
-    settings = RcParams({name: value for name, value in rcParamsDefault.items() if name != "backend"})
-    settings.update(_SETTINGS)
-    with _lock, rc_context(settings):
-        figure = Figure(figsize=(width / 72, height / 72))
-        axes = figure.add_axes((left / width, 20 / height, 1 - (left + 12) / width, 1 - 28 / height))
+def _picture(draw: Callable[[Axes], None], *, height: int, left: int = 6) -> str:
+    matplotlib = needs("matplotlib")
+    defaults = {name: value for name, value in matplotlib.rcParamsDefault.items() if name != "backend"}
+    with _lock, matplotlib.rc_context({**defaults, **_SETTINGS}):
+        figure = needs("matplotlib.figure").Figure(figsize=(WIDTH / 72, height / 72))
+        axes = figure.add_axes((left / WIDTH, 20 / height, 1 - (left + 12) / WIDTH, 1 - 36 / height))
         figure.patch.set_visible(False)
         axes.patch.set_visible(False)
         for side in ("left", "right", "top"):
@@ -135,14 +131,20 @@ def _picture(draw: Callable[[Axes], None], *, height: int, width: int = WIDTH, l
     return _inlined(file.getvalue())
 
 
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}"
+
+
 def _inlined(svg: str) -> str:
     """Make a file's SVG part of a page: without a size, and with nothing that could clash with another one's."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     box = re.search(r'viewBox="[^"]*"', svg)
-    svg = svg.replace(svg[: svg.index(">") + 1], f'<svg {box[0] if box else ""} aria-hidden="true" focusable="false">', 1)
+    svg = svg.replace(
+        svg[: svg.index(">") + 1], f'<svg {box[0] if box else ""} aria-hidden="true" focusable="false">', 1
+    )
     svg = re.sub(r"font: [^;\"]*;?\s*", "", svg)
-    svg = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{2,}", _rounded, tag[0]), svg)
     for stand_in, name in _COLOURS.items():
         svg = svg.replace(stand_in, f"var({name})")
     used = set(re.findall(r"#(\w+)", svg))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -12,6 +13,8 @@ from airflow_provider_assistant.evaluation.report.formats import legible
 # What a reader takes in of one text; comparing costs up to the square of the tokens.
 MAX_CHARACTERS = 1500
 MAX_TOKENS = 600
+# Prose has some thousands; in what is beyond, the most frequent tokens are not compared but marked.
+MAX_PAIRS = 30_000
 # Scripts that put no spaces between words.
 _UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -54,7 +57,8 @@ def compare(expected: str, answer: str) -> tuple[Side, Side]:
     :param answer: The same.
     """
     (left, left_out), (right, right_out) = _tokens(expected), _tokens(answer)
-    matcher = SequenceMatcher(None, _keys(left), _keys(right), autojunk=False)
+    keys = _keys(left), _keys(right)
+    matcher = SequenceMatcher(None, *keys, autojunk=_pairs(*keys) > MAX_PAIRS)
     blocks = matcher.get_matching_blocks()
     return (
         Side(_pieces(left, [(block.a, block.size) for block in blocks]), left_out),
@@ -97,10 +101,18 @@ def _keys(tokens: list[str]) -> list[str]:
     return [token.strip().casefold() for token in tokens]
 
 
+def _pairs(left: list[str], right: list[str]) -> int:
+    """Return how many pairs of places have the same token, all of which the comparison looks at, again and again."""
+    numbers = Counter(right)
+    return sum(numbers[token] for token in left)
+
+
 def _pieces(tokens: list[str], same: list[tuple[int, int]]) -> tuple[Piece, ...]:
     pieces, place = [], 0
     for start, size in same:
-        pieces += [Piece("".join(tokens[place:start]), differs=True)]
+        changed = "".join(tokens[place:start])
+        words = changed.rstrip()
+        pieces += [Piece(words, differs=True), Piece(changed[len(words) :], differs=False)]
         pieces += [Piece("".join(tokens[start : start + size]), differs=False)]
         place = start + size
     return tuple(piece for piece in pieces if piece.text)
