@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import sacrebleu
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.evaluation.cases import Case
@@ -78,6 +78,7 @@ def test_an_answer_of_punctuation_scores_0(name):
 
 
 @pytest.mark.parametrize("name", LEXICAL)
+@settings(deadline=None)
 @given(answer=st.text(max_size=40), expected=st.text(max_size=40))
 def test_a_similarity_is_from_0_to_1(name, answer, expected):
     value = SCORERS[name].score(make_case(answer, expected=expected))
@@ -89,6 +90,7 @@ def test_without_an_expectation_there_is_nothing_to_score_by(name):
     assert score(name, "Yes.") is None
 
 
+@settings(deadline=None)
 @given(answer=st.text(max_size=60), expected=st.text(max_size=60))
 def test_chrf_is_that_of_sacrebleu(answer, expected):
     assert chrf(answer, expected) == pytest.approx(sacrebleu.sentence_chrf(answer, [expected]).score / 100, abs=1e-12)
