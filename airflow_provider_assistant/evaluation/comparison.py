@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 NAMED = 50
 # Less is no change, but rounding.
 NO_CHANGE = 1e-9
-COLUMNS = ("key", "case", "scorer", "score", "outcome", "status")
+COLUMNS = ("key", "case", "scorer", "score", "status")
+
+
+class Scored(NamedTuple):
+    """A row of the table of scores; ``score`` is None unless the outcome is ``scored``."""
+
+    key: str
+    score: float | None
+    outcome: str
+    weight: float
+    tags: tuple[str, ...]
 
 
 class _Pair(NamedTuple):
@@ -56,9 +66,9 @@ def compare(
         )
     now, before = _digests(scores), _digests(baseline_scores)
     same = {key for key, digest in now.items() if before.get(key) == digest}
-    had = set(baseline_scores["scorer"].to_pylist())
+    had = set(baseline_scores["scorer"].unique().to_pylist())
     higher_is_better = {name: is_up for name, is_up in higher_is_better.items() if name in had}
-    pairs = _pairs(scores, baseline_scores, same, higher_is_better)
+    pairs = {name: _pairs(of_scorer(scores, name), _scores(baseline_scores, name), same) for name in higher_is_better}
     tags = sorted({tag for found in pairs.values() for pair in found for tag in pair.tags})
     return Comparison(
         baseline=dict(baseline),
@@ -88,22 +98,31 @@ def _coverage(scores: pa.Table) -> float:
     return sum(status == "complete" for status in statuses.values()) / len(statuses) if statuses else 0.0
 
 
-def _pairs(
-    scores: pa.Table, baseline_scores: pa.Table, same: set[str], names: Mapping[str, bool]
-) -> dict[str, list[_Pair]]:
-    """Return what both have scored, by scorer and in the order of the keys, so that the order of rows is no matter."""
-    before = {
-        (row["key"], row["scorer"]): row["score"]
-        for row in baseline_scores.select(COLUMNS).to_pylist()
-        if row["outcome"] == "scored"
-    }
-    pairs: dict[str, list[_Pair]] = {name: [] for name in names}
-    for row in scores.select([*COLUMNS, "weight", "tags"]).to_pylist():
-        old = before.get((row["key"], row["scorer"]))
-        if row["outcome"] == "scored" and old is not None and row["key"] in same and row["scorer"] in pairs:
-            pair = _Pair(row["key"], old, row["score"], row["weight"], tuple(row["tags"] or ()))
-            pairs[row["scorer"]].append(pair)
-    return {name: sorted(found) for name, found in pairs.items()}
+def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
+    """Return the rows of one scorer."""
+    import pyarrow.compute as pc
+
+    rows = scores.filter(pc.equal(scores["scorer"], scorer))
+    tags = [tuple(found or ()) for found in rows["tags"].to_pylist()]
+    columns = (rows[name].to_pylist() for name in ("key", "score", "outcome", "weight"))
+    return [Scored(*values) for values in zip(*columns, tags, strict=True)]
+
+
+def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
+    """Return the scores of one scorer by key."""
+    import pyarrow.compute as pc
+
+    rows = scores.filter(pc.equal(scores["scorer"], scorer))
+    return dict(zip(rows["key"].to_pylist(), rows["score"].to_pylist(), strict=True))
+
+
+def _pairs(now: Sequence[Scored], before: Mapping[str, float | None], same: set[str]) -> list[_Pair]:
+    """Return what both have scored, in the order of the keys, so that the order of rows is no matter."""
+    return sorted(
+        _Pair(row.key, old, row.score, row.weight, row.tags)
+        for row in now
+        if row.key in same and row.score is not None and (old := before.get(row.key)) is not None
+    )
 
 
 def _difference(pairs: Sequence[_Pair], higher_is_better: bool, named: int) -> Difference:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.evaluation import figures
-from airflow_provider_assistant.evaluation.comparison import compare
+from airflow_provider_assistant.evaluation.comparison import Scored, compare, of_scorer
 from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
 from airflow_provider_assistant.evaluation.summary import Gate, PassRate, Questions, ScorerSummary, Summary, TagSummary
 
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.evaluation.cases import Case
-    from airflow_provider_assistant.evaluation.rules import Condition, Rule
+    from airflow_provider_assistant.evaluation.rules import Condition, OnFail, Rule
     from airflow_provider_assistant.evaluation.scorers import Scorer
-
-OnFail = Literal["fail", "skip_downstream", "report"]
 
 
 class Baseline(NamedTuple):
@@ -62,11 +60,8 @@ def summarise(
     :param baseline: An earlier evaluation to compare with.
     :raises AssistantInputError: The baseline is no table of scores.
     """
-    rows = scores.to_pylist()
-    by_scorer: dict[str, list[dict[str, Any]]] = {scorer.name: [] for scorer in scorers}
-    for row in rows:
-        by_scorer[row["scorer"]].append(row)
-    passed = _passed(rows, pass_if) if pass_if else {}
+    by_scorer = {scorer.name: of_scorer(scores, scorer.name) for scorer in scorers}
+    passed = _passed(by_scorer, pass_if) if pass_if else {}
     higher_is_better = {scorer.name: scorer.higher_is_better for scorer in scorers}
     findings = Findings(
         _questions(cases),
@@ -100,8 +95,8 @@ def _questions(cases: Sequence[Case]) -> Questions:
     )
 
 
-def _scorer(scorer: Scorer, rows: Sequence[Mapping[str, Any]]) -> ScorerSummary:
-    outcomes = Counter(row["outcome"] for row in rows)
+def _scorer(scorer: Scorer, rows: Sequence[Scored]) -> ScorerSummary:
+    outcomes = Counter(row.outcome for row in rows)
     values, _ = scored = _scored(rows)
     return ScorerSummary(
         kind=scorer.kind,
@@ -116,19 +111,20 @@ def _scorer(scorer: Scorer, rows: Sequence[Mapping[str, Any]]) -> ScorerSummary:
     )
 
 
-def _scored(rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+def _scored(rows: Sequence[Scored]) -> tuple[list[float], list[float]]:
     """Return scores and weights of what was scored: an error is no zero."""
-    found = [row for row in rows if row["outcome"] == "scored"]
-    return [row["score"] for row in found], [row["weight"] for row in found]
+    found = [(row.score, row.weight) for row in rows if row.score is not None]
+    return [score for score, _ in found], [weight for _, weight in found]
 
 
-def _passed(rows: Sequence[Mapping[str, Any]], condition: Condition) -> dict[str, bool | None]:
+def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> dict[str, bool | None]:
     """Return which questions fulfil the condition."""
     found: dict[str, dict[str, float | None]] = defaultdict(dict)
-    for row in rows:
-        scores = found[row["key"]]
-        if row["outcome"] != "not_applicable":
-            scores[row["scorer"]] = row["score"] if row["outcome"] == "scored" else None
+    for scorer in condition.names:
+        for row in by_scorer[scorer]:
+            scores = found[row.key]
+            if row.outcome != "not_applicable":
+                scores[scorer] = row.score
     return {key: condition.holds(scores) for key, scores in found.items()}
 
 
@@ -144,16 +140,16 @@ def _rate(passed: int, failed: int) -> float | None:
 
 
 def _tags(
-    cases: Sequence[Case], by_scorer: Mapping[str, Sequence[Mapping[str, Any]]], passed: Mapping[str, bool | None]
+    cases: Sequence[Case], by_scorer: Mapping[str, Sequence[Scored]], passed: Mapping[str, bool | None]
 ) -> dict[str, TagSummary]:
     tagged: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         for tag in case.tags:
             tagged[tag].append(case)
-    scored: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    scored: dict[tuple[str, str], list[Scored]] = defaultdict(list)
     for scorer, rows in by_scorer.items():
         for row in rows:
-            for tag in row["tags"] or ():
+            for tag in row.tags:
                 scored[tag, scorer].append(row)
     return {
         tag: TagSummary(

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-RESAMPLES = 4000
+RESAMPLES = 2000
 # Questions times resamples that are in memory at once: 16 bytes each.
-CHUNK = 1_000_000
+CHUNK = 250_000
 
 
 class Interval(NamedTuple):
@@ -98,7 +98,7 @@ def _resampled_means(value: NDArray[np.float64], weight: NDArray[np.float64]) ->
     step = max(1, CHUNK // size)
     for start in range(0, RESAMPLES, step):
         count = min(step, RESAMPLES - start)
-        drawn = random.integers(0, size, size=(count, size), dtype=np.int32)
+        drawn = random.integers(0, size, size=(count, size))
         if is_weighted:
             totals = weight.take(drawn).sum(axis=1)
             # A sample in which nothing has weight says nothing: the mean stands for it.

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from pydantic import ValidationError
 
 from airflow_provider_assistant.evaluation.evaluate import Baseline
+from airflow_provider_assistant.evaluation.rules import PREVIOUS, BaselineOf
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
 
@@ -25,12 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCORES, SUMMARY, REPORT = "scores.parquet", "summary.json", "report.html"
-PREVIOUS = "previous"
 # So many earlier runs make the trend.
 TREND = 30
-
-# A path, "previous", or {"tag": name}.
-BaselineOf: TypeAlias = str | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +100,6 @@ class Place:
     def trend(self) -> list[Summary]:
         """Return the summaries of the last runs before this one, the earliest first."""
         return [summary for _, summary in islice(self.earlier(), TREND)][::-1]
-
-
-def check_baseline(baseline: Any) -> None:
-    """
-    Make sure that something says which baseline to use.
-
-    :raises AssistantInputError: It does not.
-    """
-    is_tag = isinstance(baseline, Mapping) and set(baseline) == {"tag"} and isinstance(baseline["tag"], str)
-    if baseline is not None and not is_tag and not (isinstance(baseline, str) and baseline):
-        raise AssistantInputError(
-            f"baseline must be a path, 'previous' or {{'tag': name}}, not {baseline!r}", field="baseline"
-        )
 
 
 def find_baseline(place: Place, wanted: BaselineOf | None) -> Baseline | None:

@@ -15,8 +15,15 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+
+# What a failed gate does.
+OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
+# What to compare with: a path, "previous", or {"tag": name}.
+BaselineOf: TypeAlias = str | Mapping[str, str]
+PREVIOUS = "previous"
 
 # Names of a rule that are no scorers.
 COVERAGE, PASS_RATE, LATENCY = "coverage", "pass_rate", "latency"
@@ -35,8 +42,9 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 _COMPARISON = "|".join(_COMPARISONS)
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NAME = r"[A-Za-z_][\w.:-]*"
-_TERM = re.compile(rf"\s*(?P<name>{_NAME})\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*")
-_RULE = re.compile(
+# Compiled when they are used: a DAG file that only imports an operator has not the time.
+_TERM = rf"\s*(?P<name>{_NAME})\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
+_RULE = (
     rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP})\b)?"
     rf"\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
 )
@@ -146,7 +154,7 @@ def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
     :param scorers: Names of the scorers that there are; None for any.
     :raises AssistantInputError: It is no rule, or asks for what there is not.
     """
-    found = _RULE.fullmatch(_checked(text, "rule"))
+    found = re.fullmatch(_RULE, _checked(text, "rule"))
     if not found:
         raise _refused(
             text,
@@ -157,6 +165,19 @@ def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
     rule = Rule(text, _term_of(found), found["tag"], found["of"])
     _check_rule(rule, scorers)
     return rule
+
+
+def check_baseline(baseline: Any) -> None:
+    """
+    Make sure that something says which baseline to use.
+
+    :raises AssistantInputError: It does not.
+    """
+    is_tag = isinstance(baseline, Mapping) and set(baseline) == {"tag"} and isinstance(baseline["tag"], str)
+    if baseline is not None and not is_tag and not (isinstance(baseline, str) and baseline):
+        raise AssistantInputError(
+            f"baseline must be a path, 'previous' or {{'tag': name}}, not {baseline!r}", field="baseline"
+        )
 
 
 def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
@@ -183,7 +204,7 @@ def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
 
 
 def _term(part: str, text: str) -> Term:
-    found = _TERM.fullmatch(part)
+    found = re.fullmatch(_TERM, part)
     if not found:
         reason = f"{part.strip()!r} is no 'scorer >= number'" if part.strip() else "something is missing beside 'and'"
         raise _refused(text, "condition", f"{reason}; write it like 'token_f1 >= 0.5 and must_include >= 1'")

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any, get_args
 from airflow.providers.common.compat.sdk import BaseOperatorLink, Context, ObjectStoragePath, SkipMixin
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.evaluate import OnFail, summarise
 from airflow_provider_assistant.evaluation.excerpts import failures_of, head_of, means_of, rows_of
 from airflow_provider_assistant.evaluation.extra import needs
-from airflow_provider_assistant.evaluation.history import BaselineOf, Place, check_baseline, find_baseline
-from airflow_provider_assistant.evaluation.rules import PASS_RATE, Condition, Rule, parse_condition, parse_rule
-from airflow_provider_assistant.evaluation.scorers import SCORERS, scorers_of
-from airflow_provider_assistant.evaluation.scoring import score_cases
+from airflow_provider_assistant.evaluation.rules import (
+    PASS_RATE,
+    BaselineOf,
+    Condition,
+    OnFail,
+    Rule,
+    check_baseline,
+    parse_condition,
+    parse_rule,
+)
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
 from airflow_provider_assistant.loading.source import Wanted, open_source
 from airflow_provider_assistant.operators.base import ResultOperator, as_given, day_of_run
@@ -26,6 +30,7 @@ from airflow_provider_assistant.operators.base import ResultOperator, as_given, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_assistant.evaluation.history import Place
     from airflow_provider_assistant.evaluation.summary import Summary
 
 DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
@@ -143,6 +148,13 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         :raises AssistantInputError: A rule, a scorer, the baseline or a source cannot be used, and nothing was written.
         :raises AssistantGateFailed: The gate failed, and ``on_fail`` is ``fail``. All files are written.
         """
+        # Their models and scorers cost time that a DAG file which imports this has not.
+        from airflow_provider_assistant.evaluation.cases import read_cases
+        from airflow_provider_assistant.evaluation.evaluate import summarise
+        from airflow_provider_assistant.evaluation.history import Place, find_baseline
+        from airflow_provider_assistant.evaluation.scorers import scorers_of
+        from airflow_provider_assistant.evaluation.scoring import score_cases
+
         scorers = scorers_of(self.scorers)
         pass_if, rules = self._parsed([scorer.name for scorer in scorers])
         for module in ("numpy", "matplotlib"):
@@ -178,6 +190,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
 
         :raises AssistantInputError: Something that was asked for cannot be done.
         """
+        from airflow_provider_assistant.evaluation.scorers import SCORERS
+
         names = None if _is_template(self.scorers) else [str(name) for name in self.scorers]
         for name in names or ():
             if name not in SCORERS and "." not in name:

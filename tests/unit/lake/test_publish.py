@@ -386,3 +386,18 @@ def test_an_upload_that_fails_leaves_the_old_object(bucket, failure, kind, said)
         assert "what was there before is as it was" in str(caught.value)
         assert path in str(caught.value)
     assert read_object(path) == [1]
+
+
+def test_bytes_take_the_place_of_a_file_as_a_whole(tmp_path, monkeypatch):
+    target = ObjectStoragePath(f"file://{tmp_path}/new/page.html")
+    assert lake.replace_bytes(b"old", target) == 3
+    assert lake.replace_bytes(b"newer", target) == 5
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="what was there before is as it was"):
+        lake.replace_bytes(b"never", target)
+    assert files(tmp_path) == ["new/page.html"]
+    assert target.read_bytes() == b"newer"
