@@ -53,6 +53,10 @@ def command(function: Command) -> Callable[[argparse.Namespace], None]:
             code = function(out, args)
         except KeyboardInterrupt:
             code = INTERRUPTED
+        except BrokenPipeError:
+            # Whoever read this has gone, as head does; Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = INTERRUPTED
         except Exception as error:  # noqa: BLE001 (whatever it is, nobody at a terminal wants a traceback)
             code = failed(out, error)
         sys.exit(code)
@@ -107,4 +111,8 @@ def _log_to(out: Out, verbose: bool) -> None:
     logging.getLogger("airflow_provider_assistant.loading.report").setLevel(log.level if verbose else logging.ERROR)
     if not verbose:
         # Airflow warns of every short word in a connection that it does not take for a secret.
-        logging.getLogger("airflow.sdk").setLevel(logging.ERROR)
+        logging.getLogger("airflow").setLevel(logging.ERROR)
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            # Standard output is for the result; 'airflow' itself does the same.
+            handler.setStream(sys.stderr)
