@@ -104,8 +104,13 @@ class Out:
         if self.as_json:
             _write(self._redacted(json.dumps(value, default=str)))
 
-    def note(self, text: str, style: str = DIM) -> None:
-        """Say something beside the result, on standard error."""
+    def note(self, text: str) -> None:
+        """Say something beside the result to people, on standard error."""
+        if not self.as_json:
+            self._err.print(Text(self.clean(text), DIM))
+
+    def logged(self, text: str, style: str) -> None:
+        """Say what was logged, on standard error."""
         self._err.print(Text(self.clean(text), style))
 
     def error(self, text: str) -> None:
@@ -149,7 +154,7 @@ class LogLines(logging.Handler):
         """Say one record."""
         try:
             style = WARNING if record.levelno >= logging.WARNING else DIM
-            self._out.note(f"{record.levelname.lower()}: {self.format(record)}", style)
+            self._out.logged(f"{record.levelname.lower()}: {self.format(record)}", style)
         except Exception:  # noqa: BLE001 (as every handler: a log line must not end what it tells of)
             self.handleError(record)
 
