@@ -140,6 +140,7 @@ def test_a_wrong_key_stops_it_and_the_counts_still_add_up(cli, connect, faq):
     assert counts(ran, "rows", "created", "failed") == (3, 0, 3)
     assert ran.json["error"]
     assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
 
 
 def test_rows_in_doubt_are_an_exit_code(cli, faq, service):
