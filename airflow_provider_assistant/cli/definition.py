@@ -14,6 +14,7 @@ OUTPUT = Arg(("-o", "--output"), choices=("text", "json"), default="text", help=
 VERBOSE = Arg(("-v", "--verbose"), action="store_true", help="log what happens to standard error")
 CONNECTION = Arg(("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="the Airflow connection")
 SITE = Arg(("--site",), metavar="SITE_ID", help="site to use instead of the connection's")
+ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only of this site")
 TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant to use instead of the connection's")
 COMMON = (OUTPUT, VERBOSE)
 
@@ -107,8 +108,8 @@ COMMANDS = (
         help="Look into the record of what was sent",
         epilog=EPILOG,
         subcommands=(
-            _command("status", "Count what the ledger knows", SITE, function="ledger.status"),
-            _command("ambiguous", "List what may or may not have happened", SITE, function="ledger.ambiguous"),
+            _command("status", "Count what the ledger knows", ONLY_SITE, function="ledger.status"),
+            _command("ambiguous", "List what may or may not have happened", ONLY_SITE, function="ledger.ambiguous"),
             _command(
                 "stale",
                 "List documents that are superseded, or whose row the file no longer has",
@@ -125,7 +126,8 @@ COMMANDS = (
                 Arg(("--id",), metavar="ID", help="of the document or request that there is, for done"),
                 Arg(("--file",), metavar="FILE", help="the source, for done: says which content the site has"),
                 Arg(("--force",), action="store_true", help="even if a task may be sending it right now"),
-                *ROWS[:5],
+                ONLY_SITE,
+                *ROWS[1:5],
                 function="ledger.resolve",
             ),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from textwrap import shorten
 from typing import Any
 
 from airflow_provider_assistant.cli.output import GOOD, Out
@@ -18,6 +19,8 @@ from airflow_provider_assistant.loading.rows import FileRows, Rows
 from airflow_provider_assistant.loading.source import storage_path
 from airflow_provider_assistant.loading.survey import survey
 
+# Of an error; the JSON has all of it.
+ERROR_WIDTH = 60
 # Digits of a key that are shown on a terminal; more than enough to tell a million keys apart.
 DIGITS = 12
 
@@ -52,7 +55,8 @@ def ambiguous(out: Out, args: argparse.Namespace) -> int:
 def _row(entry: Entry) -> list[Any]:
     state = "under way?" if entry.may_be_under_way else entry.outcome
     at = f"{entry.intended_at:%Y-%m-%d %H:%M:%S}"
-    return [entry.key[:DIGITS], entry.kind, entry.site_id, entry.source, entry.label, state, at, entry.error]
+    error = shorten(entry.error or "", ERROR_WIDTH, placeholder=" …")
+    return [entry.key[:DIGITS], entry.kind, entry.site_id, entry.source, entry.label, state, at, error]
 
 
 @command
