@@ -22,7 +22,7 @@ def chat(out: Out, args: argparse.Namespace) -> int:
     if args.message is not None:
         _show(out, _answer(out, hook, session_id, args.message, args))
         return OK
-    is_person = sys.stdin.isatty() and not out.as_json
+    is_person = sys.stdin.isatty() and out.is_terminal
     if is_person:
         out.note(f"Site {site_id}, session {session_id}. A line is a message; end with Ctrl-D.")
     for message in _typed(out) if is_person else _piped():

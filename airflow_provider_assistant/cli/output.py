@@ -84,7 +84,7 @@ class Out:
         if not self.is_terminal:
             _write("\t".join(text for text, _, _ in texts))
             return
-        self._out.print(Text.assemble(*((f"{text:<{width}}  ", style) for text, style, width in texts)))
+        self._out.print(Text("  ").join(Text(f"{text:<{width}}", style) for text, style, width in texts))
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Show rows to people: a table on a terminal, lines with tabs between the cells in a pipe."""
