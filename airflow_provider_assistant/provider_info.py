@@ -38,6 +38,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "extra-links": [f"{package}.operators.evaluation.AssistantReportLink"],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
+        "cli": [f"{package}.cli.definition.get_cli_commands"],
         "config": _configuration(),
     }
 

@@ -25,6 +25,7 @@ from airflow_provider_assistant.ledger import (
     submissions,
 )
 from airflow_provider_assistant.ledger.batches import ATTEMPTS, LEASE, Known
+from airflow_provider_assistant.ledger.inspect import entry_of, outcomes, resolve, superseded, unsettled
 from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
@@ -69,6 +70,21 @@ def claims(memory, *keys):
 
 def created(claim, number=1, **facts):
     return Settlement(claim, "done", f"content {number}", f"doc-{claim.key}-{number}", 201, **facts)
+
+
+def test_what_is_in_doubt_is_found_and_settled_by_hand(ledger):
+    with documents(ledger) as memory:
+        (claim,) = claims(memory, "k")
+        memory.exchange((), [claim])
+        memory.exchange([created(claim)], ())
+        (again,) = claims(memory, "k")
+        memory.exchange((), [again])
+        memory.exchange([Settlement(again, "ambiguous", "content 2", ambiguous=1)], ())
+        assert [(one["outcome"], one["entries"]) for one in outcomes(ledger, "docs")] == [("ambiguous", 1)]
+        resolve(ledger, entry_of(ledger, "k"), "done", identifier="doc-2", content_hash="content 2")
+        assert list(unsettled(ledger)) == []
+        assert list(superseded(ledger)) == [("docs", "dag.task", "row k", "doc-k-1")]
+        assert memory.known(["k"])["k"].content_hash == "content 2"
 
 
 def test_an_effect_is_made_once(ledger):
