@@ -37,25 +37,36 @@ def feedback_between(
     :return: Rows in the order of sending; ``answer_seconds`` is None for a request that this ledger did
         not submit or did not see complete.
     """
-    rating, chat = ratings.c, submissions.c
-    joined = ratings.outerjoin(submissions, (chat.scope == rating.scope) & (chat.request_id == rating.request_id))
-    columns = (
-        rating.settled_at.label("sent_at"),
-        *(rating[name] for name in ("site_id", "session_id", "request_id", "rating", "attempts", *_RUN)),
-        chat.settled_at.label("submitted_at"),
-        chat.completed_at,
-    )
+    rating, chat, batched = ratings.c, submissions.c, questions.c
+    is_sent = (rating.outcome == "done") & (rating.settled_at >= start) & (rating.settled_at < end)
+    if scope is not None:
+        is_sent &= rating.scope == scope
+    names = ("site_id", "session_id", "request_id", "rating", "attempts", *_RUN)
+    alone = (chat.scope == rating.scope) & (chat.request_id == rating.request_id)
     query = (
-        sa.select(*columns)
-        .select_from(joined)
-        .where(rating.outcome == "done", rating.settled_at >= start, rating.settled_at < end)
+        sa.select(rating.settled_at.label("sent_at"), rating.scope, *(rating[name] for name in names))
+        .add_columns(chat.settled_at.label("submitted_at"), chat.completed_at)
+        .select_from(ratings.outerjoin(submissions, alone))
+        .where(is_sent)
         .order_by(rating.settled_at, rating.scope, rating.key)
     )
-    if scope is not None:
-        query = query.where(rating.scope == scope)
+    in_batch = (batched.document_id == rating.request_id) & (batched.site_id == rating.site_id)
+    ends = (
+        sa.select(rating.scope, rating.request_id, batched.settled_at, batched.completed_at)
+        .add_columns(batched.scope.label("batch"))
+        .select_from(ratings.join(questions, in_batch))
+        .where(is_sent)
+    )
+    # Here and not in SQL: databases do not agree on how long a text is.
+    seconds = {
+        (end["scope"], end["request_id"]): _seconds(end["settled_at"], end["completed_at"])
+        for end in _rows(engine, ends)
+        if end["batch"].startswith(questions_scope(end["scope"], "async", ""))
+    }
     rows = _rows(engine, query)
     for row in rows:
-        row["answer_seconds"] = _seconds(row.pop("submitted_at"), row.pop("completed_at"))
+        name = row.pop("scope"), row["request_id"]
+        row["answer_seconds"] = _seconds(row.pop("submitted_at"), row.pop("completed_at")) or seconds.get(name)
     return rows
 
 

@@ -22,7 +22,7 @@ from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.base import LedgerExportOperator
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.operators.operations import (
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
@@ -89,6 +89,19 @@ def test_requests_alone_and_in_a_batch(service, connection, ask, export, tmp_pat
         else:
             assert row["seconds"] == pytest.approx(alone["seconds"], abs=1)
     assert rows == sorted(rows, key=lambda row: row["submitted_at"])
+
+
+def test_a_rating_knows_how_long_its_answer_took(service, connection, ask, export):
+    ask(["One?", "Two?"])
+    taken = {row["request_id"]: row for row in export(AssistantRequestsToParquetOperator)}
+    for request_id, row in taken.items():
+        arguments = {"session_id": row["session_id"], "request_id": request_id, "feedback": "good"}
+        execute(AssistantFeedbackOperator, **arguments)
+    rated = export(AssistantFeedbackToParquetOperator)
+    assert {row["request_id"]: row["answer_seconds"] for row in rated} == {
+        request_id: row["seconds"] for request_id, row in taken.items()
+    }
+    assert all(row["answer_seconds"] > 0 for row in rated)
 
 
 def test_ends_of_a_batch(service, connection, ask, export):
