@@ -7,6 +7,8 @@ a reader sees the old day or the new day, and a re-run doubles nothing.
 
 from airflow_provider_assistant.lake.datasets import (
     Capture,
+    evaluations_schema,
+    evaluations_table,
     feedback_schema,
     feedback_table,
     limits_schema,
@@ -20,7 +22,6 @@ from airflow_provider_assistant.lake.datasets import (
     statistics_schema,
     statistics_table,
 )
-from airflow_provider_assistant.lake.evaluations import evaluations_schema, evaluations_table
 from airflow_provider_assistant.lake.leaves import Metric, flatten, storable
 from airflow_provider_assistant.lake.publish import Published, publish, replace, replace_bytes
 

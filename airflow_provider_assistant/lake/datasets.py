@@ -118,6 +118,33 @@ def loads_schema() -> pa.Schema:
     )
 
 
+def evaluations_schema() -> pa.Schema:
+    """Return the schema of the ``evaluations`` dataset: one row per evaluation and scorer."""
+    return _schema(
+        name="string!",
+        tag="string",
+        dag_id="string!",
+        run_id="string!",
+        task_id="string!",
+        map_index="int",
+        logical_date="moment",
+        asked_at="moment",
+        verdict="string!",
+        questions="int!",
+        answered="int!",
+        coverage="double!",
+        pass_rate="double",  # noqa: S106 (no password)
+        scorer="string!",
+        scored="int!",
+        mean="double",
+        baseline="string",
+        difference="double",
+        difference_low="double",
+        difference_high="double",
+        path="string!",
+    )
+
+
 def statistics_table(captures: Iterable[Capture], list_keys: Mapping[str, str] | None = None) -> pa.Table:
     """
     Return the rows of the ``statistics`` dataset for these captures.
@@ -156,6 +183,16 @@ def requests_table(rows: list[dict[str, Any]]) -> pa.Table:
 def loads_table(rows: list[dict[str, Any]]) -> pa.Table:
     """Return the rows of the ``loads`` dataset, from the ledger's."""
     return _recorded(rows, loads_schema())
+
+
+def evaluations_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """
+    Return the rows of the ``evaluations`` dataset.
+
+    :param rows: Columns by name.
+    """
+    schema = evaluations_schema()
+    return _recorded([{name: _stored(row[name]) for name in schema.names} for row in rows], schema)
 
 
 def _recorded(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

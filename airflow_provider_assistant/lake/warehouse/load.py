@@ -38,6 +38,7 @@ SCHEMAS: dict[str, Callable[[], pa.Schema]] = {
     "feedback": known.feedback_schema,
     "requests": known.requests_schema,
     "loads": known.loads_schema,
+    "evaluations": known.evaluations_schema,
 }
 
 
