@@ -30,6 +30,7 @@ from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
+from tests.threads import at_once
 from tests.unit.ledger.versions import VERSION_3, version_3_questions
 
 __all__ = ["_process", "remote"]
@@ -295,22 +296,12 @@ def test_loads_of_a_day(ledger, engine):
 def test_many_open_a_ledger_at_once(kind, server, engine, request):
     if kind == "old":
         request.getfixturevalue("third")
-    barrier, failures = threading.Barrier(6), []
 
     def opens():
         mine = sa.create_engine(server.url)
-        barrier.wait()
-        try:
-            Ledger(mine).close()
-        except AssistantLedgerError as error:
-            failures.append(error)
+        Ledger(mine).close()
 
-    threads = [threading.Thread(target=opens) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(6, opens)
     added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-3:]
     assert added == ["state", "completed_at", "session_id"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -15,6 +14,7 @@ from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import stores
 from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from tests.live.postgres import PostgresServer
+from tests.threads import at_once
 from tests.unit.lake.nights import FIRST, capture, rating, write_nights, write_rows, write_statistics
 
 SECOND = FIRST + timedelta(days=1)
@@ -156,23 +156,13 @@ def test_a_failure_in_the_middle_leaves_the_old_day(engine, root, load, read, mo
 
 def test_loads_of_one_day_at_once_double_nothing(engine, root, read):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1, "b": 2}))
-    barrier, failures = threading.Barrier(5), []
 
     def loads():
         mine = sa.create_engine(engine.url)
-        barrier.wait()
-        try:
-            with warehouse.in_postgres(mine) as store:
-                warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
-        except Exception as error:  # noqa: BLE001 (asserted below)
-            failures.append(error)
+        with warehouse.in_postgres(mine) as store:
+            warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
 
-    threads = [threading.Thread(target=loads) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(5, loads)
     assert len(read("statistics")) == 2
 
 

@@ -60,6 +60,21 @@ def request(day: date, seconds: float | None, state: str = "complete", site: str
     return {"submitted_at": submitted_at, "completed_at": completed_at, "seconds": seconds, "state": state, **ids}
 
 
+def loading(day: date, rows: int | None) -> dict[str, Any]:
+    """A load that was counted, or one that was killed."""
+    started_at = datetime.combine(day, time(3), UTC)
+    end = {"outcome": "unfinished"} if rows is None else {"ended_at": started_at, "outcome": "failed", "rows": rows}
+    return {"started_at": started_at, "site_id": "docs", "endpoint": "documents/qa", "source": "größe.csv", **end}
+
+
+def evaluation(day: date, mean: float | None) -> dict[str, Any]:
+    """An evaluation, or one in which nothing had a score."""
+    names = dict.fromkeys(("name", "dag_id", "run_id", "task_id", "path"), "nightly")
+    counts = {"questions": 9, "answered": 9, "coverage": 1.0, "scored": 0 if mean is None else 9}
+    asked_at = datetime.combine(day, time(4), UTC)
+    return {**names, **counts, "asked_at": asked_at, "verdict": "none", "scorer": "token_f1", "mean": mean}
+
+
 def write_nights(root: Path, days: int = 12) -> list[date]:
     """Write so many nights of all datasets, and return them."""
     dice = random.Random(5)
@@ -77,4 +92,6 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
             for state in dice.choices(("complete", "failed", "open"), (8, 1, 1), k=dice.randrange(200))
         ]
         write_rows(root, "requests", day, requests)
+        write_rows(root, "loads", day, [loading(day, dice.randrange(10**9)), loading(day, None)])
+        write_rows(root, "evaluations", day, [evaluation(day, dice.random()), evaluation(day, None)])
     return nights

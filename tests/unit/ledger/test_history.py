@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -10,38 +10,17 @@ from airflow_provider_assistant.exceptions import AssistantBadRequestError, Assi
 from airflow_provider_assistant.ledger import (
     Claim,
     End,
-    Ledger,
     RunRef,
     Settlement,
     questions_scope,
     requests_between,
-    sqlite_engine,
     submissions,
 )
+from tests.unit.ledger.conftest import START
 
 RUN = RunRef("dag", "run", "task", -1)
 SITE = "https://h/api/v1/m2m/sites/docs"
-START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path, clock):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=clock) as opened:
-        yield opened
 
 
 def submit(ledger, request_id, *, scope=SITE, send=None):

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantLedgerError
-from airflow_provider_assistant.ledger import Ledger, RunRef, loads_between, sqlite_engine
+from airflow_provider_assistant.ledger import RunRef, loads_between
 from airflow_provider_assistant.ledger.loads import ERROR_LENGTH
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.loading.report import Counts
+from tests.unit.ledger.conftest import START
 
 RUN = RunRef("dag", "run", "load", 3)
-START = datetime(2026, 11, 21, 23, 59, 58, 123456, tzinfo=UTC)
 SITE = "https://h/api/v1/m2m/sites/docs"
 COUNTED = Counts(rows=9, created=4, unchanged=1, rejected=1, failed=3, stale=0, requests=8, seconds=2.5).as_dict()
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path, clock):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=clock) as opened:
-        yield opened
 
 
 def load(ledger, scope=SITE):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -22,6 +21,7 @@ from airflow_provider_assistant.ledger import (
     requests_between,
     sqlite_engine,
 )
+from tests.threads import at_once
 from tests.unit.ledger.versions import VERSION_1, VERSION_2, VERSION_3, version_3_questions
 
 RUN = RunRef("dag", "run", "task", -1)
@@ -121,21 +121,7 @@ def test_a_migration_that_was_killed_midway_is_finished(third):
 
 
 def test_many_migrate_at_once(third, tmp_path):
-    barrier, failures = threading.Barrier(6), []
-
-    def opens():
-        barrier.wait()
-        try:
-            Ledger(sqlite_engine(third)).close()
-        except AssistantLedgerError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=opens) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(6, lambda: Ledger(sqlite_engine(third)).close())
     Ledger(sqlite_engine(tmp_path / "new.db")).close()
     assert columns(third) == columns(tmp_path / "new.db")
 

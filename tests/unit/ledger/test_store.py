@@ -6,7 +6,6 @@ import logging
 import sqlite3
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -16,7 +15,6 @@ from airflow_provider_assistant import ledger as ledgers
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantBadRequestError,
-    AssistantError,
     AssistantLedgerError,
     AssistantRateLimitError,
     AssistantResponseError,
@@ -30,32 +28,11 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
     submissions,
 )
+from tests.threads import at_once
+from tests.unit.ledger.conftest import START
 
 RUN = RunRef("dag", "run", "task", -1)
 SCOPE = "https://h/api/v1/m2m/sites/docs"
-START = datetime(2026, 11, 21, 23, 59, 58, 123456, tzinfo=UTC)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path, clock):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=clock) as opened:
-        yield opened
 
 
 class Sender:
@@ -293,21 +270,7 @@ def test_a_password_of_the_ledger_is_not_in_the_error():
 
 
 def test_many_threads_open_a_new_ledger_at_once(tmp_path):
-    barrier, failures = threading.Barrier(8), []
-
-    def opens():
-        barrier.wait()
-        try:
-            Ledger(sqlite_engine(tmp_path / "ledger.db")).close()
-        except AssistantError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=opens) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(8, lambda: Ledger(sqlite_engine(tmp_path / "ledger.db")).close())
     with sqlite3.connect(tmp_path / "ledger.db") as raw:
         assert raw.execute("SELECT DISTINCT version FROM assistant_ledger_schema").fetchall() == [
             (ledgers.SCHEMA_VERSION,)
