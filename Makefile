@@ -48,7 +48,7 @@ browser: ## Install the browser in which the UI is tested (Debian)
 		|| echo "make browser: install chromium and chromedriver by hand" >&2
 
 .PHONY: bench
-bench: venv ## Measure loads and batches against other ways, some 12 minutes; wants an idle machine
+bench: venv ## Measure loads, batches, exports and evaluations against other ways, some 15 minutes; wants an idle machine
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: faults
