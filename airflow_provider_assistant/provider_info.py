@@ -36,7 +36,22 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"{package}.triggers.{module}" for module in ("batch", "chat")],
             }
         ],
-        "extra-links": [f"{package}.operators.evaluation.AssistantReportLink"],
+        "extra-links": [
+            f"{package}.operators.links.{link}"
+            for link in ("AssistantDataLink", "AssistantReportLink", "AssistantRequestLink")
+        ],
+        "asset-uris": [
+            {
+                "schemes": ["assistant"],
+                "handler": f"{package}.assets.sanitize_uri",
+                "factory": f"{package}.assets.assistant_asset",
+                "to_openlineage_converter": f"{package}.assets.convert_asset_to_openlineage",
+            }
+        ],
+        "task-decorators": [
+            {"name": name, "class-name": f"{package}.decorators.{name}_task"}
+            for name in ("assistant_ask", "assistant_qa")
+        ],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
         "cli": [f"{package}.cli.definition.get_cli_commands"],
         "config": _configuration(),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 BATCH = 1000
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
 COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
+# So much is said of the columns where a source is only described.
+NAMES_LENGTH = 200
 
 Path_: TypeAlias = "Path | ObjectStoragePath"
 
@@ -128,6 +130,42 @@ class Source:
         self._close()
 
 
+class Given:
+    """
+    A source as it was given: Airflow neither renders its texts nor calls it, and shows it in a few words.
+
+    :param value: Rows, a dataframe, a callable or an iterator.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def serialize(self) -> str:
+        """Return the words; Airflow asks for them under this name."""
+        source, kind = self.value, type(self.value).__name__
+        if _is_dataframe(source):
+            names = source.column_names if hasattr(type(source), "column_names") else source.columns
+        elif isinstance(source, list | tuple):
+            # What else is among them, the load will say.
+            names = dict.fromkeys(name for row in source[:BATCH] if isinstance(row, Mapping) for name in row)
+        else:
+            return f"{getattr(source, '__qualname__', kind)}()" if callable(source) else kind
+        count = f"{len(source):,} row{'' if len(source) == 1 else 's'}"
+        said = ", ".join(map(str, names))
+        return f"{kind}, {count}: {said if len(said) <= NAMES_LENGTH else f'{said[: NAMES_LENGTH - 1]}…'}"
+
+
+def as_given(source: Any) -> Any:
+    """
+    Keep Airflow from rendering, calling or showing at length what is no template.
+
+    Rows are content: one about Jinja must arrive as it is. A callable would be called with Airflow's context.
+    """
+    is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
+    is_table = hasattr(type(source), "__arrow_c_stream__")
+    return Given(source) if is_rows or is_table or callable(source) or isinstance(source, Iterator) else source
+
+
 def open_source(source: Any, wanted: Wanted) -> Source:
     """
     Prepare any source for reading.
@@ -135,10 +173,12 @@ def open_source(source: Any, wanted: Wanted) -> Source:
     :param source: A dataframe or anything else that speaks the Arrow C stream protocol (pandas, polars, pyarrow,
         DuckDB); a list of mappings; a path, object storage URL, glob, folder, or list of these, of Parquet, CSV
         or JSON lines; a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`; or a callable
-        that returns any of these, or yields batches of them.
+        that returns any of these, or yields batches of them. Any of these may be :class:`Given`.
     :param wanted: The columns to read.
     :raises AssistantInputError: It is none of these, or has not the columns.
     """
+    if isinstance(source, Given):
+        source = source.value
     if callable(source) and not hasattr(source, "__arrow_c_stream__"):
         source = source()
     if _is_dataframe(source) or _is_rows(source):

@@ -23,7 +23,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeout,
 )
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
-from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given
+from airflow_provider_assistant.lineage import Data, files_in, table_at
+from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed
+from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
 from airflow_provider_assistant.waiting import DEFERRAL_GRACE, is_deferrable
@@ -77,6 +79,8 @@ class AssistantAskOperator(AssistantOperator):
         "key_columns",
         "session",
     )
+    operator_extra_links = (AssistantDataLink(),)
+    source = SourceField()
 
     _batch: Batch | None = None
 
@@ -107,7 +111,7 @@ class AssistantAskOperator(AssistantOperator):
             raise ValueError(f"max_failed must be a count or a fraction below 1, not {max_failed!r}")
         if poll_interval <= 0:
             raise ValueError(f"poll_interval must be more than 0 seconds, not {poll_interval!r}")
-        self.source = as_given(source)
+        self.source = source
         self.output_path = output_path
         self.columns = columns
         self.constants = constants
@@ -169,6 +173,10 @@ class AssistantAskOperator(AssistantOperator):
         if self._batch:
             self._batch.end()
 
+    def reads(self) -> Sequence[Data]:
+        """Return the files of questions, and the site's chat."""
+        return [*files_in(self.source), Data(self.asset_uri("chat"))]
+
     @contextlib.contextmanager
     def _opened(self, context: Context) -> Iterator[Batch]:
         site_id, scope, run = self.hook.site(), self._scope(context), RunRef.of(context)
@@ -216,6 +224,7 @@ class AssistantAskOperator(AssistantOperator):
         table = batch.table()
         closed, not_closed = batch.close_sessions(table) if self.close_sessions else (0, 0)
         batch.publish(table)
+        self.written = (table_at(self.output_path, table),)
         result = {
             **answers.counts(table),
             "sessions_closed": closed,

@@ -4,27 +4,49 @@ from __future__ import annotations
 
 import datetime
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, literal
+from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.assets import Kind, site_uri
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.lineage import Data, operator_lineage, table_at
 from airflow_provider_assistant.loading.report import Findings
+from airflow_provider_assistant.loading.source import as_given
+from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+
+class SourceField:
+    """A template field for a source: whatever it is set to, when the DAG is parsed or by Airflow, is kept as given."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, operator: Any, owner: type | None = None) -> Any:
+        return self if operator is None else vars(operator)[self._name]
+
+    def __set__(self, operator: Any, source: Any) -> None:
+        vars(operator)[self._name] = as_given(source)
 
 
 class ResultOperator(BaseOperator):
     """Base of all operators: their result is a dict, for XCom and for assets."""
 
     ui_color = "#e4e9fb"
+
+    # What this run has written, for lineage and links.
+    written: tuple[Data, ...] = ()
 
     def __init__(self, **kwargs: Any) -> None:
         # So that task.output["request_id"] is what it looks like: an item of the returned dict.
@@ -37,6 +59,19 @@ class ResultOperator(BaseOperator):
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = result
         return result
+
+    def reads(self) -> Sequence[Data]:
+        """Return what the task has read, as far as it has a name; asked when it has ended."""
+        return ()
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:  # noqa: ARG002
+        """
+        Return what was read and written; OpenLineage's provider asks for it, where it is installed.
+
+        :param task_instance: What was run.
+        :return: Nothing if nothing was written; then OpenLineage looks at inlets and outlets.
+        """
+        return operator_lineage(self.reads() if self.written else (), self.written)
 
     def part(self, context: Context) -> str:
         """Return the name of this task's part of a partition: its own, whoever else writes that day."""
@@ -74,15 +109,14 @@ class AssistantOperator(ResultOperator):
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
 
+    def asset_uri(self, kind: Kind, site_id: str | None = None) -> str:
+        """
+        Return the URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`.
 
-def as_given(source: Any) -> Any:
-    """
-    Keep Airflow from rendering what is no template.
-
-    Rows are content: one about Jinja must arrive as it is. A callable would be called with Airflow's context.
-    """
-    is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
-    return literal(source) if is_rows or callable(source) else source
+        :param kind: The part.
+        :param site_id: Another site.
+        """
+        return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.site(site_id), kind)
 
 
 def allowed(limit: float, total: int) -> float:
@@ -124,6 +158,7 @@ class ExportOperator(AssistantOperator):
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date")
+    operator_extra_links = (AssistantDataLink(),)
 
     def __init__(self, *, output_path: str, date: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -142,7 +177,10 @@ class ExportOperator(AssistantOperator):
         """Replace this task's part of a day of a dataset."""
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
-        return lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
+        file = lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
+        folder = str(ObjectStoragePath(self.output_path) / dataset)
+        self.written = (*self.written, table_at(folder, table, file.bytes))
+        return file
 
 
 class LedgerExportOperator(ExportOperator):

@@ -11,8 +11,10 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatMessage, checked
+from airflow_provider_assistant.exceptions import AssistantRequestFailed, AssistantRequestTimeout
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
 from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.triggers.chat import ended_request
 from airflow_provider_assistant.waiting import conclude, defer, is_deferrable
 
@@ -101,6 +103,11 @@ class AssistantSubmitChatOperator(_MessageOperator):
     :param ledger: Whether to use the ledger; without it a retry asks again.
     """
 
+    operator_extra_links = (AssistantRequestLink(),)
+
+    # What was submitted, for the link.
+    request_id: str | None = None
+
     def __init__(
         self,
         *,
@@ -165,7 +172,12 @@ class AssistantSubmitChatOperator(_MessageOperator):
         """Return what :meth:`execute` returns after waiting, or raise what it raises."""
         site_id = self.hook.site()
         with Ledger.opened(self.ledger) as ledger:
-            ended = conclude(ended_request(event), self.hook, ledger)
+            try:
+                ended = conclude(ended_request(event), self.hook, ledger)
+            except (AssistantRequestFailed, AssistantRequestTimeout) as error:
+                self.request_id = error.request_id
+                raise
+        self.request_id = ended["request_id"]
         return {**ended, "session_id": self.session_id, "site_id": site_id}
 
     def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
@@ -191,6 +203,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
             if not sent:
                 self.log.info("An earlier try of this task submitted this chat; it is taken up, not sent again.")
         self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
+        self.request_id = request_id
         return {
             "request_id": request_id,
             "session_id": self.session_id,

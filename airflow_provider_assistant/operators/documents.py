@@ -24,11 +24,12 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef
+from airflow_provider_assistant.lineage import Data, files_in
 from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import open_source, storage_files, storage_path
-from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given, findings_of
+from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, findings_of
 from airflow_provider_assistant.waiting import is_deferrable
 
 
@@ -56,6 +57,7 @@ class AssistantLoadOperator(AssistantOperator):
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "rejects_path", "source_name")
 
     endpoint: ClassVar[str]
+    payload: ClassVar[type[Payload] | None] = None
     _running: Load | None = None
 
     def __init__(
@@ -123,6 +125,8 @@ class AssistantLoadOperator(AssistantOperator):
                 "source": self._source_name(context),
                 "findings": str(findings.path) if findings.count else None,
             }
+            columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
+            self.written = (Data(self.asset_uri("documents"), columns, counts.created),)
             self._judge(counts, result["findings"])
         return self.tell(context, result)
 
@@ -238,6 +242,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         "constants",
         "key_columns",
     )
+    source = SourceField()
 
     payload: ClassVar[type[Payload]]
 
@@ -251,7 +256,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.source = as_given(source)
+        self.source = source
         self.columns = columns
         self.constants = constants
         self.key_columns = [key_columns] if isinstance(key_columns, str) else key_columns
@@ -273,6 +278,10 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
                 key_columns=keys,
                 call=lambda document: self._call(site_id, document),
             )
+
+    def reads(self) -> Sequence[Data]:
+        """Return the files, where the rows come from files."""
+        return files_in(self.source)
 
     def _is_whole(self, context: Context) -> bool:
         is_shard = isinstance(self.source, Mapping) and "row_groups" in self.source
@@ -346,6 +355,10 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     def __init__(self, *, files: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.files = files
+
+    def reads(self) -> Sequence[Data]:
+        """Return the files, or the folders that they are in."""
+        return files_in(self.files)
 
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:

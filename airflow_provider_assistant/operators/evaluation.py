@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from airflow.providers.common.compat.sdk import BaseOperatorLink, Context, ObjectStoragePath, SkipMixin
+from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, SkipMixin
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.excerpts import failures_of, head_of, means_of, rows_of
@@ -24,8 +23,10 @@ from airflow_provider_assistant.evaluation.rules import (
     parse_rule,
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
+from airflow_provider_assistant.lineage import Data, files_in, table_at
 from airflow_provider_assistant.loading.source import Wanted, open_source
-from airflow_provider_assistant.operators.base import ResultOperator, as_given, day_of_run
+from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
+from airflow_provider_assistant.operators.links import AssistantReportLink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,25 +35,6 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.summary import Summary
 
 DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
-
-
-class AssistantReportLink(BaseOperatorLink):
-    """The report of an evaluation, as a button at its task."""
-
-    name = "Evaluation report"
-
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002
-        """
-        Return the report's address; Airflow asks when the task has ended, whatever its state.
-
-        :param operator: The task.
-        :param ti_key: Its instance.
-        :return: A URL, or an empty string if the task came to no report.
-        """
-        report: ObjectStoragePath | None = getattr(operator, "report", None)
-        if report is None:
-            return ""
-        return Path(report.path).absolute().as_uri() if report.protocol in {"file", ""} else str(report)
 
 
 class AssistantEvaluateOperator(ResultOperator, SkipMixin):
@@ -99,6 +81,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         "lake_path",
     )
     operator_extra_links = (AssistantReportLink(),)
+    answers = SourceField()
+    expectations = SourceField()
     inherits_from_skipmixin = True
 
     # Where the report is, for the link.
@@ -124,8 +108,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         super().__init__(**kwargs)
         if on_fail not in get_args(OnFail):
             raise ValueError(f"on_fail must be 'fail', 'skip_downstream' or 'report', not {on_fail!r}")
-        self.answers = as_given(answers)
-        self.expectations = as_given(expectations)
+        self.answers = answers
+        self.expectations = expectations
         self.output_path = output_path
         self.scorers = scorers
         self.pass_if = pass_if
@@ -183,6 +167,10 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         page = render(summary, cases, scores, place.trend())
         lake_file = self._write(context, place, summary, scores, page)
         return self._finished(context, summary, head_of(summary, place, lake_file))
+
+    def reads(self) -> Sequence[Data]:
+        """Return the files of answers and expectations."""
+        return [*files_in(self.answers), *files_in(self.expectations)]
 
     def _check_what_is_known(self) -> None:
         """
@@ -252,6 +240,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         lake_file = self._publish(context, summary, place) if self.lake_path else None
         lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), place.summary)
         self.report = place.report
+        self.written = (table_at(str(place.scores), scores), *self.written)
         return lake_file
 
     def _publish(self, context: Context, summary: Summary, place: Place) -> str:
@@ -267,6 +256,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
             f"{self.part(context)}.{ti.run_id}",
             provenance=provenance,
         )
+        folder = str(ObjectStoragePath(str(self.lake_path)) / "evaluations")
+        self.written = (table_at(folder, table, file.bytes),)
         return file.path
 
     def _finished(self, context: Context, summary: Summary, head: dict[str, Any]) -> dict[str, Any]:

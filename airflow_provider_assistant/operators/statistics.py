@@ -19,6 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteExportForGood,
     AssistantInputError,
 )
+from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.sites import SiteReplies, read_sites
 from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, allowed
@@ -146,6 +147,10 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         if len(found.errors) > allowed(self.max_failed_sites, result["sites"]):
             self._fail(found, f"The other {len(found.replies)} are in {result['path']}.")
         return self.tell(context, result)
+
+    def reads(self) -> Sequence[Data]:
+        """Return the statistics of the sites."""
+        return [Data(self.asset_uri("statistics", site_id)) for site_id in self.site_ids or [self.hook.site()]]
 
     def _one_site(self) -> SiteReplies:
         reply = self.hook.get_statistics()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, BaseSensorOperator
 
-from airflow_provider_assistant import exceptions, lake, metrics, retry_policy
+from airflow_provider_assistant import assets, decorators, exceptions, lake, metrics, retry_policy
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.asking.poller import State
 from airflow_provider_assistant.client import ClientSettings
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 OPERATORS, ERRORS, DATASETS = "docs/reference/operators.md", "docs/reference/errors.md", "docs/reference/datasets.md"
 EVALUATION = "docs/reference/evaluation.md"
+LINEAGE = "docs/howto/assets-and-lineage.md"
 METRICS, CONFIGURATION, CONNECTION = (
     "docs/reference/metrics.md",
     "docs/reference/configuration.md",
@@ -186,6 +187,34 @@ def test_templated_arguments() -> None:
         expected = [*common, *own] if issubclass(kind, AssistantOperator) else own
         assert list(kind.template_fields) == expected, name
     assert not said
+
+
+def test_links() -> None:
+    said = {row["Button"]: set(codes(row["Classes"])) for row in table(section(OPERATORS, "Links"))}
+    found: dict[str, set[str]] = {}
+    for name, kind in tasks().items():
+        for link in kind.operator_extra_links:
+            found.setdefault(link.name, set()).add(name)
+    assert said == found
+    assert {row["Button"] for row in table(section(LINEAGE, "Links"))} == set(found)
+
+
+def test_task_decorators() -> None:
+    said = {
+        codes(row["Decorator"])[0]: codes(row["Operator"])[0] for row in table(section(OPERATORS, "Task decorators"))
+    }
+    for entry in get_provider_info()["task-decorators"]:
+        decorator = getattr(decorators, entry["class-name"].rpartition(".")[2])
+        operator = decorator(print).operator_class
+        assert operator.custom_operator_name == f"@task.{entry['name']}"
+        assert issubclass(operator, tasks()[said.pop(operator.custom_operator_name)])
+    assert not said
+
+
+def test_kinds_of_assets() -> None:
+    (said,) = [row["What it is"] for row in table(section(LINEAGE, "The URI")) if row["Part"] == "kind"]
+    assert codes(said) == list(get_args(assets.Kind))
+    assert inspect.signature(assets.assistant_asset).parameters["kind"].default == codes(said)[0]
 
 
 def own_parameters(kind: type) -> dict[str, inspect.Parameter]:

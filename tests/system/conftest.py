@@ -80,10 +80,17 @@ def imports_log(home: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def lineage_log(home: Path) -> Path:
+    """Where OpenLineage's file transport writes its events, if its provider is installed."""
+    return home / "lineage.jsonl"
+
+
+@pytest.fixture(scope="session")
 def airflow(
     home: Path,
     lake: Path,
     imports_log: Path,
+    lineage_log: Path,
     statsd: StatsdReceiver,
     connections: dict[str, dict[str, Any]],
 ) -> Iterator[LiveAirflow]:
@@ -95,6 +102,9 @@ def airflow(
     env = {
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
         "AIRFLOW_VAR_ASSISTANT_LAKE": lake.as_uri(),
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+            {"type": "file", "log_file_path": str(lineage_log), "append": True}
+        ),
         "AIRFLOW__METRICS__STATSD_ON": "True",
         "AIRFLOW__METRICS__STATSD_HOST": statsd.host,
         "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),

@@ -28,6 +28,8 @@ MEASURE = """
 import json, sys, time, airflow.sdk, airflow.triggers.base
 before = set(sys.modules)
 started = time.perf_counter()
+import airflow_provider_assistant.assets
+import airflow_provider_assistant.decorators
 import airflow_provider_assistant.hooks.assistant
 import airflow_provider_assistant.operators.ask
 import airflow_provider_assistant.operators.chat

@@ -1,0 +1,83 @@
+"""OpenLineage's own classes and its file transport take what the operators say; where its provider is installed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.assets import assistant_asset
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+
+pytest.importorskip("airflow.providers.openlineage", reason="needs apache-airflow-providers-openlineage")
+
+ROWS = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In five days.", "category": "faq"}]
+
+
+@pytest.fixture
+def event(run_operator, connection, tmp_path):
+    """Run an operator, and return the event that the file transport wrote of what it read and wrote."""
+    from airflow.providers.openlineage.extractors.base import DefaultExtractor
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+    from openlineage.client.transport.file import FileConfig, FileTransport
+
+    def ran(kind, **arguments):
+        ended = []
+        run = run_operator(kind, on_success_callback=lambda context: ended.append(context["task"]), **arguments)
+        assert run.state == "success"
+        lineage = DefaultExtractor(ended[0]).extract_on_complete(None)
+        path = tmp_path / "events.jsonl"
+        client = OpenLineageClient(transport=FileTransport(FileConfig(log_file_path=str(path), append=True)))
+        client.emit(
+            RunEvent(
+                eventType=RunState.COMPLETE,
+                eventTime=datetime.now(UTC).isoformat(),
+                run=Run(runId=str(uuid4())),
+                job=Job(namespace="tests", name=run.dag_id),
+                inputs=lineage.inputs,
+                outputs=lineage.outputs,
+                producer="https://example.com/tests",
+            )
+        )
+        return json.loads(path.read_text().splitlines()[-1])
+
+    return ran
+
+
+def host(service):
+    return service.url.partition("://")[2].partition("/")[0]
+
+
+def test_a_load(event, service, tmp_path):
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "faq.parquet")
+    told = event(AssistantLoadQAOperator, source=str(tmp_path / "faq.parquet"))
+    assert [(data["namespace"], data["name"]) for data in told["inputs"]] == [("file", f"{tmp_path}/faq.parquet")]
+    (written,) = told["outputs"]
+    assert (written["namespace"], written["name"]) == (f"assistant://{host(service)}", "acme-docs/documents")
+    assert written["outputFacets"]["outputStatistics"]["rowCount"] == 1
+    assert {field["name"] for field in written["facets"]["schema"]["fields"]} == set(ROWS[0])
+
+
+def test_an_export(event, service, tmp_path):
+    told = event(AssistantStatisticsToParquetOperator, output_path=str(tmp_path / "lake"))
+    assert [data["name"] for data in told["inputs"]] == ["acme-docs/statistics"]
+    written = {data["name"]: data for data in told["outputs"]}
+    assert set(written) == {f"{tmp_path}/lake/statistics", f"{tmp_path}/lake/statistics_raw"}
+    statistics = written[f"{tmp_path}/lake/statistics"]
+    assert statistics["outputFacets"]["outputStatistics"]["rowCount"] > 0
+    assert statistics["outputFacets"]["outputStatistics"]["size"] > 0
+    types = {field["name"]: field["type"] for field in statistics["facets"]["schema"]["fields"]}
+    assert (types["metric"], types["value"]) == ("string", "double")
+
+
+def test_an_asset_is_the_dataset_that_a_load_writes(service):
+    from airflow.providers.openlineage.extractors.manager import ExtractorManager
+
+    dataset = ExtractorManager.convert_to_ol_dataset(assistant_asset(host(service), "acme-docs"))
+    assert (dataset.namespace, dataset.name) == (f"assistant://{host(service)}", "acme-docs/documents")

@@ -1,0 +1,205 @@
+"""What tasks say they have read and written, and where their buttons lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import DAG
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.exceptions import AssistantRequestFailed, AssistantRequestTimeout
+from airflow_provider_assistant.lineage import Data
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.operators.links import AssistantDataLink, AssistantRequestLink
+from airflow_provider_assistant.operators.operations import AssistantLoadsToParquetOperator
+from airflow_provider_assistant.operators.statistics import (
+    AssistantLimitsToParquetOperator,
+    AssistantStatisticsToParquetOperator,
+)
+from tests.openlineage import stand_in
+
+TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(3)]
+FAQ = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In five days.", "category": "faq"}]
+QUESTIONS = [{"id": number, "message": f"Question {number}?"} for number in range(3)]
+
+
+@pytest.fixture
+def ran(run_operator, service, connection):
+    """Run an operator in an Airflow, and return the run and the task as it was in the end."""
+
+    def run(kind, **arguments):
+        seen = []
+        done = run_operator(kind, on_success_callback=lambda context: seen.append(context["task"]), **arguments)
+        assert done.state == "success"
+        return done, seen[0]
+
+    return run
+
+
+def site(service, kind, site_id="acme-docs"):
+    return f"assistant://{urlsplit(service.url).netloc}/{site_id}/{kind}"
+
+
+def columns(schema):
+    return {field.name: str(field.type) for field in schema}
+
+
+def test_a_load_of_rows_writes_documents_to_the_site(ran, service):
+    _, load = ran(AssistantLoadQAOperator, source=FAQ)
+    fields = dict.fromkeys(("title", "question", "answer", "category"), "string")
+    assert load.written == (Data(site(service, "documents"), fields, rows=1),)
+    assert load.reads() == []
+
+
+def test_a_load_of_files_reads_them_and_counts_what_it_created(ran, service, tmp_path):
+    pq.write_table(pa.Table.from_pylist(TEXTS), tmp_path / "texts.parquet")
+    arguments = {"source": str(tmp_path / "*.parquet"), "site_id": "acme-shop", "source_name": "texts"}
+    _, load = ran(AssistantLoadTextOperator, **arguments)
+    assert load.reads() == [Data(str(tmp_path))]
+    assert [(data.uri, data.rows) for data in load.written] == [(site(service, "documents", "acme-shop"), 3)]
+    _, again = ran(AssistantLoadTextOperator, **arguments)
+    assert [data.rows for data in again.written] == [0]
+
+
+def test_an_upload_reads_files(ran, service, tmp_path):
+    (tmp_path / "a.md").write_text("Refunds are paid in five days.")
+    _, upload = ran(AssistantUploadFilesOperator, files=[str(tmp_path / "a.md")])
+    assert upload.reads() == [Data(str(tmp_path / "a.md"))]
+    assert upload.written == (Data(site(service, "documents"), {}, 1),)
+
+
+def test_statistics_come_from_sites_and_go_to_two_datasets(ran, service, tmp_path):
+    sites = ["acme-docs", "acme-shop"]
+    run, export = ran(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), site_ids=sites)
+    assert export.reads() == [Data(site(service, "statistics", name)) for name in sites]
+    raw, statistics = export.written
+    assert statistics.uri.endswith(f"{tmp_path}/statistics")
+    assert statistics.columns == columns(lake.statistics_schema())
+    assert (statistics.rows, raw.rows) == (run.xcom()["rows"], 2)
+    assert raw.bytes + statistics.bytes == run.xcom()["bytes"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dataset"),
+    [(AssistantFeedbackToParquetOperator, "feedback"), (AssistantLoadsToParquetOperator, "loads")],
+)
+def test_an_export_of_the_ledger_writes_days_of_one_dataset(kind, dataset, ran, tmp_path):
+    _, export = ran(kind, output_path=str(tmp_path))
+    assert export.reads() == ()
+    assert {Path(data.uri).name for data in export.written} == {dataset}
+    assert len(export.written) == 2
+
+
+def test_a_batch_of_questions_reads_the_chat_and_writes_a_file(ran, service, tmp_path):
+    output = str(tmp_path / "answers.parquet")
+    _, ask = ran(AssistantAskOperator, source=QUESTIONS, output_path=output, poll_interval=0.05)
+    assert ask.reads() == [Data(site(service, "chat"))]
+    assert ask.written == (Data(output, columns(pq.read_schema(output)), 3),)
+
+
+def test_an_evaluation_reads_answers_and_writes_scores(ran, tmp_path):
+    answers = tmp_path / "answers.parquet"
+    rows = [{"key": "a", "message": "A?", "answer": "Yes", "expected": "Yes", "status": "complete"}]
+    pq.write_table(pa.Table.from_pylist(rows), answers)
+    run, judge = ran(
+        AssistantEvaluateOperator,
+        answers=str(answers),
+        output_path=str(tmp_path / "evaluations"),
+        lake_path=str(tmp_path / "lake"),
+        scorers=["exact_match"],
+    )
+    assert judge.reads() == [Data(str(answers))]
+    assert [data.uri for data in judge.written] == [run.xcom()["scores_path"], f"{tmp_path}/lake/evaluations"]
+    assert [data.rows for data in judge.written] == [1, 1]
+
+
+def test_openlineage_asks_a_task_that_has_ended(ran, service, tmp_path, monkeypatch):
+    _, export = ran(AssistantStatisticsToParquetOperator, output_path=str(tmp_path))
+    stand_in(monkeypatch)
+    lineage = export.get_openlineage_facets_on_complete(None)
+    assert [(data.namespace, data.name) for data in lineage.inputs] == [
+        (f"assistant://{urlsplit(service.url).netloc}", "acme-docs/statistics")
+    ]
+    assert {(data.namespace, data.name) for data in lineage.outputs} == {
+        ("file", f"{tmp_path}/statistics"), ("file", f"{tmp_path}/statistics_raw"),
+    }  # fmt: skip
+
+
+def test_a_task_that_wrote_nothing_leaves_it_to_inlets_and_outlets(monkeypatch):
+    stand_in(monkeypatch)
+    load = AssistantLoadQAOperator(task_id="load", source="faq.csv")
+    lineage = load.get_openlineage_facets_on_complete(None)
+    assert (lineage.inputs, lineage.outputs) == ([], [])
+
+
+# -- links -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [AssistantLimitsToParquetOperator, AssistantStatisticsToParquetOperator])
+def test_an_export_links_to_its_dataset(kind, ran, tmp_path):
+    run, _ = ran(kind, output_path=str(tmp_path))
+    dataset = Path(run.xcom()["path"]).parent.parent.name
+    assert run.xcom(key="_link_AssistantDataLink") == f"file://{tmp_path}/{dataset}"
+
+
+def test_a_batch_links_to_its_file_even_if_it_fails(service, connection, run_operator, tmp_path):
+    service.behave(fail_messages="Question")
+    output = tmp_path / "answers.parquet"
+    run = run_operator(AssistantAskOperator, source=QUESTIONS, output_path=str(output), poll_interval=0.05)
+    assert isinstance(run.error, AssistantRequestFailed)
+    assert run.xcom(key="_link_AssistantDataLink") == output.as_uri()
+
+
+def test_data_on_object_storage_is_linked_by_its_url():
+    task = SimpleNamespace(written=(Data("memory://bucket/lake"),))
+    assert AssistantDataLink().get_link(task, ti_key=None) == "memory://bucket/lake"
+    assert AssistantDataLink().get_link(SimpleNamespace(written=()), ti_key=None) == ""
+
+
+@pytest.mark.parametrize("options", [{}, {"deferrable": True}, {"wait_for_completion": True, "deferrable": False}])
+def test_a_submitted_chat_links_to_its_request(options, service, connection, run_operator):
+    run = run_operator(AssistantSubmitChatOperator, session_id="s", message="Who?", poll_interval=0.05, **options)
+    request = f"/m2m/sites/acme-docs/chat/requests/{run.xcom()['request_id']}"
+    assert run.xcom(key="_link_AssistantRequestLink") == f"{service.url}{request}"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error"),
+    [({"fail_messages": "Who"}, AssistantRequestFailed), ({"processing_seconds": 3600}, AssistantRequestTimeout)],
+)
+def test_a_chat_without_an_answer_links_to_its_request(behaviour, error, service, connection, run_operator):
+    service.behave(**behaviour)
+    options = {"deferrable": True, "poll_interval": 0.05, "timeout": 0.3}
+    run = run_operator(AssistantSubmitChatOperator, session_id="s", message="Who?", **options)
+    assert isinstance(run.error, error)
+    assert "/chat/requests/req_" in run.xcom(key="_link_AssistantRequestLink")
+
+
+def test_nothing_submitted_is_no_link():
+    assert AssistantRequestLink().get_link(SimpleNamespace(), ti_key=None) == ""
+
+
+def test_links_survive_serialization_and_are_known_to_airflow(tmp_path):
+    from airflow.providers_manager import ProvidersManager
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    with DAG("linked", schedule=None) as dag:
+        AssistantLimitsToParquetOperator(task_id="export", output_path=str(tmp_path))
+        AssistantSubmitChatOperator(task_id="submit", session_id="s", message="Who?")
+    read = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    for task_id, link in (("export", AssistantDataLink), ("submit", AssistantRequestLink)):
+        assert read.get_task(task_id).operator_extra_link_dict[link().name].xcom_key == link().xcom_key
+        assert f"{link.__module__}.{link.__name__}" in ProvidersManager().extra_links_class_names

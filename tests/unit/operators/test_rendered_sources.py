@@ -1,0 +1,123 @@
+"""What the UI's Rendered Templates shows of a source: a few words, whatever is in it."""
+
+from __future__ import annotations
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from airflow.models.renderedtifields import RenderedTaskInstanceFields
+from airflow.sdk import DAG, task
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider_assistant.loading.source import NAMES_LENGTH, Given, as_given
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+
+SECRET = "a customer's question"
+TEXTS = [{"title": f"T{number}", "content": SECRET, "category": "faq"} for number in range(1200)]
+
+
+def faq_in_chunks():
+    yield pd.DataFrame(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (TEXTS, "list, 1,200 rows: title, content, category"),
+        (tuple(TEXTS[:1]), "tuple, 1 row: title, content, category"),
+        ([{"a": 1}, {"b": 2}, "no row"], "list, 3 rows: a, b"),
+        (pd.DataFrame(TEXTS), "DataFrame, 1,200 rows: title, content, category"),
+        (pd.DataFrame({"column_names": [1], 5: [2]}), "DataFrame, 1 row: column_names, 5"),
+        (pl.DataFrame(TEXTS), "DataFrame, 1,200 rows: title, content, category"),
+        (pa.Table.from_pylist(TEXTS), "Table, 1,200 rows: title, content, category"),
+        (duckdb.sql("SELECT 1 AS title"), "DuckDBPyRelation"),
+        (faq_in_chunks, "faq_in_chunks()"),
+        (faq_in_chunks(), "generator"),
+    ],
+)
+def test_a_source_in_a_few_words(source, expected):
+    assert as_given(source).serialize() == expected
+
+
+def test_a_hundred_columns_are_cut_off():
+    said = as_given([dict.fromkeys((f"a rather long name {number}" for number in range(100)), 1)]).serialize()
+    assert len(said) == len("list, 1 row: ") + NAMES_LENGTH
+    assert said.endswith("…")
+
+
+@pytest.mark.parametrize("source", ["faq.csv", ["a.csv", "b.csv"], {"path": "a", "row_groups": [1]}, None, []])
+def test_paths_are_shown_as_they_are(source):
+    assert as_given(source) is source
+
+
+def test_what_is_given_is_given_once():
+    given = as_given(TEXTS)
+    assert isinstance(given, Given)
+    assert as_given(given) is given
+
+
+def fields_of(run, task_id="task"):
+    mine = select(RenderedTaskInstanceFields).where(
+        RenderedTaskInstanceFields.dag_id == run.dag_id,
+        RenderedTaskInstanceFields.run_id == run.run_id,
+        RenderedTaskInstanceFields.task_id == task_id,
+    )
+    with create_session() as session:
+        return {row.map_index: row.rendered_fields for row in session.scalars(mine)}
+
+
+def test_a_dataframe_from_another_task(service, connection, run_operator):
+    def build():
+        @task
+        def read():
+            return pd.DataFrame(TEXTS[:2])
+
+        AssistantLoadTextOperator(task_id="task", source=read())
+
+    run = run_operator(build)
+    assert run.state == "success"
+    (fields,) = fields_of(run).values()
+    assert fields["source"] == "DataFrame, 2 rows: title, content, category"
+    assert SECRET not in str(fields)
+
+
+def test_mapped_rows(service, connection, run_operator):
+    def build():
+        AssistantLoadTextOperator.partial(task_id="task").expand(source=[TEXTS[:1], TEXTS[1:3]])
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert {index: fields["source"] for index, fields in fields_of(run).items()} == {
+        0: "list, 1 row: title, content, category",
+        1: "list, 2 rows: title, content, category",
+    }
+
+
+def test_a_path_from_a_template(service, connection, run_operator, tmp_path):
+    pd.DataFrame(TEXTS[:2]).to_parquet(tmp_path / "texts.parquet")
+    run = run_operator(AssistantLoadTextOperator, source=f"{tmp_path}/{{{{ 'texts' }}}}.parquet")
+    assert run.state == "success"
+    assert fields_of(run)[-1]["source"] == f"{tmp_path}/texts.parquet"
+
+
+def test_questions_answers_and_expectations_are_shown_alike(tmp_path):
+    with DAG("shown", schedule=None) as dag:
+        AssistantAskOperator(task_id="ask", source=[{"message": SECRET}], output_path=str(tmp_path / "a.parquet"))
+        AssistantEvaluateOperator(
+            task_id="judge",
+            answers=faq_in_chunks,
+            expectations=pd.DataFrame({"key": ["a"], "expected": [SECRET]}),
+            output_path=str(tmp_path),
+        )
+    data = DagSerialization.to_dict(dag)
+    read = DagSerialization.from_dict(data)
+    assert read.get_task("ask").source == "list, 1 row: message"
+    assert read.get_task("judge").answers == "faq_in_chunks()"
+    assert read.get_task("judge").expectations == "DataFrame, 1 row: key, expected"
+    assert SECRET not in str(data)

@@ -1,0 +1,211 @@
+"""Task decorators: what a function returns is loaded or asked, in a DAG run."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from airflow.models.renderedtifields import RenderedTaskInstanceFields
+from airflow.sdk import DAG, task
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRateLimitError
+
+ROWS = [
+    {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
+    {"title": "Templates", "question": "Which day?", "answer": "Write {{ ds }}.", "category": "faq"},
+]
+QUICK = {"poll_interval": 0.05, "deadline": 30}
+
+
+def shown(run):
+    """Return what the UI shows of each task's fields."""
+    mine = select(RenderedTaskInstanceFields).where(RenderedTaskInstanceFields.run_id == run.run_id)
+    mine = mine.where(RenderedTaskInstanceFields.dag_id == run.dag_id)
+    with create_session() as session:
+        return {(row.task_id, row.map_index): row.rendered_fields for row in session.scalars(mine)}
+
+
+def returned(rows, shape):
+    return {
+        "list": lambda: list(rows),
+        "pandas": lambda: pd.DataFrame(rows),
+        "generator": lambda: (pd.DataFrame([row]) for row in rows),
+        "callable": lambda: lambda: rows,
+    }[shape]()
+
+
+@pytest.mark.parametrize("shape", ["list", "pandas", "generator", "callable"])
+def test_what_a_function_returns_is_loaded_once(shape, service, connection, run_operator):
+    def build():
+        @task.assistant_qa
+        def load():
+            return returned(ROWS, shape)
+
+        load()
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert run.xcom("load", key="created") == 2
+    assert {row["content"] for row in service.documents()} == {row["answer"] for row in ROWS}
+
+
+def test_a_second_run_sends_nothing(service, connection, run_dag):
+    with DAG("decorated_twice", schedule=None) as dag:
+
+        @task.assistant_qa
+        def load() -> dict:  # a wrong annotation changes nothing
+            return ROWS
+
+        load()
+
+    assert run_dag(dag).xcom("load")["created"] == 2
+    assert run_dag(dag).xcom("load")["unchanged"] == 2
+    assert service.posts() == 2
+
+
+def test_arguments_context_and_options_of_the_operator(service, connection, run_operator):
+    def build():
+        @task
+        def rows():
+            return pd.DataFrame(ROWS).drop(columns="category")
+
+        @task.assistant_qa(constants={"category": "faq"}, key_columns=["title"], site_id="acme-shop", retries=1)
+        def load(frame, least, *, ti):
+            assert ti.task_id == "load"
+            return frame[frame["answer"].str.len() >= least]
+
+        counts = load(rows(), least=15)
+
+        @task
+        def after(created):
+            return created
+
+        after(counts["created"])
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert run.xcom("after") == 1
+    assert [row["title"] for row in service.documents("acme-shop")] == ["Templates"]
+
+
+def test_a_mapped_function_loads_each_of_its_parts(service, connection, run_operator):
+    def build():
+        @task.assistant_qa(key_columns=["title"])
+        def load(number, category):
+            return [{**ROWS[number], "category": category}]
+
+        load.partial(category="mapped").expand(number=[0, 1])
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert [run.xcom("load", map_index=index)["created"] for index in (0, 1)] == [1, 1]
+    assert run.xcom("load", map_index=0)["stale"] is None
+    assert {row["category"] for row in service.documents()} == {"mapped"}
+    assert shown(run)["load", 1]["source"] == "list, 1 row: title, question, answer, category"
+
+
+def test_questions_that_a_function_returns_are_asked(service, connection, run_operator, tmp_path):
+    output = str(tmp_path / "{{ ti.task_id }}.parquet")
+
+    def build():
+        @task.assistant_ask(output_path=output, key_columns=["id"], deferrable=True, **QUICK)
+        def ask(count):
+            return [{"id": number, "message": f"Question {number}?", "expected": "?"} for number in range(count)]
+
+        ask(3)
+
+    run = run_operator(build)
+    assert run.state == "success"
+    assert run.xcom("ask")["complete"] == 3
+    answers = pq.read_table(tmp_path / "ask.parquet").to_pylist()
+    assert [(row["key"], row["expected"], row["status"]) for row in answers] == [
+        (str(number), "?", "complete") for number in range(3)
+    ]
+
+
+def test_mapped_questions_have_a_file_each(service, connection, run_operator, tmp_path):
+    def build():
+        @task.assistant_ask(output_path=str(tmp_path / "{{ ti.map_index }}.parquet"), **QUICK)
+        def ask(topic):
+            return [{"message": f"What is {topic}?"}]
+
+        ask.expand(topic=["this", "that"])
+
+    run = run_operator(build)
+    assert run.state == "success"
+    asked = [pq.read_table(tmp_path / f"{index}.parquet")["message"].to_pylist() for index in (0, 1)]
+    assert asked == [["What is this?"], ["What is that?"]]
+
+
+@pytest.mark.parametrize("nothing", [None, 5, "missing.csv"])
+def test_what_cannot_be_loaded_fails_before_anything_is_sent(nothing, service, connection, run_operator):
+    def build():
+        @task.assistant_qa
+        def load():
+            return nothing
+
+        load()
+
+    run = run_operator(build)
+    assert run.state == "failed"
+    assert isinstance(run.error, AssistantInputError)
+    assert service.posts() == 0
+
+
+def test_an_error_of_the_function_is_the_tasks(service, connection, run_operator):
+    def build():
+        @task.assistant_qa
+        def load():
+            raise LookupError("no rows today")
+
+        load()
+
+    assert isinstance(run_operator(build).error, LookupError)
+    assert service.posts() == 0
+
+
+def test_a_retry_calls_the_function_again_and_sends_the_rest(service, connection, run_operator):
+    service.answer("retry-after:3600", path="documents/qa", method="POST")
+    calls = []
+
+    def build():
+        @task.assistant_qa(max_pause=1, max_concurrency=1, retries=1)
+        def load():
+            calls.append(1)
+            return ROWS
+
+        load()
+
+    run = run_operator(build)
+    assert isinstance(run.errors[0], AssistantRateLimitError)
+    assert (run.state, run.tries("load"), len(calls)) == ("success", 2, 2)
+    assert len(service.documents()) == 2
+
+
+def test_the_ui_shows_what_the_function_returned(service, connection, run_operator):
+    def build():
+        @task.assistant_qa
+        def load():
+            return pd.DataFrame(ROWS)
+
+        load()
+
+    fields = shown(run_operator(build))["load", -1]
+    assert fields["source"] == "DataFrame, 2 rows: title, question, answer, category"
+
+
+def test_before_it_ran_the_ui_shows_the_function():
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    with DAG("parsed", schedule=None) as dag:
+
+        @task.assistant_qa
+        def read_faq():
+            return ROWS
+
+        read_faq()
+    read = DagSerialization.from_dict(DagSerialization.to_dict(dag)).get_task("read_faq")
+    assert read.source.endswith("read_faq()")
+    assert read.operator_name == "@task.assistant_qa"
