@@ -66,9 +66,9 @@ MODULES = {
     ],
     "Lake": ["lake", "lake.warehouse"],
     "Ledger": ["ledger"],
-    "Calls and replies": ["api.endpoints", "api.models", "api.flow"],
+    "Calls and replies": ["api.endpoints", "api.models", "api.call", "api.verdict", "api.flow"],
     "Client": ["client"],
-    "Embedded service": ["sandbox"],
+    "Embedded service": ["sandbox.server"],
 }
 
 
@@ -178,7 +178,8 @@ def write_reference(folder: Path) -> None:
     """Write the pages that Sphinx fills from docstrings."""
     folder.mkdir()
     listed = "\n".join(f"   {slug(title)}" for title in MODULES)
-    (folder / "index.rst").write_text(f"Modules\n=======\n\nFrom the docstrings.\n\n.. toctree::\n\n{listed}\n")
+    title = "Python API\n==========\n\nFrom the docstrings."
+    (folder / "index.rst").write_text(f"{title}\n\n.. toctree::\n   :maxdepth: 1\n\n{listed}\n")
     for title, modules in MODULES.items():
         text = f"{title}\n{'=' * len(title)}\n"
         for module in modules:
