@@ -11,7 +11,7 @@ from airflow_provider_assistant import __version__, sandbox  # noqa: F401
 project = "Airflow provider for the Assistant API"
 html_title = f"Assistant provider {__version__}"
 release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 
 # Headings have GitHub's anchors.
 myst_heading_anchors = 6
@@ -27,6 +27,10 @@ autodoc_preserve_defaults = True
 add_module_names = False
 python_maximum_signature_line_length = 88
 
+# What is typed is copied, not what comes back.
+copybutton_prompt_text = "$ "
+
+pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]

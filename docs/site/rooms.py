@@ -29,7 +29,7 @@ PURPOSE = {
     "ledger": "what was done",
     "client": "sends: httpx, aiohttp",
     "metrics": "names",
-    "api": "calls, replies, retries, without input and output",
+    "api": "calls, replies, retries; sends nothing itself",
     "exceptions": "the error tree",
 }
 OUTSIDE = {
@@ -41,14 +41,14 @@ OUTSIDE = {
 }
 
 ROW, BOX, GAP = 58, 44, 14
-LEFT, WIDTH, ASIDE = 24, 640, 236
+LEFT, WIDTH, ASIDE = 10, 520, 190
 STYLE = """
   svg { background: #fff; font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
   .room { fill: #eef1fd; stroke: #4361ee; }
   .outside { fill: none; stroke: #8a93ad; stroke-dasharray: 5 4; }
   .line { stroke: #8a93ad; }
-  .name { fill: #1d2440; font-size: 15px; font-weight: 600; }
-  .purpose { fill: #5b6480; font-size: 12px; }
+  .name { fill: #1d2440; font-size: 16px; font-weight: 600; }
+  .purpose { fill: #5b6480; font-size: 13px; }
   text { text-anchor: middle; }
   @media (prefers-color-scheme: dark) {
     svg { background: #14161c; }

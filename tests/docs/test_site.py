@@ -24,7 +24,7 @@ builder = runpy.run_path(str(TOOLS / "build_site.py"))
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
-    for tool in ("sphinx", "furo", "myst_parser"):
+    for tool in ("sphinx", "furo", "myst_parser", "sphinx_copybutton"):
         pytest.importorskip(tool, reason="pip install 'airflow-provider-assistant[docs]'")
     folder = tmp_path_factory.mktemp("docs")
     command = [sys.executable, str(TOOLS / "build_site.py"), str(folder)]
