@@ -15,6 +15,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 
 # Headings have GitHub's anchors.
 myst_heading_anchors = 6
+myst_enable_extensions = ["html_image"]
 # A block may show a part of its language: JSON with an ellipsis.
 suppress_warnings = ["misc.highlighting_failure"]
 
