@@ -141,7 +141,8 @@ def relinked(text: str, original: str, place: str, places: dict[str, str]) -> st
         path, _, anchor = target.partition("#")
         there = os.path.normpath(PurePosixPath(original).parent / path)
         if there not in places:
-            return said
+            # Sphinx says what leads nowhere at all.
+            return said if (ROOT / there).exists() else found[0]
         here = os.path.relpath(places[there], PurePosixPath(place).parent)
         return f"[{said}]({here}{anchor and '#' + anchor})"
 
