@@ -20,7 +20,16 @@ LINK = re.compile(r"`[^`\n]+`|(?<!\\)\[(?P<text>(?:[^\[\]]|!?\[[^\]]*\](?:\([^)]
 FENCED = re.compile(r"(^ *(?P<fence>`{3,})[^\n]*\n.*?^ *(?P=fence)$)", re.MULTILINE | re.DOTALL)
 
 # Pages of the repository that are not in docs, by their place on the site.
-OTHERS = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
+OTHERS = {
+    name: place
+    for name, place in {
+        "README.md": "readme.md",
+        "CONTRIBUTING.md": "contributing.md",
+        "CHANGELOG.md": "changes.md",
+        "SECURITY.md": "security.md",
+    }.items()
+    if (ROOT / name).exists()
+}
 
 # In this order; further pages of a folder follow by name, so that none is left out.
 NAVIGATION: dict[str, list[str]] = {
@@ -41,7 +50,7 @@ NAVIGATION: dict[str, list[str]] = {
         *("reference/errors", "reference/datasets", "reference/evaluation", "reference/metrics", "sandbox"),
         *("compatibility", "api/index"),
     ],
-    "Project": ["architecture", "readme", "contributing", "changes"],
+    "Project": ["architecture", "readme", "contributing", "security", "changes"],
 }
 FOLDERS = {"howto": "How to", "concepts": "Concepts", "operations": "Operations", "reference": "Reference"}
 
