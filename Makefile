@@ -55,6 +55,10 @@ bench: venv ## Measure loads, batches, exports and evaluations against other way
 faults: venv ## Break loads, the service and the ledger, 20 times each, and print what came of it; about 4 minutes
 	$(BIN)/python -m tests.integration.faults
 
+.PHONY: docs
+docs: venv ## Build the documentation's site in build/docs/html; a warning is an error
+	$(BIN)/python docs/site/build_site.py
+
 .PHONY: demo
 demo: venv ## Run the example DAGs on a real Airflow against the embedded service; DEGRADED=1: the service gets worse
 	$(BIN)/python -m tests.live.demo $(if $(DEGRADED),--degraded)

@@ -1,0 +1,44 @@
+"""Sphinx: how the site is built from the pages that ``build_site.py`` has put together."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+# The sandbox is imported first: autodoc changes pydantic's annotations, and no model can be defined afterwards.
+from airflow_provider_assistant import __version__, sandbox  # noqa: F401
+
+project = "Airflow provider for the Assistant API"
+html_title = f"Assistant provider {__version__}"
+release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+
+# Headings have GitHub's anchors.
+myst_heading_anchors = 6
+myst_enable_extensions = ["html_image"]
+# A block may show a part of its language: JSON with an ellipsis.
+suppress_warnings = ["misc.highlighting_failure"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_class_signature = "mixed"
+autodoc_default_options = {"members": True, "show-inheritance": True, "exclude-members": "model_config"}
+autodoc_preserve_defaults = True
+add_module_names = False
+python_maximum_signature_line_length = 88
+
+# What is typed is copied, not what comes back.
+copybutton_prompt_text = "$ "
+
+pygments_dark_style = "github-dark"
+html_theme = "furo"
+html_static_path = [str(Path(__file__).parent / "static")]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#3046c9", "color-brand-content": "#3046c9"},
+    "dark_css_variables": {"color-brand-primary": "#9aabff", "color-brand-content": "#9aabff"},
+}

@@ -1,0 +1,132 @@
+"""The site is built without a warning, is whole, and needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from airflow_provider_assistant.provider_info import get_provider_info
+from tests.docs.pages import ROOT, pages
+
+TOOLS = ROOT / "docs" / "site"
+builder = runpy.run_path(str(TOOLS / "build_site.py"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    for tool in ("sphinx", "furo", "myst_parser", "sphinx_copybutton"):
+        pytest.importorskip(tool, reason="pip install 'airflow-provider-assistant[docs]'")
+    folder = tmp_path_factory.mktemp("docs")
+    command = [sys.executable, str(TOOLS / "build_site.py"), str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder / "html"
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a page refers to, and what can be referred to in it."""
+
+    path: Path
+    links: list[str] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") not in {"index", "search", "next", "prev"}:
+            self.loads.append(given["href"])
+        elif "src" in given:
+            self.loads.append(given["src"])
+
+
+@cache
+def read(path: Path) -> Page:
+    return Page(path)
+
+
+def built(site: Path) -> list[Page]:
+    return [read(path) for path in sorted(site.rglob("*.html"))]
+
+
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    places = builder["places_of"]()
+    wanted = {places[page.relative_to(ROOT).as_posix()].removesuffix(".md") for page in pages()}
+    wanted |= {f"examples/{dag.stem}" for dag in (ROOT / "dags").glob("*.py")}
+    sidebar = re.search(r'<div class="sidebar-tree">.*?</aside>', (site / "index.html").read_text(), re.DOTALL)
+    assert sidebar
+    tree = set(re.findall(r'href="([^"#]+)\.html"', sidebar[0]))
+    # The start page is the one that is shown.
+    assert wanted - {"index"} <= tree
+    assert len(wanted) > 40
+
+
+def test_links_and_their_anchors_exist(site: Path) -> None:
+    broken = []
+    for page in built(site):
+        for link in (*page.links, *page.loads):
+            if urlsplit(link).scheme:
+                continue
+            path, _, anchor = unquote(link).partition("#")
+            target = (page.path.parent / path.partition("?")[0]).resolve() if path else page.path
+            if not target.is_file():
+                broken.append(f"{page.path.relative_to(site)}: {link}")
+            elif anchor and target.suffix == ".html" and anchor not in read(target).anchors:
+                broken.append(f"{page.path.relative_to(site)}: {link} has no such anchor")
+    assert not broken, "\n".join(broken)
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    outside = [(page.path.name, load) for page in built(site) for load in page.loads if re.match(r"\w+:|//", load)]
+    assert not [found for found in outside if not found[1].startswith("data:")]
+    for style in site.rglob("*.css"):
+        assert not re.search(r"""(?:@import|url\()\s*["']?(?:https?:)?//""", style.read_text()), style.name
+
+
+def test_reference_has_every_class_for_dags(site: Path) -> None:
+    anchors = {anchor for page in built(site) if page.path.parent.name == "api" for anchor in page.anchors}
+    info = get_provider_info()
+    classes = set()
+    for kind in ("operators", "sensors"):
+        for module in (name for group in info[kind] for name in group["python-modules"]):
+            source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
+            classes |= {f"{module}.{name}" for name in re.findall(r"^class (Assistant\w+)", source, re.MULTILINE)}
+    assert len(classes) > 15
+    assert classes <= anchors
+
+
+def test_links_follow_their_targets_to_the_site() -> None:
+    text = (
+        "[a](../README.md#connect), [b](../tests/unit), [c](faults.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
+    )
+    moved = builder["relinked"](text, "docs/index.md", "index.md", builder["places_of"]())
+    assert moved == "[a](readme.md#connect), b, [c](faults.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
+
+
+def test_a_new_page_is_in_the_navigation_by_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "howto").mkdir()
+    (tmp_path / "howto" / "new.md").touch()
+    assert ":caption: How to\n\nhowto/new\n" in builder["navigation"](tmp_path)
+
+
+def test_picture_shows_the_layers_that_are_enforced() -> None:
+    rooms = runpy.run_path(str(TOOLS / "rooms.py"))
+    assert rooms["PICTURE"].read_text() == rooms["drawn"](), "python docs/site/rooms.py draws it anew"
+    assert all(f">{room}<" in rooms["drawn"]() for layer in rooms["layers"]() for room in layer)
