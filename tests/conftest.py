@@ -185,9 +185,10 @@ def run_dag(_airflow_database: None) -> Callable[..., Run]:
     def run(dag: DAG, **options: Any) -> Run:
         from airflow.models.dagbundle import DagBundleModel
         from airflow.models.serialized_dag import SerializedDagModel
-        from airflow.serialization.definitions.dag import SerializedDAG
-        from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+        from airflow.serialization.serialized_objects import LazyDeserializedDAG
         from airflow.utils.session import create_session
+
+        from tests.versions import DagSerialization, SerializedDAG
 
         errors: list[BaseException] = []
         for task in dag.tasks:

@@ -13,11 +13,11 @@ from importlib.resources import files
 import jsonschema
 import pytest
 from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
-from airflow.sdk.module_loading import import_string
 from airflow.triggers.base import BaseTrigger
 
 import airflow_provider_assistant as package
 from airflow_provider_assistant.provider_info import get_provider_info
+from tests.versions import import_string
 
 KINDS = {"hooks": BaseHook, "operators": BaseOperator, "sensors": BaseSensorOperator, "triggers": BaseTrigger}
 

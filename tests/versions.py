@@ -1,0 +1,46 @@
+"""What has another place, or is missing, in some of the Airflow versions that the package supports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import airflow
+from airflow.providers.common.compat.module_loading import import_string
+
+try:
+    from airflow.sdk.serde import deserialize, serialize
+except ImportError:  # before 3.2
+    from airflow.serialization.serde import deserialize, serialize
+
+try:
+    from airflow.serialization.definitions.dag import SerializedDAG
+    from airflow.serialization.serialized_objects import DagSerialization
+except ImportError:  # before 3.2
+    from airflow.serialization.serialized_objects import SerializedDAG
+
+    DagSerialization = SerializedDAG
+
+__all__ = ["AIRFLOW", "DagSerialization", "SerializedDAG", "deserialize", "import_string", "measured_by", "serialize"]
+
+AIRFLOW = tuple(int(number) for number in airflow.__version__.split(".")[:2])
+
+
+@contextmanager
+def measured_by(backend: Any) -> Iterator[None]:
+    """Have Airflow hand its metrics to this backend."""
+    if AIRFLOW >= (3, 3):
+        from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+        from airflow.sdk.observability import stats
+
+        stats.initialize(factory=lambda: backend, export_legacy_names=False)
+        yield
+        stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+        return
+    from airflow.providers.common.compat.sdk import Stats
+
+    Stats.instance, Stats._instance_pid = backend, os.getpid()
+    yield
+    Stats.instance = None
