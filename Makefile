@@ -56,8 +56,8 @@ faults: venv ## Break loads, the service and the ledger, 20 times each, and prin
 	$(BIN)/python -m tests.integration.faults
 
 .PHONY: demo
-demo: venv ## Run the example DAGs on a real Airflow against the embedded service
-	$(BIN)/python -m tests.live.demo
+demo: venv ## Run the example DAGs on a real Airflow against the embedded service; DEGRADED=1: the service gets worse
+	$(BIN)/python -m tests.live.demo $(if $(DEGRADED),--degraded)
 
 .PHONY: up
 up: venv ## The demo, then Airflow and the service stay until Ctrl-C

@@ -23,6 +23,8 @@ Every error of the package, one tree.
     │   └── AssistantRequestFailedForGood  the same, where only polling it again is left              *
     ├── AssistantRequestTimeout        an async chat request that did not end before its deadline
     ├── AssistantRequestLost           an async chat request that the service no longer knows
+    ├── AssistantWarehouseError        the warehouse cannot be opened or written; it is as it was
+    ├── AssistantGateFailed            an evaluation did not pass its gate; all its files are written      *
     └── AssistantLedgerError           the ledger cannot be opened or is newer than this package   *
 
     * also an AirflowFailException: the same attempt would fail again, so Airflow does not retry the task.
@@ -191,6 +193,14 @@ class AssistantRequestTimeout(AssistantError):
 
 class AssistantRequestLost(AssistantError):
     """Async chat requests that the service accepted and no longer knows; they have to be asked anew."""
+
+
+class AssistantWarehouseError(AssistantError):
+    """The warehouse cannot be opened, is locked for too long or cannot take the rows; it is as it was."""
+
+
+class AssistantGateFailed(AssistantError, AirflowFailException):
+    """An evaluation did not pass its gate: the same answers would fail it again."""
 
 
 class AssistantLedgerError(AssistantError, AirflowFailException):

@@ -21,7 +21,11 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Assistant",
                 "python-modules": [
-                    f"{package}.operators.{module}" for module in ("ask", "chat", "documents", "feedback", "statistics")
+                    f"{package}.operators.{module}"
+                    for module in (
+                        *("ask", "chat", "documents", "evaluation", "feedback", "operations", "statistics"),
+                        "warehouse",
+                    )
                 ],
             }
         ],
@@ -32,7 +36,9 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"{package}.triggers.{module}" for module in ("batch", "chat")],
             }
         ],
+        "extra-links": [f"{package}.operators.evaluation.AssistantReportLink"],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
+        "cli": [f"{package}.cli.definition.get_cli_commands"],
         "config": _configuration(),
     }
 

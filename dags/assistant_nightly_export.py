@@ -1,47 +1,72 @@
 """
-Export statistics and feedback to Parquet every night, and query what was exported.
+Export every dataset to Parquet each night, load them all into a warehouse, and say what its views say.
 
-The Airflow Variable ``assistant_lake`` names the folder of the datasets, a local path or an object storage
-URL; without it that is ``lake`` in AIRFLOW_HOME. A run replaces the partitions it writes.
+The Airflow Variable ``assistant_lake`` names the folder of the datasets, a local path or an object storage URL; without
+it that is ``lake`` in AIRFLOW_HOME. ``assistant_warehouse`` names the DuckDB file; without it that is
+``warehouse.duckdb`` in AIRFLOW_HOME. For PostgreSQL, replace ``database`` by the ``conn_id`` of a connection. A run
+replaces the days that it writes. The load updates the asset ``assistant_warehouse``, which starts
+``assistant_weekly_report``.
+
+It needs ``pip install 'airflow-provider-assistant[warehouse]'``.
 """
 
 import os
 from pathlib import Path
 
-from airflow.sdk import dag, task
+from airflow.sdk import Asset, dag, task
 
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
-from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from airflow_provider_assistant.operators.operations import (
+    AssistantLoadsToParquetOperator,
+    AssistantRequestsToParquetOperator,
+)
+from airflow_provider_assistant.operators.statistics import (
+    AssistantLimitsToParquetOperator,
+    AssistantStatisticsToParquetOperator,
+)
+from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
+WAREHOUSE = f"{{{{ var.value.get('assistant_warehouse', '{HOME / 'warehouse.duckdb'}') }}}}"
 
 
 @dag(schedule="@daily", catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
 def assistant_nightly_export():
-    """Write both datasets, then count what they say."""
-    statistics = AssistantStatisticsToParquetOperator(task_id="export_statistics", output_path=LAKE)
-    feedback = AssistantFeedbackToParquetOperator(task_id="export_feedback", output_path=LAKE)
+    """Write the datasets, load them, then read the views."""
+    exports = [
+        AssistantStatisticsToParquetOperator(task_id="export_statistics", output_path=LAKE),
+        AssistantLimitsToParquetOperator(task_id="export_limits", output_path=LAKE),
+        AssistantFeedbackToParquetOperator(task_id="export_feedback", output_path=LAKE),
+        AssistantRequestsToParquetOperator(task_id="export_requests", output_path=LAKE),
+        AssistantLoadsToParquetOperator(task_id="export_loads", output_path=LAKE),
+    ]
+    load = AssistantParquetToWarehouseOperator(
+        task_id="load_warehouse", output_path=LAKE, database=WAREHOUSE, outlets=[Asset("assistant_warehouse")]
+    )
 
     @task
-    def summarise(statistics_path: str, feedback_path: str) -> dict:
-        """Return the numbers of the day, and how often each rating was given."""
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-        from airflow.sdk import ObjectStoragePath
+    def summarise(database: str, day: str) -> dict:
+        """Return what the views say of the day and its week; null is left out."""
+        import duckdb
 
-        def read(path: str):
-            with ObjectStoragePath(path).open("rb") as file:
-                return pq.read_table(file)
+        def rows(sql: str) -> list[dict]:
+            # Not with fetchall(), which needs pytz for times.
+            found = connection.sql(sql, params=[day]).to_arrow_table().to_pylist()
+            return [{name: value for name, value in row.items() if value is not None} for row in found]
 
-        numbers = read(statistics_path).filter(pc.field("type") == "number")
-        ratings = read(feedback_path).group_by("rating").aggregate([("request_id", "count")])
-        return {
-            "metrics": dict(zip(numbers["metric"].to_pylist(), numbers["value"].to_pylist(), strict=True)),
-            "ratings": dict(zip(ratings["rating"].to_pylist(), ratings["request_id_count"].to_pylist(), strict=True)),
-        }
+        with duckdb.connect(database, read_only=True) as connection:
+            return {
+                "statistics": rows(
+                    "SELECT * EXCLUDE (date, captured_at) FROM assistant.statistics_daily WHERE date = ?"
+                ),
+                "feedback": rows(
+                    "SELECT * EXCLUDE (week) FROM assistant.feedback_weekly WHERE week = date_trunc('week', ?::DATE)"
+                ),
+                "latency": rows("SELECT * EXCLUDE (date) FROM assistant.latency_daily WHERE date = ?"),
+            }
 
-    summarise(statistics.output["path"], feedback.output["path"])
+    exports >> load >> summarise(WAREHOUSE, load.output["date"])
 
 
 assistant_nightly_export()

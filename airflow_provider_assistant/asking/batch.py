@@ -19,9 +19,14 @@ from airflow_provider_assistant.asking.journal import Journal, recording
 from airflow_provider_assistant.asking.poller import Ended, Pending, Poller
 from airflow_provider_assistant.asking.questions import Questions, asked_as
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantLedgerError,
+    AssistantNotFoundError,
+)
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.ledger import BatchLedger, key_of
+from airflow_provider_assistant.ledger import BatchLedger, End, key_of
+from airflow_provider_assistant.loading.interruptible import Interruptible
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.loader import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
@@ -70,10 +75,7 @@ class Batch:
         self._scope = scope
         self._memory = memory
         self._running: Load | None = None
-        self._ended = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._broken: BaseException | None = None
+        self._work = Interruptible("the task was ended from outside; a retry takes up the requests that are open")
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Batch:
             try:
                 return await load.run(), None
             except AssistantError as error:
-                if self._ended or isinstance(error, AirflowFailException):
+                if self._work.is_ended or isinstance(error, AirflowFailException):
                     raise
                 log.warning("Not all questions could be submitted; going on with those that were: %s", error)
                 return load.counts, error
@@ -222,7 +224,7 @@ class Batch:
         :raises AssistantAPIError: 401 or 403.
         """
         if pending := self.journal.read_open():
-            asyncio.run(self._until_ended(self._collect(pending, interval, deadline)))
+            self._work.run(self._collect(pending, interval, deadline))
 
     async def _collect(self, pending: list[Pending], interval: float, deadline: float) -> None:
         async with self._limited() as client, recording(self.journal) as record:
@@ -245,7 +247,7 @@ class Batch:
         ended = {session for session, status in rows if session and status in {"complete", "failed"}}
         # A conversation may have another question, which a retry waits for.
         sessions = sorted(ended - {session for session, status in rows if status == "timed_out"})
-        return asyncio.run(self._until_ended(self._close_sessions(sessions))) if sessions else (0, 0)
+        return self._work.run(self._close_sessions(sessions)) if sessions else (0, 0)
 
     async def _close_sessions(self, sessions: Iterable[str]) -> tuple[int, int]:
         waiting, closed, failed = iter(sessions), 0, 0
@@ -279,47 +281,28 @@ class Batch:
         return answers.joined(answers.read_snapshot(self.journal.snapshot), ended)
 
     def publish(self, table: pa.Table) -> None:
-        """Write the output, and forget the requests that failed or were lost: a later try makes them anew."""
+        """
+        Write the output, and have the ledger know how the requests ended.
+
+        Those that failed or were lost are withdrawn from it: a later try makes them anew.
+        """
         answers.publish(table, self._output, self._scope)
-        ends = zip(table["request_id"].to_pylist(), table["status"].to_pylist(), strict=True)
-        self._forget_useless({request_id for request_id, status in ends if status in USELESS})
+        columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
+        ends = {request_id: End(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
+        if self._memory and self._mode == "async":
+            try:
+                self._memory.ended(ends)
+            except AssistantLedgerError as error:
+                # Nothing depends on it, and the answers are written.
+                log.warning("How the requests ended is not recorded: %s", error)
+        self._forget_useless({request_id for request_id, end in ends.items() if end.state in USELESS})
         self.journal.remove()
 
     def end(self) -> None:
         """Send nothing more, and end within a few seconds; may be called by a signal handler."""
-        self._ended = True
+        self._work.end()
         if self._running:
             self._running.end()
-        if self._loop and self._task and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._task.cancel)
-
-    async def _until_ended(self, work: Any) -> Any:
-        self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(self._interrupted)
-        self._task = asyncio.create_task(work)
-        if self._ended:
-            self._task.cancel()
-        try:
-            return await self._task
-        except asyncio.CancelledError:
-            if self._broken:
-                raise self._broken from None
-            if not self._ended:
-                raise
-            raise AssistantIncompleteLoad(
-                "the task was ended from outside; a retry takes up the requests that are open"
-            ) from None
-        finally:
-            self._loop = self._task = None
-
-    def _interrupted(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the work for what a signal handler raised between two tasks, such as Airflow's timeout."""
-        error = context.get("exception")
-        if error is None or self._task is None or isinstance(error, Exception | asyncio.CancelledError):
-            loop.default_exception_handler(context)
-        else:
-            self._broken = error
-            self._task.cancel()
 
 
 def folder_of(output: ObjectStoragePath, scope: str) -> str:

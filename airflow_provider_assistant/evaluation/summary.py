@@ -83,7 +83,8 @@ class PassRate(_Model):
     :param condition: The condition, as it was given.
     :param passed: Questions that fulfil it.
     :param failed: Those that do not.
-    :param not_judged: Those that lack a score that the condition names: unanswered, an error, not applicable.
+    :param not_judged: Those that lack a score that the condition asks of them: unanswered, or an error; or of which it
+        asks nothing, because no scorer that it names is applicable.
     :param rate: ``passed`` of ``passed`` and ``failed``; None if there are none.
     """
 
@@ -146,15 +147,16 @@ class Comparison(_Model):
     """
     This evaluation and an earlier one, question by question.
 
-    :param baseline: Name and path of the earlier one, and when it was evaluated.
+    :param baseline: ``path`` of the earlier one; its ``name``, ``run_id``, ``tag`` and ``asked_at`` as far as they are
+        known.
     :param confidence: Of the intervals, such as 0.95.
     :param same: Questions that stand in both and expect the same.
     :param changed: Keys that stand in both, but ask or expect something else; they are not compared.
     :param added: Keys that only this one has.
     :param removed: Keys that only the baseline has.
     :param coverage_before: Coverage of the baseline.
-    :param scorers: Differences by scorer.
-    :param tags: The same by tag, then by scorer.
+    :param scorers: Differences by scorer, of the scorers that both have.
+    :param tags: The same by tag, then by scorer, without names of questions.
     """
 
     baseline: dict[str, str | None]
@@ -173,9 +175,10 @@ class RuleVerdict(_Model):
     What came of one rule of the gate.
 
     :param rule: The rule, as it was given.
-    :param verdict: ``not_judged``, if there is nothing to judge by, fails the gate too, except a comparison on a first
-        run, which has no baseline.
-    :param value: What the rule looked at.
+    :param verdict: ``failed`` also if there was nothing to judge by. ``not_judged``, which does not fail the gate, is a
+        comparison with what is not there yet: on a first run, or of a scorer that the baseline did not have.
+    :param value: What the rule held against its threshold: of a ``drop``, the greatest loss that the interval of the
+        mean difference leaves possible; None if there was nothing to judge by.
     :param reason: The verdict in words.
     """
 
@@ -204,7 +207,8 @@ class Summary(_Model):
     An evaluation's outcome. It has no time of day of its own: the same answers give the same bytes.
 
     :param name: Name of the evaluation: by default the DAG's and task's.
-    :param run: ``dag_id``, ``run_id``, ``task_id`` and ``logical_date`` of the task that evaluated.
+    :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``logical_date`` and ``run_after`` of the task that
+        evaluated.
     :param asked_at: When the first question was submitted, ISO 8601 in UTC; None if none was.
     :param tag: Name given to this evaluation to be compared with later, or None.
     :param questions: Counts.

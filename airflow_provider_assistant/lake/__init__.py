@@ -11,25 +11,37 @@ from airflow_provider_assistant.lake.datasets import (
     feedback_table,
     limits_schema,
     limits_table,
+    loads_schema,
+    loads_table,
+    requests_schema,
+    requests_table,
     statistics_raw_schema,
     statistics_raw_table,
     statistics_schema,
     statistics_table,
 )
+from airflow_provider_assistant.lake.evaluations import evaluations_schema, evaluations_table
 from airflow_provider_assistant.lake.leaves import Metric, flatten, storable
-from airflow_provider_assistant.lake.publish import Published, publish, replace
+from airflow_provider_assistant.lake.publish import Published, publish, replace, replace_bytes
 
 __all__ = [
     "Capture",
     "Metric",
     "Published",
+    "evaluations_schema",
+    "evaluations_table",
     "feedback_schema",
     "feedback_table",
     "flatten",
     "limits_schema",
     "limits_table",
+    "loads_schema",
+    "loads_table",
     "publish",
     "replace",
+    "replace_bytes",
+    "requests_schema",
+    "requests_table",
     "statistics_raw_schema",
     "statistics_raw_table",
     "statistics_schema",

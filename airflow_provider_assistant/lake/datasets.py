@@ -39,36 +39,25 @@ class Capture:
         return None if found is None else as_text(found)
 
 
+_CAPTURED = {"captured_at": "moment!", "logical_date": "moment", "tenant_id": "string"}
+_SITE = {"site_id": "string!"}
+_METRIC = {"metric": "string!", "value": "double", "text": "string!", "type": "string!", "period": "string"}
+_RUN = {"dag_id": "string", "run_id": "string", "task_id": "string", "map_index": "int"}
+
+
 def statistics_schema() -> pa.Schema:
     """Return the schema of the ``statistics`` dataset: one row per metric of a capture."""
-    return _schema(
-        captured_at="moment!",
-        logical_date="moment",
-        tenant_id="string",
-        site_id="string!",
-        metric="string!",
-        value="double",
-        text="string!",
-        type="string!",
-        period="string",
-    )
+    return _schema(**_CAPTURED, **_SITE, **_METRIC)
 
 
 def limits_schema() -> pa.Schema:
     """Return the schema of the ``limits`` dataset: that of ``statistics`` without a site."""
-    schema = statistics_schema()
-    return schema.remove(schema.get_field_index("site_id"))
+    return _schema(**_CAPTURED, **_METRIC)
 
 
 def statistics_raw_schema() -> pa.Schema:
     """Return the schema of the ``statistics_raw`` dataset: one row per capture."""
-    return _schema(
-        captured_at="moment!",
-        logical_date="moment",
-        tenant_id="string",
-        site_id="string!",
-        raw="string!",
-    )
+    return _schema(**_CAPTURED, **_SITE, raw="string!")
 
 
 def feedback_schema() -> pa.Schema:
@@ -81,10 +70,51 @@ def feedback_schema() -> pa.Schema:
         rating="string!",
         answer_seconds="double",
         attempts="int!",
-        dag_id="string",
-        run_id="string",
-        task_id="string",
-        map_index="int",
+        **_RUN,
+    )
+
+
+def requests_schema() -> pa.Schema:
+    """Return the schema of the ``requests`` dataset: one row per async chat request."""
+    return _schema(
+        submitted_at="moment!",
+        completed_at="moment",
+        seconds="double",
+        state="string!",
+        site_id="string!",
+        session_id="string",
+        request_id="string",
+        attempts="int!",
+        ambiguous="int",
+        is_batch="bool!",
+        **_RUN,
+    )
+
+
+def loads_schema() -> pa.Schema:
+    """Return the schema of the ``loads`` dataset: one row per try of a load."""
+    return _schema(
+        started_at="moment!",
+        ended_at="moment",
+        outcome="string!",
+        site_id="string!",
+        endpoint="string!",
+        source="string!",
+        rows="int",
+        created="int",
+        unchanged="int",
+        skipped="int",
+        rejected="int",
+        ambiguous="int",
+        failed="int",
+        changed="int",
+        possibly_duplicated="int",
+        stale="int",
+        requests="int",
+        throttled="int",
+        seconds="double",
+        error="string",
+        **_RUN,
     )
 
 
@@ -115,22 +145,43 @@ def statistics_raw_table(captures: Iterable[Capture]) -> pa.Table:
 
 def feedback_table(rows: list[dict[str, Any]]) -> pa.Table:
     """Return the rows of the ``feedback`` dataset, from the ledger's."""
+    return _recorded(rows, feedback_schema())
+
+
+def requests_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Return the rows of the ``requests`` dataset, from the ledger's."""
+    return _recorded(rows, requests_schema())
+
+
+def loads_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Return the rows of the ``loads`` dataset, from the ledger's."""
+    return _recorded(rows, loads_schema())
+
+
+def _recorded(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
-    return pa.Table.from_pylist(rows, schema=feedback_schema())
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
 def _metrics(
     captures: Iterable[Capture], list_keys: Mapping[str, str] | None, schema: pa.Schema, order: tuple[str, ...]
 ) -> pa.Table:
-    columns: dict[str, list[Any]] = {field.name: [] for field in schema}
-    for capture in captures:
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {"metric": [], "value": [], "text": [], "type": []}
+    found, rows = list(captures), []
+    for number, capture in enumerate(found):
         metrics = list(flatten(capture.raw, list_keys))
-        for name, values in zip(("metric", "value", "text", "type"), zip(*metrics, strict=True), strict=True):
-            columns[name].extend(values)
-        for name in ("captured_at", "logical_date", "tenant_id", "site_id", "period"):
-            if name in columns:
-                columns[name].extend([_stored(getattr(capture, name))] * len(metrics))
+        for values, more in zip(columns.values(), zip(*metrics, strict=True), strict=True):
+            values.extend(more)
+        rows.extend([number] * len(metrics))
+    # What is the same in all rows of a capture is converted once.
+    of_rows = pa.array(rows, pa.int32())
+    for field in schema:
+        if field.name not in columns:
+            values = [_stored(getattr(capture, field.name)) for capture in found]
+            columns[field.name] = pa.array(values, field.type).take(of_rows)
     return _table(columns, schema, order)
 
 
@@ -138,10 +189,10 @@ def _stored(value: Any) -> Any:
     return storable(value) if isinstance(value, str) else value
 
 
-def _table(columns: Mapping[str, list[Any]], schema: pa.Schema, order: tuple[str, ...]) -> pa.Table:
+def _table(columns: Mapping[str, Any], schema: pa.Schema, order: tuple[str, ...]) -> pa.Table:
     import pyarrow as pa
 
-    table = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    table = pa.table(columns, schema=schema)
     return table.sort_by([(name, "ascending") for name in order])
 
 
@@ -149,7 +200,13 @@ def _schema(**columns: str) -> pa.Schema:
     """Return a schema: names and types, with an exclamation mark where there is always a value."""
     import pyarrow as pa
 
-    types = {"moment": pa.timestamp("us", tz="UTC"), "string": pa.string(), "double": pa.float64(), "int": pa.int32()}
+    types = {
+        "moment": pa.timestamp("us", tz="UTC"),
+        "string": pa.string(),
+        "double": pa.float64(),
+        "int": pa.int32(),
+        "bool": pa.bool_(),
+    }
     return pa.schema(
         [pa.field(name, types[kind.rstrip("!")], nullable=not kind.endswith("!")) for name, kind in columns.items()]
     )

@@ -7,6 +7,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+# Of JSON that is neither text nor a number.
+_KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
+
 
 class Metric(NamedTuple):
     """
@@ -38,7 +41,7 @@ def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Me
     stack: list[tuple[str, str, Any]] = [("", "", raw)]
     while stack:
         path, shape, value = stack.pop()
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, dict) and value:
             members = [(_below(path, str(name)), _below(shape, str(name)), inner) for name, inner in value.items()]
         elif isinstance(value, list) and value:
             key, shape = keys.get(shape), _below(shape, "*")
@@ -56,7 +59,7 @@ def as_text(raw: Any) -> str:
 
 def storable(text: str) -> str:
     """Return a text that Parquet can hold: JSON may have half a surrogate pair, UTF-8 may not; it becomes an escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _below(path: str, name: str) -> str:
@@ -71,13 +74,14 @@ def _name(item: Any, key: str | None, position: int) -> str:
 def _leaf(path: str, raw: Any) -> Metric:
     if isinstance(raw, str):
         return Metric(path, None, storable(raw), "string")
-    text = json.dumps(raw)
-    if isinstance(raw, bool):
-        return Metric(path, None, text, "boolean")
-    if isinstance(raw, int | float):
-        return Metric(path, _double(raw), text, "number")
-    kind = "null" if raw is None else "array" if isinstance(raw, list) else "object"
-    return Metric(path, None, text, kind)
+    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        return Metric(path, _double(raw), _digits(raw), "number")
+    return Metric(path, None, json.dumps(raw), _KINDS[type(raw)])
+
+
+def _digits(number: float) -> str:
+    # What json.dumps would say, in a tenth of the time; it knows words for what is not finite.
+    return repr(number) if isinstance(number, int) or math.isfinite(number) else json.dumps(number)
 
 
 def _double(number: float) -> float:

@@ -8,6 +8,7 @@ it may leave beside it is removed by whoever writes the same part next.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -23,10 +24,13 @@ from airflow_provider_assistant import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from fsspec import AbstractFileSystem
 
 # A reader takes a row group whole: at most so many rows, and at most so many bytes before compression.
 ROWS_PER_GROUP = 131_072
 BYTES_PER_GROUP = 64 * 1024 * 1024
+# There are no folders in these; to make one is to look for the bucket, and to create it if its name is misspelt.
+BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss"}
 
 
 class Published(NamedTuple):
@@ -78,21 +82,34 @@ def replace(table: pa.Table, target: ObjectStoragePath) -> int:
 
     :param table: Its rows.
     :param target: The file.
-    :raises OSError: The file cannot be written, and what was there is as it was.
+    :raises OSError: The file cannot be written, and what was there is as it was; on object storage, where an answer
+        may get lost after the upload, it may have been replaced as a whole.
     """
-    content = _encoded(table)
-    if target.protocol not in {"file", ""}:
-        # Not through open(): a file left by an exception is closed, and half of it takes the old one's place.
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.fs.pipe_file(target.path, content)
-        return len(content)
+    return replace_bytes(_encoded(table), target)
+
+
+def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
+    """
+    Write a file in place of what may be there, and return its size.
+
+    :param content: All of it.
+    :param target: The file.
+    :raises OSError: As :func:`replace` does.
+    """
+    # No connection, or no provider for this storage: that is not the storage's failure.
+    storage = target.fs
+    is_local = target.protocol in {"file", ""}
+    unharmed = "what was there before is as it was" + ("" if is_local else ", or replaced as a whole")
     try:
-        _replace_local(content, Path(target.path))
-    except OSError as error:
-        if error.errno is None:
-            raise
-        reason = f"{error.strerror} (what was there before is as it was)"
-        raise OSError(error.errno, reason, str(target)) from error
+        if is_local:
+            _replace_local(content, Path(target.path))
+        else:
+            _replace_object(content, target, storage)
+    except Exception as error:
+        # Clients of object storages raise what they like.
+        code = getattr(error, "errno", None) or errno.EIO
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise OSError(code, f"{reason} ({unharmed})", str(target)) from error
     return len(content)
 
 
@@ -125,6 +142,26 @@ def _replace_local(content: bytes, target: Path) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _replace_object(content: bytes, target: ObjectStoragePath, storage: AbstractFileSystem) -> None:
+    if target.protocol not in BUCKETS:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if target.protocol in {"s3", "s3a"}:
+        _abort_uploads(target, storage)
+    # Not through open(): a file left by an exception is closed, and half of it takes the old one's place.
+    storage.pipe_file(target.path, content)
+
+
+def _abort_uploads(target: ObjectStoragePath, storage: AbstractFileSystem) -> None:
+    """End uploads in parts that crashed runs of this part have left: S3 keeps their bytes, and bills them, for ever."""
+    bucket, _, key = target.path.partition("/")
+    # Who may write need not be allowed to list, and not every S3 can.
+    with contextlib.suppress(OSError):
+        found = storage.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=key)
+        for upload in found.get("Uploads", ()):
+            if upload["Key"] == key:
+                storage.call_s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload["UploadId"])
 
 
 def _remove_leftovers(target: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, Self
@@ -77,6 +77,20 @@ class Doubled(NamedTuple):
     superseded: list[str]
 
 
+class End(NamedTuple):
+    """
+    How a request ended.
+
+    :param state: ``complete``, ``failed``, ``lost``, or ``timed_out``: nobody waits for it any more.
+    :param completed_at: When its end was noticed, aware; None for one that timed out.
+    :param session_id: Its conversation.
+    """
+
+    state: str
+    completed_at: datetime | None
+    session_id: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """
@@ -143,7 +157,7 @@ class BatchLedger:
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        with _said("cannot be opened"):
+        with said("cannot be opened"):
             self._connection = engine.connect()
         self._table = table
         self._scope = scope
@@ -154,7 +168,7 @@ class BatchLedger:
         self._token = uuid.uuid4().hex
         self._bulk = Bulk(self._connection, table)
         self._claim_again = _claim_again(table)
-        self._attempts = _attempts(self._connection.dialect.name)
+        self._attempts = attempts_on(self._connection.dialect.name)
 
     def known(self, keys: Sequence[str]) -> dict[str, Known]:
         """
@@ -163,7 +177,7 @@ class BatchLedger:
         :raises AssistantLedgerError: The database cannot be read.
         """
         known: dict[str, Known] = {}
-        with _said("cannot be read"):
+        with said("cannot be read"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     known = self._known(keys)
@@ -200,7 +214,7 @@ class BatchLedger:
         :raises AssistantLedgerError: The database refused; nothing of this was recorded.
         """
         won: set[str] = set()
-        with _said("cannot be written"):
+        with said("cannot be written"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     if settled:
@@ -217,9 +231,30 @@ class BatchLedger:
         for row in self._streamed(query):
             yield Standing(*row)
 
+    def ended(self, ends: Mapping[str, End]) -> None:
+        """
+        Take note of how requests ended that stand here; of others nothing is noted.
+
+        :param ends: The ends, by request.
+        :raises AssistantLedgerError: The database refused.
+        """
+        start, moment = self._start, self._bulk.moment
+        # A row that somebody removes in this moment comes back as one that was never sent.
+        rows = [
+            (*start, one.key, "", 0, 0, "refused", one.document_id, end.state, moment(end.completed_at), end.session_id)
+            for one in self.standing()
+            if one.document_id and (end := ends.get(one.document_id))
+        ]
+        with said("cannot be written"):
+            for attempt in self._attempts:
+                with attempt, self._connection.begin():
+                    self._bulk.upsert(_ENDED, rows, change=_END, add=(), if_same="document_id")
+
     def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:
         """
         Take note that what these keys stood for is of no use, so that the next try makes it anew.
+
+        Its id stays, for people, until then.
 
         :param keys: The keys.
         :param reason: Why, in words.
@@ -230,12 +265,11 @@ class BatchLedger:
         change = sa.update(self._table).values(
             outcome="ambiguous" if ambiguous else "refused",
             content_hash=None,
-            document_id=None,
             ambiguous=c.ambiguous + int(ambiguous),
             error=reason,
         )
         ordered = sorted(keys)
-        with _said("cannot be written"):
+        with said("cannot be written"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     for start in range(0, len(ordered), PARAMETERS - 5):
@@ -284,7 +318,7 @@ class BatchLedger:
 
     def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_said("cannot be read"))
+            stack.enter_context(said("cannot be read"))
             stack.enter_context(self._connection.begin())
             rows = self._connection.execute(query, execution_options={"yield_per": 1000})
             yield from stack.enter_context(contextlib.closing(rows))
@@ -347,6 +381,8 @@ _COUNTS = ("attempts", "ambiguous")
 _CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
 _FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
 _SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
+_END = ("state", "completed_at", "session_id")
+_ENDED = (*_CLAIMED, "document_id", *_END)
 _KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim")
 
 
@@ -367,11 +403,13 @@ def _claim_again(table: sa.Table) -> sa.Update:
                 (c[column], sa.bindparam(column))
                 for column in ("outcome", "claim", "dag_id", "run_id", "task_id", "map_index", "intended_at")
             ),
+            # How an earlier request ended says nothing of the next.
+            *((c[column], sa.null()) for column in _END if column in c),
         )
     )
 
 
-def _attempts(dialect: str) -> tenacity.Retrying:
+def attempts_on(dialect: str) -> tenacity.Retrying:
     """Repeat a transaction that a server on the network lost; SQLite has waited for its lock already."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(sa.exc.OperationalError),
@@ -382,7 +420,7 @@ def _attempts(dialect: str) -> tenacity.Retrying:
 
 
 @contextlib.contextmanager
-def _said(what: str) -> Iterator[None]:
+def said(what: str) -> Iterator[None]:
     """Turn an error of the database into one of the ledger."""
     try:
         yield

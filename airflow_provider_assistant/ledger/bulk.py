@@ -94,7 +94,7 @@ class Bulk:
         )
         self._execute("INSERT", columns, rows, otherwise)
 
-    def moment(self, at: datetime) -> Any:
+    def moment(self, at: datetime | None) -> Any:
         """Return a moment as the columns of this table keep it."""
         return self._processed(at) if self._processed else at
 

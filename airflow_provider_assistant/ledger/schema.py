@@ -10,8 +10,8 @@ from typing import Any, Literal, Self, TypeAlias
 import sqlalchemy as sa
 import tenacity
 
-# 1: submissions and ratings; 2: documents; 3: questions.
-SCHEMA_VERSION = 3
+# 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and how questions ended.
+SCHEMA_VERSION = 4
 
 Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
 
@@ -91,7 +91,7 @@ ratings = _effects(
 )
 
 
-def _batch(name: str, identifier: sa.Column[Any]) -> sa.Table:
+def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.Table:
     """Define a table of effects that are made by the thousand."""
     return _effects(
         name,
@@ -108,17 +108,51 @@ def _batch(name: str, identifier: sa.Column[Any]) -> sa.Table:
         sa.Column("ambiguous", sa.Integer, nullable=False),
         # Which try of which task made the latest intent.
         sa.Column("claim", sa.String(32), nullable=False),
+        *facts,
     )
 
 
 documents = _batch("assistant_documents", sa.Column("document_id", sa.String(250)))
-questions = _batch("assistant_questions", sa.Column("request_id", sa.String(250), key="document_id"))
+questions = _batch(
+    "assistant_questions",
+    sa.Column("request_id", sa.String(250), key="document_id"),
+    # Known when the answers are written.
+    sa.Column("state", sa.String(16)),
+    sa.Column("completed_at", UtcDateTime),
+    sa.Column("session_id", sa.String(250)),
+)
+# What a load counts, as it calls it.
+COUNTS = (
+    *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
+    *("changed", "possibly_duplicated", "stale", "requests", "throttled"),
+)
+loads = sa.Table(
+    "assistant_loads",
+    metadata,
+    sa.Column("load_id", sa.String(32), primary_key=True),
+    sa.Column("scope", sa.String(400), nullable=False),
+    sa.Column("endpoint", sa.String(50), nullable=False),
+    sa.Column("site_id", sa.String(250), nullable=False),
+    sa.Column("source", sa.String(500), nullable=False),
+    sa.Column("dag_id", sa.String(250)),
+    sa.Column("run_id", sa.String(250)),
+    sa.Column("task_id", sa.String(250)),
+    sa.Column("map_index", sa.Integer),
+    sa.Column("started_at", UtcDateTime, nullable=False, index=True),
+    # From here on nothing is known of a load that is running, or was killed.
+    sa.Column("ended_at", UtcDateTime),
+    sa.Column("outcome", sa.String(16)),
+    sa.Column("error", sa.Text),
+    *(sa.Column(name, sa.Integer) for name in COUNTS),
+    sa.Column("seconds", sa.Float(53)),
+)
 
 
 @tenacity.retry(
-    # Two workers that open a new ledger at the same moment both create its tables; one of them is told so.
+    # Two workers that open a new or an old ledger at the same moment both create its tables and columns; whoever
+    # comes second is told so, in a database without transactions of such statements at each of them.
     retry=tenacity.retry_if_exception_type(sa.exc.DBAPIError),
-    stop=tenacity.stop_after_attempt(4),
+    stop=tenacity.stop_after_attempt(6),
     wait=tenacity.wait_random(0.05, 0.5),
     reraise=True,
 )
@@ -126,13 +160,25 @@ def prepared(engine: sa.Engine) -> int:
     """
     Bring a database to this version of the schema, and return the version it has.
 
-    So far each version only adds tables, which is all there is to migrate; a database of a newer version is
-    left alone.
+    Each version only adds tables, and columns that may be null: a worker that opened the ledger before goes on
+    with it. A database of a newer version is left alone.
     """
     with engine.begin() as connection:
         tables = sa.inspect(connection).get_table_names()
         found = connection.scalar(sa.select(sa.func.max(_schema.c.version))) if _schema.name in tables else None
         if found is None or found < SCHEMA_VERSION:
             metadata.create_all(connection)
+            _add_columns(connection)
             connection.execute(sa.insert(_schema).values(version=SCHEMA_VERSION))
         return max(found or 0, SCHEMA_VERSION)
+
+
+def _add_columns(connection: sa.Connection) -> None:
+    """Add the columns that tables of an older version lack."""
+    found, names = sa.inspect(connection), connection.dialect.identifier_preparer
+    for table in metadata.sorted_tables:
+        there = {column["name"] for column in found.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                definition = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {names.format_table(table)} ADD COLUMN {definition}")

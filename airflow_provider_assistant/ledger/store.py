@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger.batches import BatchLedger
+from airflow_provider_assistant.ledger.bulk import PARAMETERS
+from airflow_provider_assistant.ledger.loads import LoadRecord, recorded
 from airflow_provider_assistant.ledger.schema import (
     SCHEMA_VERSION,
     Outcome,
@@ -28,7 +30,6 @@ from airflow_provider_assistant.ledger.schema import (
     documents,
     prepared,
     questions,
-    ratings,
     submissions,
 )
 
@@ -91,10 +92,27 @@ class Ledger:
         """Return the questions that one task asks on one site, for one try of it."""
         return BatchLedger(self.engine, questions, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
 
+    def load(
+        self, *, scope: str, endpoint: str, site_id: str, source: str, run: RunRef
+    ) -> contextlib.AbstractContextManager[LoadRecord]:
+        """Return the record of one try of a load, for the time that it runs."""
+        names = {"scope": scope, "endpoint": endpoint, "site_id": site_id, "source": source}
+        return recorded(self.engine, names, run, now=self._now)
+
     def find(self, table: sa.Table, scope: str, key: str) -> sa.Row[Any] | None:
         """Return the effect with this scope and key, if one was ever intended."""
         with self.engine.connect() as connection:
             return connection.execute(sa.select(table).where(_is(table, scope, key))).one_or_none()
+
+    def outcomes(self, table: sa.Table, scope: str, keys: Sequence[str]) -> dict[str, Outcome]:
+        """Return what came of the effects with these keys; those that were never intended are left out."""
+        found: dict[str, Outcome] = {}
+        with self.engine.connect() as connection:
+            for start in range(0, len(keys), PARAMETERS - 1):
+                some = table.c.key.in_(keys[start : start + PARAMETERS - 1])
+                query = sa.select(table.c.key, table.c.outcome).where(table.c.scope == scope, some)
+                found |= {row.key: row.outcome for row in connection.execute(query)}
+        return found
 
     def intend(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
         """Record that an effect is about to be made; an earlier attempt at the same effect is counted."""
@@ -176,8 +194,7 @@ class Ledger:
         try:
             learned = send()
         except AssistantError as error:
-            unclear = isinstance(error, AssistantAmbiguousError | AssistantResponseError)
-            self.settle(table, scope, key, "ambiguous" if unclear else "refused", error=str(error))
+            self.settle(table, scope, key, outcome_of(error), error=str(error))
             raise
         self.settle(table, scope, key, "done", **learned)
         row = self.find(table, scope, key)
@@ -207,47 +224,6 @@ class Ledger:
         with self.engine.begin() as connection:
             connection.execute(sa.update(table).where(where).values(state=state, completed_at=self._now()))
 
-    def feedback_between(self, start: datetime, end: datetime, scope: str | None = None) -> list[dict[str, Any]]:
-        """
-        Return every rating that was sent, with how long its answer took.
-
-        :param start: Earliest time of sending, inclusive.
-        :param end: Latest time of sending, exclusive.
-        :param scope: The one site whose ratings are wanted, as they were recorded; None for all.
-        :return: Rows in the order of sending; ``answer_seconds`` is None for a request that this ledger did
-            not submit or did not see complete.
-        """
-        rating, chat = ratings.c, submissions.c
-        joined = ratings.outerjoin(submissions, (chat.scope == rating.scope) & (chat.request_id == rating.request_id))
-        columns = (
-            rating.settled_at.label("sent_at"),
-            rating.site_id,
-            rating.session_id,
-            rating.request_id,
-            rating.rating,
-            rating.attempts,
-            rating.dag_id,
-            rating.run_id,
-            rating.task_id,
-            rating.map_index,
-            chat.settled_at.label("submitted_at"),
-            chat.completed_at,
-        )
-        query = (
-            sa.select(*columns)
-            .select_from(joined)
-            .where(rating.outcome == "done", rating.settled_at >= start, rating.settled_at < end)
-            .order_by(rating.settled_at, rating.scope, rating.key)
-        )
-        if scope is not None:
-            query = query.where(rating.scope == scope)
-        with self.engine.connect() as connection:
-            rows = [dict(row._mapping) for row in connection.execute(query)]  # noqa: SLF001 (public in SQLAlchemy)
-        for row in rows:
-            submitted, completed = row.pop("submitted_at"), row.pop("completed_at")
-            row["answer_seconds"] = (completed - submitted).total_seconds() if submitted and completed else None
-        return rows
-
     def close(self) -> None:
         """Close the database connections."""
         self.engine.dispose()
@@ -257,6 +233,11 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def outcome_of(error: AssistantError) -> Outcome:
+    """Return what an effect whose request ended in this error came to."""
+    return "ambiguous" if isinstance(error, AssistantAmbiguousError | AssistantResponseError) else "refused"
 
 
 def key_of(*parts: str | None) -> str:

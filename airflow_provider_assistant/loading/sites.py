@@ -30,7 +30,8 @@ FATAL = (AssistantAuthenticationError, AssistantRateLimitError)
 OUTAGE = (AssistantServerError, AssistantConnectionError, AssistantTimeout)
 
 
-@dataclass(frozen=True, slots=True)
+# No repr: asyncio.run() ends by making one of its result and throwing it away, which took as long as the requests.
+@dataclass(frozen=True, slots=True, repr=False)
 class SiteReplies:
     """
     What came of the calls.

@@ -22,7 +22,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLost,
     AssistantRequestTimeout,
 )
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of
+from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
 from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -178,7 +178,7 @@ class AssistantAskOperator(AssistantOperator):
             memory = None
             if ledger:
                 memory = ledger.questions(
-                    scope=f"{self.hook.target()}/chat?{self.mode}={key_of(scope)}",
+                    scope=questions_scope(self.hook.target(), self.mode, key_of(scope)),
                     site_id=site_id,
                     source=f"{run.dag_id}.{run.task_id}",
                     run=run,

@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 import datetime
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, literal
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.loading.report import Findings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class AssistantOperator(BaseOperator):
+class ResultOperator(BaseOperator):
+    """Base of all operators: their result is a dict, for XCom and for assets."""
+
+    ui_color = "#e4e9fb"
+
+    def __init__(self, **kwargs: Any) -> None:
+        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
+        kwargs.setdefault("multiple_outputs", True)
+        super().__init__(**kwargs)
+
+    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        """Give the result to the event of every asset among the outlets, and return it."""
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = result
+        return result
+
+    def part(self, context: Context) -> str:
+        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
+        index = context["ti"].map_index
+        mapped = "" if index is None or index < 0 else f".{index}"
+        return f"{self.dag_id}.{self.task_id}{mapped}"
+
+
+class AssistantOperator(ResultOperator):
     """
-    Base of the operators.
+    Base of the operators that call the service.
 
     :param assistant_conn_id: The Airflow connection.
     :param tenant_id: Tenant to use instead of the connection's.
@@ -27,7 +55,6 @@ class AssistantOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "tenant_id", "site_id")
-    ui_color = "#e4e9fb"
 
     def __init__(
         self,
@@ -37,8 +64,6 @@ class AssistantOperator(BaseOperator):
         site_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
-        kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.assistant_conn_id = assistant_conn_id
         self.tenant_id = tenant_id
@@ -48,13 +73,6 @@ class AssistantOperator(BaseOperator):
     def hook(self) -> AssistantHook:
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
-
-    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Give the result to the event of every asset among the outlets, and return it."""
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = result
-        return result
 
 
 def as_given(source: Any) -> Any:
@@ -71,6 +89,30 @@ def allowed(limit: float, total: int) -> float:
     """Return how many of all may go wrong: a limit is a count, or a fraction if it is below 1."""
     # Rounded, so that 0.29 of 100 are 29.
     return round(limit * total, 6) if limit < 1 else limit
+
+
+def day_of_run(date: str | None, context: Context) -> datetime.date:
+    """
+    Return the UTC day that a run is for.
+
+    :param date: The day that was asked for, ``YYYY-MM-DD``; None for the run's own.
+    :raises AssistantInputError: ``date`` is no date.
+    """
+    if date is None:
+        # A run that was started by hand or by an asset has no logical date.
+        run = context["dag_run"]
+        return (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
+    try:
+        return datetime.date.fromisoformat(date)
+    except ValueError:
+        raise AssistantInputError(f"date must be YYYY-MM-DD, not {date!r}", field="date") from None
+
+
+def findings_of(run: RunRef) -> Findings:
+    """Return the list of what wants attention, in AIRFLOW_HOME; it is written if there is anything to list."""
+    shard = "" if run.map_index < 0 else f".{run.map_index}"
+    name = f"{run.run_id}{shard}.parquet".replace("/", "_")
+    return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
 
 
 class ExportOperator(AssistantOperator):
@@ -94,23 +136,64 @@ class ExportOperator(AssistantOperator):
 
         :raises AssistantInputError: ``date`` is no date.
         """
-        if self.date is None:
-            # A run that was started by hand or by an asset has no logical date.
-            run = context["dag_run"]
-            return (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
-        try:
-            return datetime.date.fromisoformat(self.date)
-        except ValueError:
-            raise AssistantInputError(f"date must be YYYY-MM-DD, not {self.date!r}", field="date") from None
-
-    def part(self, context: Context) -> str:
-        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
-        index = context["ti"].map_index
-        mapped = "" if index is None or index < 0 else f".{index}"
-        return f"{self.dag_id}.{self.task_id}{mapped}"
+        return day_of_run(self.date, context)
 
     def publish(self, context: Context, table: pa.Table, dataset: str, day: datetime.date) -> lake.Published:
         """Replace this task's part of a day of a dataset."""
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
         return lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
+
+
+class LedgerExportOperator(ExportOperator):
+    """
+    Base of the operators that write what the ledger has of some days to a Parquet dataset.
+
+    Whole UTC days are replaced, so that a re-run doubles nothing.
+
+    :param site_id: The one site whose rows are written; without it, those of all sites in the ledger.
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: The last day to write, ``YYYY-MM-DD``; by default the day of the DAG run.
+    :param days: How many days up to that one are written. Two, the default, complete the day before, which went
+        on after yesterday's run.
+    """
+
+    dataset: ClassVar[str]
+
+    def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if days < 1:
+            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
+        self.days = days
+
+    @abstractmethod
+    def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
+        """Return the rows of a span of time, its end excluded, of one site or of all."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Write the partitions.
+
+        :return: ``rows``, ``path`` of the last day's file, ``paths`` and ``bytes`` of all, and ``date``.
+        :raises AssistantLedgerError: The ledger cannot be read.
+        """
+        last = self.day(context)
+        written: list[lake.Published] = []
+        scope = self.hook.target() if self.site_id else None
+        with Ledger.open() as ledger:
+            for back in reversed(range(self.days)):
+                day = last - datetime.timedelta(days=back)
+                start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+                table = self.table(ledger, start, start + datetime.timedelta(days=1), scope)
+                written.append(self.publish(context, table, self.dataset, day))
+        paths = [file.path for file in written]
+        result = {
+            "rows": sum(file.rows for file in written),
+            "path": paths[-1],
+            "paths": paths,
+            "bytes": sum(file.bytes for file in written),
+            "date": last.isoformat(),
+        }
+        said = (result["rows"], self.dataset, self.days, last, paths[-1])
+        self.log.info("Wrote %d rows of %s of %d day(s) up to %s to %s.", *said)
+        return self.tell(context, result)

@@ -23,13 +23,12 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.files import as_upload
-from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef
 from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import open_source, storage_files, storage_path
-from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given
+from airflow_provider_assistant.operators.base import AssistantOperator, allowed, as_given, findings_of
 from airflow_provider_assistant.waiting import is_deferrable
 
 
@@ -111,19 +110,20 @@ class AssistantLoadOperator(AssistantOperator):
         :raises AssistantAPIError: 401, 403, 404: the load stopped at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
-        try:
-            counts, findings = self._load(context)
-        except (AssistantRateLimitError, AssistantAmbiguousError) as error:
-            if not self.deferrable or (error.retry_after or 0.0) <= self.max_pause:
-                raise
-            self._defer_for(error.retry_after or 0.0)
-        result = {
-            **counts.as_dict(),
-            "site_id": self.hook.site(),
-            "source": self._source_name(context),
-            "findings": str(findings.path) if findings.count else None,
-        }
-        self._judge(counts, result["findings"])
+        with self._recorded(context) as (ledger, record):
+            try:
+                counts, findings = self._load(context, ledger, record)
+            except (AssistantRateLimitError, AssistantAmbiguousError) as error:
+                if not self.deferrable or (error.retry_after or 0.0) <= self.max_pause:
+                    raise
+                self._defer_for(error.retry_after or 0.0)
+            result = {
+                **counts.as_dict(),
+                "site_id": self.hook.site(),
+                "source": self._source_name(context),
+                "findings": str(findings.path) if findings.count else None,
+            }
+            self._judge(counts, result["findings"])
         return self.tell(context, result)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:  # noqa: ARG002
@@ -135,21 +135,36 @@ class AssistantLoadOperator(AssistantOperator):
         if self._running:
             self._running.end()
 
-    def _load(self, context: Context) -> tuple[Counts, Findings]:
+    @contextlib.contextmanager
+    def _recorded(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
+        """Open the ledger, if it is wanted, and record this load as one."""
+        with Ledger.opened(self.ledger) as ledger:
+            if ledger is None:
+                self.log.warning("ledger=False: every row is posted, and a retry or a second run posts it again.")
+                yield None, LoadRecord()
+                return
+            with ledger.load(
+                scope=self.hook.target(),
+                endpoint=self.endpoint,
+                site_id=self.hook.site(),
+                source=self._source_name(context),
+                run=RunRef.of(context),
+            ) as record:
+                yield ledger, record
+
+    def _load(self, context: Context, ledger: Ledger | None, record: LoadRecord) -> tuple[Counts, Findings]:
         site_id, run = self.hook.site(), RunRef.of(context)
-        if not self.ledger:
-            self.log.warning("ledger=False: every row is posted, and a retry or a second run posts it again.")
         with contextlib.ExitStack() as stack:
             rows = stack.enter_context(self._rows(site_id))
-            ledger = stack.enter_context(Ledger.opened(self.ledger))
-            memory = ledger and stack.enter_context(
-                ledger.documents(
+            memory = None
+            if ledger:
+                memory = ledger.documents(
                     scope=f"{self.hook.target()}/{self.endpoint}",
                     site_id=site_id,
                     source=self._source_name(context),
                     run=run,
                 )
-            )
+                stack.enter_context(memory)
             findings = stack.enter_context(self._findings(run))
             options = LoadOptions(
                 max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
@@ -157,10 +172,18 @@ class AssistantLoadOperator(AssistantOperator):
                 on_ambiguous=self.on_ambiguous,
                 on_change=self.on_change,
             )
-            counts = asyncio.run(self._run(rows, options, memory, findings, self._is_whole(context)))
+            counts = asyncio.run(self._run(rows, options, memory, findings, record, self._is_whole(context)))
         return counts, findings
 
-    async def _run(self, rows: Rows, options: LoadOptions, memory: Any, findings: Findings, is_whole: bool) -> Counts:
+    async def _run(
+        self,
+        rows: Rows,
+        options: LoadOptions,
+        memory: BatchLedger | None,
+        findings: Findings,
+        record: LoadRecord,
+        is_whole: bool,
+    ) -> Counts:
         settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
         async with AssistantClient(settings) as client:
             load = Load(client, rows, options, memory=memory, findings=findings, judge_stale=is_whole)
@@ -169,14 +192,13 @@ class AssistantLoadOperator(AssistantOperator):
                 return await load.run()
             finally:
                 self._running = None
+                record.counts = load.counts.as_dict()
                 self.log.info("Site %r, %s.", self.hook.site(), load.counts)
 
     def _findings(self, run: RunRef) -> Findings:
         if self.rejects_path:
             return Findings(storage_path(self.rejects_path))
-        shard = "" if run.map_index < 0 else f".{run.map_index}"
-        name = f"{run.run_id}{shard}.parquet".replace("/", "_")
-        return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
+        return findings_of(run)
 
     def _source_name(self, context: Context) -> str:
         return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"

@@ -56,14 +56,14 @@ def chat_routes(service: Service) -> APIRouter:
         answer = service.assistant.reply(
             site_id, body.session_id, body.message, language, service.settings.min_relevance
         )
-        answered = bool(answer.sources)
-        service.chats.complete(request_id, answer.text, answer.sources, answered=answered, now=service.clock())
+        answered, text = bool(answer.sources), service.faults.cut(answer.text)
+        service.chats.complete(request_id, text, answer.sources, answered=answered, now=service.clock())
         await settled()
         return JSONResponse(
             {
                 "request_id": request_id,
                 "session_id": body.session_id,
-                "answer": answer.text,
+                "answer": text,
                 "answered": answered,
                 "sources": answer.sources,
                 "response_language": language,

@@ -24,6 +24,7 @@ CHANGEABLE = frozenset(
         "processing_seconds",
         "fail_messages",
         "min_relevance",
+        "answer_limit",
         "documents_quota",
         "messages_quota",
     }
@@ -183,6 +184,13 @@ class Faults:
         """
         pattern = self.settings.fail_messages
         return bool(pattern and re.search(pattern, message))
+
+    def cut(self, answer: str) -> str:
+        """Return as much of an answer as is to be given.
+
+        :param answer: the whole of it.
+        """
+        return answer[: self.settings.answer_limit]
 
     def shown(self, status: str) -> str:
         """Return the word for a state of an asynchronous request.

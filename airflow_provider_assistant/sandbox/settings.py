@@ -21,6 +21,11 @@ def _number(text: str) -> float:
     return value
 
 
+def _is_count(value: object) -> bool:
+    """Say whether a value, which may come from JSON, can be a number of characters, or none."""
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
+
+
 class _Flag(NamedTuple):
     """How a setting is read from a command line or the environment."""
 
@@ -45,6 +50,7 @@ class Settings:
     :param processing_seconds: how long an asynchronous request takes, half of it in the queue.
     :param fail_messages: chat requests whose message matches this expression fail.
     :param min_relevance: share of a question's content words a document must hold to be an answer.
+    :param answer_limit: characters that an answer is cut to; ``None`` cuts none.
     :param documents_quota: documents a tenant may hold, in place of the plan's number.
     :param messages_quota: chat messages a tenant may send a month, in place of the plan's number.
     """
@@ -61,6 +67,7 @@ class Settings:
     processing_seconds: Annotated[float, _Flag(_number, "SECONDS", "duration of an async request")] = 0.5
     fail_messages: Annotated[str | None, _Flag(str, "REGEX", "messages whose requests fail")] = None
     min_relevance: Annotated[float, _Flag(_number, "FRACTION", "what a document must share to answer")] = 0.3
+    answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "what answers are cut to")] = None
     documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents a tenant may hold")] = None
     messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages a tenant may send a month")] = None
 
@@ -74,6 +81,7 @@ class Settings:
             ("fault_rate", 0 <= self.fault_rate <= 1, "must be between 0 and 1"),
             ("processing_seconds", self.processing_seconds >= 0, "must not be negative"),
             ("min_relevance", 0 < self.min_relevance <= 1, "must be above 0 and at most 1"),
+            ("answer_limit", _is_count(self.answer_limit), "must be a whole number above 0"),
             ("documents_quota", (self.documents_quota or 0) >= 0, "must not be negative"),
             ("messages_quota", (self.messages_quota or 0) >= 0, "must not be negative"),
         ):

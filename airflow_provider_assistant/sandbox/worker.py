@@ -80,6 +80,7 @@ class Worker:
                 row["language"],
                 self._faults.settings.min_relevance,
             )
-            self._chats.complete(row["id"], answer.text, answer.sources, answered=bool(answer.sources), now=now)
+            text = self._faults.cut(answer.text)
+            self._chats.complete(row["id"], text, answer.sources, answered=bool(answer.sources), now=now)
         since = self._chats.unfinished_since()
         return None if since is None else max(0.0, since + half - self._clock())

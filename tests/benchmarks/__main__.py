@@ -18,7 +18,10 @@ def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
-        "cases", nargs="*", metavar="CASE", help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask"
+        "cases",
+        nargs="*",
+        metavar="CASE",
+        help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask, lake",
     )
     parser.add_argument("--quick", action="store_true", help="tiny runs: they prove that it works, and measure nothing")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to keep the figures")

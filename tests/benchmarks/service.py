@@ -1,8 +1,8 @@
 """
 A trivial service in a process of its own: it reads a request, counts it, and answers 201.
 
-Chats that are asked asynchronously get their answers over a while; of each it knows when its answer was ready and
-when a poll first saw it.
+Statistics of a site are always the same. Chats that are asked asynchronously get their answers over a while; of each it
+knows when its answer was ready and when a poll first saw it.
 
 ``python -m tests.benchmarks.service PORT`` serves; :func:`served` starts it for a ``with`` block.
 """
@@ -29,6 +29,9 @@ from tests.benchmarks.measure import pin
 # Ends every answer: answers of assistants are about this long.
 _FILLER = " ".join(["and this is what the assistant knows about it."] * 20)
 
+# Of a site.
+METRICS = 200
+
 
 def question(number: int) -> str:
     """Return the message of a question."""
@@ -38,6 +41,15 @@ def question(number: int) -> str:
 def answer(message: str) -> str:
     """Return what the service answers."""
     return f"You asked: {message} {_FILLER}"
+
+
+def statistics() -> dict[str, Any]:
+    """Return the statistics of a site: ``METRICS`` leaves, nine of ten a number, ten to an object."""
+    groups: dict[str, Any] = {"period": "2026-11"}
+    for number in range(METRICS - 1):
+        value = f"plan-{number}" if number % 10 == 0 else number * 1.5
+        groups.setdefault(f"group_{number // 10}", {})[f"metric_{number}"] = value
+    return groups
 
 
 def request_id(number: int) -> str:
@@ -113,6 +125,7 @@ class App:
         self.state = State()
         # Those of its server.
         self.connections: set[Any] = set()
+        self._statistics = json.dumps(statistics()).encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -137,6 +150,9 @@ class App:
             return
         if state.delay:
             await asyncio.sleep(state.delay)
+        if path.endswith("/statistics"):
+            await _answer(send, 200, self._statistics)
+            return
         if "/chat/" in path:
             state.most_connections = max(state.most_connections, len(self.connections))
             await _answer(send, *_chat(state, path, body))
@@ -257,6 +273,10 @@ class Service:
     def chats(self) -> str:
         """What the URLs of chats begin with."""
         return f"{self.api}/m2m/sites/bench/chat"
+
+    def statistics(self, site_id: str) -> str:
+        """Where the statistics of a site are."""
+        return f"{self.api}/m2m/sites/{site_id}/statistics"
 
     def reset(
         self,

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_assistant.lake.warehouse import in_duckdb, load
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -55,6 +57,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "warehouse.db")) as warehouse, warehouse:
         warehouse.execute("CREATE TABLE faq (id, headline, question, answer, published)")
         warehouse.executemany("INSERT INTO faq VALUES (:id, :headline, :question, :answer, 1)", FAQ)
+    with in_duckdb(str(tmp_path / "lake.duckdb")) as store:
+        load(store, str(tmp_path / "lake"), [], [], schema="assistant")
     variables = {
         "handbook": handbook,
         "faq": tmp_path / "faq.csv",
@@ -62,6 +66,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "faq_parquet": parquet,
         "questions": tmp_path / "questions.parquet",
         "assistant_lake": tmp_path / "lake",
+        "assistant_warehouse": tmp_path / "lake.duckdb",
     }
     for name, path in variables.items():
         monkeypatch.setenv(f"AIRFLOW_VAR_{name.upper()}", str(path))

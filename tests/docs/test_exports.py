@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.lake.warehouse import in_duckdb, load
 from tests.docs.pages import ROOT, blocks_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 duckdb = pytest.importorskip("duckdb")
+OWN_VIEW, WORDS, *_ = (block.code for block in blocks_of(ROOT / "docs/howto/warehouse.md") if block.language == "sql")
 NUMBERS, IN_TIME = (block.code for block in blocks_of(ROOT / "docs/howto/nightly-export.md") if block.language == "sql")
 
 
@@ -38,3 +40,19 @@ def test_rows_that_were_captured_late_are_left_out() -> None:
     found = duckdb.sql(IN_TIME).to_arrow_table()
     assert set(found["date"].to_pylist()) == {date(2026, 11, 21)}
     assert found.num_rows == 2
+
+
+def test_own_views_of_the_warehouse(tmp_path: Path) -> None:
+    capture = lake.Capture(datetime(2026, 11, 20, tzinfo=UTC), {"documents": {"total": 7}}, site_id="acme-docs")
+    day = date(2026, 11, 20)
+    lake.publish(lake.statistics_table([capture]), str(tmp_path / "lake"), "statistics", day, "dag.task")
+    ids = {"site_id": "acme-docs", "session_id": "s", "request_id": "r", "attempts": 1}
+    ratings = [{"sent_at": capture.captured_at, "rating": word, **ids} for word in ("good", "good", "bad")]
+    lake.publish(lake.feedback_table(ratings), str(tmp_path / "lake"), "feedback", day, "dag.task")
+    with in_duckdb("warehouse.duckdb") as store:
+        load(store, str(tmp_path / "lake"), ["statistics", "feedback"], [day], schema="assistant")
+    with duckdb.connect("warehouse.duckdb") as warehouse:
+        warehouse.execute(OWN_VIEW)
+        assert warehouse.execute("FROM my_statistics").fetchall() == [(day, "acme-docs", 7.0, None)]
+        found = warehouse.execute(WORDS).fetchall()
+    assert [row[1:] for row in found] == [("acme-docs", "bad", 1), ("acme-docs", "good", 2)]

@@ -161,6 +161,7 @@ def test_queries_on_the_ledger(
 ) -> None:
     connect()
     on_site, in_doubt, delete = [query for query in queries(LEDGER) if "assistant_documents" in query]
+    (loads,) = [query for query in queries(LEDGER) if "assistant_loads" in query]
     dag = dag_on(INCREMENTAL, "load_faq_nightly", tmp_path)
     run_dag(dag)
     path = ledger_home / "assistant_ledger.db"
@@ -169,6 +170,9 @@ def test_queries_on_the_ledger(
         assert [(row[0], row[1]) for row in found] == [("load_faq_nightly.load", key) for key in ("17", "18", "19")]
         assert {row[2] for row in found} == {document["id"] for document in service.documents()}
         assert ledger.execute(in_doubt).fetchall() == []
+        assert ledger.execute(loads).fetchall() == []
+        ledger.execute("UPDATE assistant_loads SET outcome = NULL, ended_at = NULL")
+        assert [row[2] for row in ledger.execute(loads)] == ["load_faq_nightly"]
         ledger.execute("UPDATE assistant_documents SET outcome = 'ambiguous', content_hash = NULL WHERE label = '17'")
         assert [row[:2] for row in ledger.execute(in_doubt)] == [("load_faq_nightly.load", "17")]
         assert ledger.execute(delete).rowcount == 1

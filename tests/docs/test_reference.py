@@ -14,14 +14,20 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_provider_assistant import exceptions, lake, metrics, retry_policy
 from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.asking.poller import State
 from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.evaluation.scoring import scores_schema
+from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import ask, documents
-from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.contract.cases import CASES
 from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from tests.conftest import Run
 
 OPERATORS, ERRORS, DATASETS = "docs/reference/operators.md", "docs/reference/errors.md", "docs/reference/datasets.md"
+EVALUATION = "docs/reference/evaluation.md"
 METRICS, CONFIGURATION, CONNECTION = (
     "docs/reference/metrics.md",
     "docs/reference/configuration.md",
@@ -73,7 +80,8 @@ def test_endpoints_are_those_of_the_specification() -> None:
         if found := re.match(r"(\d+) `(GET|POST) …(/\S+)`", row["Endpoint"]):
             said[int(found[1])] = (found[2], found[3])
         else:
-            assert name == "AssistantFeedbackToParquetOperator"
+            others = LedgerExportOperator | AssistantEvaluateOperator | AssistantParquetToWarehouseOperator
+            assert issubclass(tasks()[name], others)
     assert set(said) == set(range(1, 11))
     for case in CASES:
         method, path = said[case.row]
@@ -124,6 +132,20 @@ def test_results_have_the_keys_of_the_table(
             task("AssistantCloseSessionOperator", "close", session_id="s"),
             task("AssistantStatisticsToParquetOperator", "statistics", output_path=str(tmp_path / "lake")),
             task("AssistantFeedbackToParquetOperator", "feedback", output_path=str(tmp_path / "lake")),
+            task("AssistantRequestsToParquetOperator", "requests", output_path=str(tmp_path / "lake")),
+            task("AssistantLoadsToParquetOperator", "loads", output_path=str(tmp_path / "lake")),
+            task(
+                "AssistantParquetToWarehouseOperator",
+                "warehouse",
+                output_path=str(tmp_path / "lake"),
+                database=str(tmp_path / "warehouse.duckdb"),
+            ),
+            task(
+                "AssistantEvaluateOperator",
+                "evaluate",
+                answers=str(tmp_path / "answers.parquet"),
+                output_path=str(tmp_path / "evaluations"),
+            ),
         )
     run = run_dag(dag)
     assert not run.errors
@@ -139,7 +161,7 @@ def test_results_have_the_keys_of_the_table(
         else:
             cell = rows[built.task_type]["XCom"]
             said = set(codes(cell))
-            for counts in ("Counts of a load", "Counts of a batch", "Counts of an export"):
+            for counts in ("Counts of a load", "Counts of a batch", "Counts of an export", "Head of an evaluation"):
                 if f"(#{counts.lower().replace(' ', '-')})" in cell:
                     said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, counts))}
             assert set(result) == said, built.task_id
@@ -157,11 +179,11 @@ def test_templated_arguments() -> None:
     said = {
         row["Class"].strip("`"): codes(row["Templated"]) for row in table(section(OPERATORS, "Templated arguments"))
     }
-    common = said.pop("all operators")
+    common = said.pop("all operators that call the service")
     assert tuple(common) == AssistantOperator.template_fields
     for name, kind in tasks().items():
         own = said.pop(name, [])
-        expected = own if issubclass(kind, BaseSensorOperator) else [*common, *own]
+        expected = [*common, *own] if issubclass(kind, AssistantOperator) else own
         assert list(kind.template_fields) == expected, name
     assert not said
 
@@ -177,7 +199,11 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
         ("What all load operators take", documents.AssistantLoadOperator),
         ("What rows operators take", documents.AssistantLoadRowsOperator),
         ("What the ask operator takes", ask.AssistantAskOperator),
+        ("What the feedback operator takes", AssistantFeedbackOperator),
         ("What the statistics export takes", AssistantStatisticsToParquetOperator),
+        ("What exports of the ledger take", LedgerExportOperator),
+        ("What the warehouse operator takes", AssistantParquetToWarehouseOperator),
+        ("What the evaluate operator takes", AssistantEvaluateOperator),
     ],
 )
 def test_arguments(heading: str, kind: type) -> None:
@@ -273,6 +299,9 @@ def test_findings() -> None:
         ("statistics_raw", lake.statistics_raw_schema),
         ("limits", lake.limits_schema),
         ("feedback", lake.feedback_schema),
+        ("requests", lake.requests_schema),
+        ("loads", lake.loads_schema),
+        ("evaluations", lake.evaluations_schema),
     ],
 )
 def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
@@ -280,6 +309,38 @@ def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
         (codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(section(DATASETS, dataset))
     ]
     assert said == [(field.name, str(field.type), yes(field.nullable)) for field in schema()]
+
+
+def test_states_of_requests() -> None:
+    text = section(DATASETS, "requests")
+    states = {codes(row["State"])[0]: row["What the ledger knows"] for row in table(text[text.index("| State ") :])}
+    assert set(states) == {"open", "unclear", "timed_out", *get_args(State)}
+    assert {state for state, meaning in states.items() if "batches only" in meaning} == {"lost", "timed_out"}
+
+
+def in_words(schema: dict[str, Any]) -> str:
+    """Return a type of JSON schema as the page names it."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(map(in_words, schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    nested = {"array": ("list", "items"), "object": ("map", "additionalProperties")}.get(schema["type"])
+    return f"{nested[0]} of {in_words(schema[nested[1]])}" if nested else schema["type"]
+
+
+def test_fields_of_a_summary() -> None:
+    schema = Summary.model_json_schema()
+    for name, model in {"Summary": schema, **schema["$defs"]}.items():
+        said = [(codes(row["Field"])[0], row["Type"]) for row in table(section(EVALUATION, name))]
+        assert said == [(field, in_words(kind)) for field, kind in model["properties"].items()], name
+
+
+def test_columns_of_scores() -> None:
+    said = [(codes(row["Column"])[0], codes(row["Type"])[0]) for row in table(section(EVALUATION, "Scores"))]
+    assert said == [(field.name, re.sub(r"<\w+: ", "<", str(field.type))) for field in scores_schema()]
 
 
 def test_items_of_lists() -> None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow.dataset as ds
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.exceptions import AssistantGateFailed
+from airflow_provider_assistant.lake.warehouse import in_duckdb
+from airflow_provider_assistant.lake.warehouse import load as load_days
 
 DAGS = Path(__file__).parents[2] / "dags"
 TASKS = {
@@ -20,7 +27,12 @@ TASKS = {
     "assistant_knowledge_base": ["read_configuration_reference", "load_configuration_reference", "upload_guides"],
     "assistant_ask_batch": ["ask_golden_set", "summarise"],
     "assistant_async_chat": ["submit", "wait_for_answer", "send_feedback", "close_session"],
-    "assistant_nightly_export": ["export_statistics", "export_feedback", "summarise"],
+    "assistant_nightly_export": [
+        "export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads", "load_warehouse",
+        "summarise",
+    ],
+    "assistant_weekly_report": ["draw"],
+    "assistant_evaluation": ["ask", "evaluate", "rate"],
 }  # fmt: skip
 
 
@@ -108,23 +120,110 @@ def test_ask_batch(load, run_dag, service, connection, tmp_path, monkeypatch):
     assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "nothing else is left there"
 
 
-def test_nightly_export(load, run_dag, service, connection, tmp_path, monkeypatch):
+def evaluations(folder):
+    table = ds.dataset(folder / "lake" / "evaluations", partitioning="hive").to_table()
+    return sorted(table.to_pylist(), key=lambda row: row["run_id"])
+
+
+def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
+    """Twice the same answers pass; cut ones do not, and the run after that is compared with the last good one."""
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
+    run_dag(load("assistant_knowledge_base"))
+    first = run_dag(load("assistant_evaluation"))
+    assert first.state == "success", first.errors
+    head, rated = first.xcom("evaluate"), first.xcom("rate")
+    assert (head["verdict"], head["questions"], head["coverage"], head["baseline"]) == ("passed", 82, 1, None)
+    assert rated["rows"] == 82 == sum(rated[end] for end in ("sent", "not_rated"))
+    assert rated["by_rating"]["good"] > 52
+    assert len(service.rows("feedback")) == rated["sent"]
+
+    second = run_dag(load("assistant_evaluation"))
+    assert second.state == "success", second.errors
+    assert second.xcom("evaluate")["baseline"] == head["scores_path"]
+
+    service.behave(answer_limit=40)
+    cut = run_dag(load("assistant_evaluation"))
+    assert cut.state == "failed"
+    assert isinstance(cut.error, AssistantGateFailed)
+    failed = {rule["rule"] for rule in cut.xcom("evaluate")["failed_rules"]}
+    assert {"token_f1[configuration] >= 0.9", "token_f1 drop <= 0.02"} <= failed
+    assert cut.tries("evaluate") == 1
+    assert cut.task_state("rate") == "upstream_failed"
+    assert Path(urlsplit(cut.xcom("evaluate")["report_path"]).path).read_text().startswith("<!DOCTYPE html>")
+
+    service.behave(answer_limit=None)
+    again = run_dag(load("assistant_evaluation"))
+    assert again.state == "success", again.errors
+    assert again.xcom("evaluate")["baseline"] == second.xcom("evaluate")["scores_path"], "not with the bad one"
+    assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
+
+
+@pytest.fixture
+def warehouse(tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_WAREHOUSE", str(tmp_path / "warehouse.duckdb"))
+    return tmp_path / "warehouse.duckdb"
+
+
+def test_nightly_export(load, run_dag, service, connection, warehouse, tmp_path):
     run_dag(load("assistant_async_chat"))
-    run = run_dag(load("assistant_nightly_export"))
-    assert run.state == "success", run.errors
-    assert run.xcom("summarise")["ratings"] == {"good": 1}
-    assert run.xcom("summarise")["metrics"]["chats.async.total"] == 1
+    for _ in range(2):
+        run = run_dag(load("assistant_nightly_export"))
+        assert run.state == "success", run.errors
+    loaded = run.xcom("load_warehouse")
+    assert loaded["datasets"].keys() == {
+        "statistics", "statistics_raw", "limits", "feedback", "requests", "loads",
+    }  # fmt: skip
+    assert loaded["rows"] == loaded["replaced"]
+    summary = run.xcom("summarise")
+    (site,) = summary["statistics"]
+    assert (site["site_id"], site["chats.async.total"]) == ("acme-docs", 1)
+    assert summary["feedback"] == [
+        {
+            "site_id": "acme-docs",
+            "ratings": 1,
+            "good": 1,
+            "good_share": 1.0,
+            "requests": 1,
+            "ratings_per_request": 1.0,
+        }
+    ]
     feedback = ds.dataset(tmp_path / "lake" / "feedback", partitioning="hive").to_table().to_pylist()
     assert [(row["rating"], row["dag_id"]) for row in feedback] == [("good", "assistant_async_chat")]
     assert feedback[0]["answer_seconds"] > 0
 
 
-def test_nightly_export_of_a_day_on_which_nothing_happened(load, run_dag, service, connection, tmp_path, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
+def test_nightly_export_of_a_day_on_which_nothing_happened(load, run_dag, service, connection, warehouse):
     run = run_dag(load("assistant_nightly_export"))
     assert run.state == "success", run.errors
-    assert run.xcom("summarise")["ratings"] == {}
+    assert run.xcom("summarise")["feedback"] == []
+
+
+def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
+    run_dag(load("assistant_nightly_export"))
+    dag = load("assistant_weekly_report")
+    assert [asset.name for asset in dag.timetable.asset_condition.objects] == ["assistant_warehouse"]
+    assert [asset.name for asset in load("assistant_nightly_export").get_task("load_warehouse").outlets] == [
+        "assistant_warehouse"
+    ]
+    run = run_dag(dag)
+    assert run.state == "success", run.errors
+    picture = tmp_path / "lake" / "report.png"
+    assert run.xcom("draw") == {"path": str(picture), "nights": 1, "metrics": 4}, "no chat, no rate"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert ds.dataset(tmp_path / "lake" / "statistics").count_rows(), "the picture is in nobody's way"
+
+
+def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):
+    day = date(2026, 11, 21)
+    raw = {"visitors": 7, 'say "hello"': 1, "quiet": None}
+    captures = [lake.Capture(datetime.now(UTC), raw, site_id=site) for site in ("one", "two")]
+    lake.publish(lake.statistics_table(captures), str(tmp_path / "lake"), "statistics", day, "dag.task")
+    with in_duckdb(str(warehouse)) as store:
+        load_days(store, str(tmp_path / "lake"), ["statistics"], [day], schema="assistant")
+    run = run_dag(load("assistant_weekly_report"))
+    assert run.state == "success", run.errors
+    assert run.xcom("draw")["metrics"] == 2
 
 
 PARSE = """
@@ -142,4 +241,4 @@ def test_parsing_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", PARSE, *paths], capture_output=True, text=True, check=True)
     added = set(json.loads(done.stdout.splitlines()[-1]))
     assert "airflow_provider_assistant" in added
-    assert not added & {"aiohttp", "duckdb", "fastapi", "numpy", "pandas", "polars", "pyarrow", "uvicorn"}
+    assert not added & {"aiohttp", "duckdb", "fastapi", "matplotlib", "numpy", "pandas", "polars", "pyarrow", "uvicorn"}

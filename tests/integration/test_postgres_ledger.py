@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -13,17 +14,23 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantLedgerError
 from airflow_provider_assistant.ledger import (
     SCHEMA_VERSION,
+    BatchLedger,
     Claim,
+    End,
     Ledger,
     RunRef,
     Settlement,
+    loads_between,
+    requests_between,
     submissions,
 )
 from airflow_provider_assistant.ledger.batches import ATTEMPTS, LEASE, Known
+from airflow_provider_assistant.ledger.inspect import entry_of, outcomes, resolve, superseded, unsettled
 from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
+from tests.unit.ledger.versions import VERSION_3, version_3_questions
 
 __all__ = ["_process", "remote"]
 
@@ -63,6 +70,21 @@ def claims(memory, *keys):
 
 def created(claim, number=1, **facts):
     return Settlement(claim, "done", f"content {number}", f"doc-{claim.key}-{number}", 201, **facts)
+
+
+def test_what_is_in_doubt_is_found_and_settled_by_hand(ledger):
+    with documents(ledger) as memory:
+        (claim,) = claims(memory, "k")
+        memory.exchange((), [claim])
+        memory.exchange([created(claim)], ())
+        (again,) = claims(memory, "k")
+        memory.exchange((), [again])
+        memory.exchange([Settlement(again, "ambiguous", "content 2", ambiguous=1)], ())
+        assert [(one["outcome"], one["entries"]) for one in outcomes(ledger, "docs")] == [("ambiguous", 1)]
+        resolve(ledger, entry_of(ledger, "k"), "done", identifier="doc-2", content_hash="content 2")
+        assert list(unsettled(ledger)) == []
+        assert list(superseded(ledger)) == [("docs", "dag.task", "row k", "doc-k-1")]
+        assert memory.known(["k"])["k"].content_hash == "content 2"
 
 
 def test_an_effect_is_made_once(ledger):
@@ -196,7 +218,83 @@ def test_a_ledger_of_the_first_version_is_migrated(engine):
         Ledger(engine)
 
 
-def test_many_open_a_new_ledger_at_once(server, engine):
+@pytest.fixture
+def third(engine):
+    """A ledger as version 3 created it."""
+    with engine.begin() as connection:
+        for statement in VERSION_3.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
+            if statement.strip():
+                connection.exec_driver_sql(statement.replace("%", "%%"))
+    return engine
+
+
+BATCH = "https://h/m2m/sites/docs/chat?async=b"
+DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
+
+
+def batch(ledger):
+    return ledger.questions(scope=BATCH, site_id="docs", source="dag.task", run=RUN)
+
+
+def test_version_3_learns_how_questions_end_and_keeps_the_rest(third):
+    ledger = Ledger(third, now=lambda: START)
+    (row,) = requests_between(third, *DAY)
+    assert (row["request_id"], row["state"]) == ("req", "open")
+    with batch(ledger) as memory:
+        memory.ended({"req": End("complete", START, "s")})
+    (row,) = requests_between(third, *DAY)
+    assert (row["state"], row["completed_at"], row["session_id"], row["is_batch"]) == ("complete", START, "s", True)
+
+
+def test_a_worker_that_opened_version_3_goes_on(third):
+    facts = {"scope": BATCH, "site_id": "docs", "source": "dag.task", "run": RUN}
+    with BatchLedger(third, version_3_questions(), **facts) as memory:
+        known = memory.known(["old"])
+        Ledger(third)
+        claims = [Claim("old", "o", known["old"]), Claim("new", "n", None)]
+        assert memory.exchange((), claims) == {"old", "new"}
+        memory.exchange([Settlement(claim, "done", "h", f"r-{claim.key}") for claim in claims], ())
+        assert {one.key: one.document_id for one in memory.standing()} == {"old": "r-old", "new": "r-new"}
+
+
+def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
+    scope = "https://h/m2m/sites/docs"
+    ledger.once(submissions, scope, "k", RUN, lambda: {"request_id": "alone"}, site_id="docs", session_id="s")
+    with batch(ledger) as memory:
+        wanted = claims(memory, *(f"{number:03}" for number in range(250)))
+        memory.exchange([], wanted)
+        memory.exchange([created(claim) for claim in wanted], [])
+        ends = {f"doc-{claim.key}-1": End("complete", START + timedelta(seconds=2), "s") for claim in wanted[:200]}
+        # Nothing but None in a whole statement has no type of its own.
+        ends |= {f"doc-{claim.key}-1": End("timed_out", None, None) for claim in wanted[200:]}
+        memory.ended(ends)
+        memory.ended({"doc-000-1": End("lost", START, "s")})
+        memory.withdraw(["000"], "it was lost")
+        memory.exchange([], claims(memory, "001"))
+    rows = requests_between(engine, *DAY, scope)
+    assert Counter(row["state"] for row in rows) == {
+        "open": 1, "complete": 198, "timed_out": 50, "lost": 1, "unclear": 1,
+    }  # fmt: skip
+    assert {row["seconds"] for row in rows if row["state"] == "complete"} == {2.0}
+    assert len(requests_between(engine, *DAY)) == len(rows)
+    assert requests_between(engine, *DAY, "https://h/m2m/sites/doc") == []
+
+
+def test_loads_of_a_day(ledger, engine):
+    facts = {"scope": "s", "endpoint": "documents/qa", "site_id": "docs", "source": "dag.load", "run": RUN}
+    with ledger.load(**facts) as record:
+        record.counts = {"rows": 3, "created": 3, "seconds": 0.123456789}
+        (row,) = loads_between(engine, *DAY)
+        assert row["outcome"] == "unfinished"
+    (row,) = loads_between(engine, *DAY, "s")
+    assert (row["outcome"], row["ended_at"], row["rows"], row["seconds"]) == ("succeeded", START, 3, 0.123456789)
+    assert loads_between(engine, *DAY, "other") == []
+
+
+@pytest.mark.parametrize("kind", ["new", "old"])
+def test_many_open_a_ledger_at_once(kind, server, engine, request):
+    if kind == "old":
+        request.getfixturevalue("third")
     barrier, failures = threading.Barrier(6), []
 
     def opens():
@@ -213,6 +311,8 @@ def test_many_open_a_new_ledger_at_once(server, engine):
     for thread in threads:
         thread.join()
     assert failures == []
+    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-3:]
+    assert added == ["state", "completed_at", "session_id"]
 
 
 def test_a_server_that_is_not_there(server):

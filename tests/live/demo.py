@@ -1,6 +1,7 @@
 """The demo: the example DAGs on a real Airflow against the embedded service.
 
-Run as ``python -m tests.live.demo``; with ``--keep``, Airflow and the service stay until Ctrl-C.
+Run as ``python -m tests.live.demo``; with ``--keep``, Airflow and the service stay until Ctrl-C; with ``--degraded``,
+the service gets worse in the end, and the evaluation notices.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tests.live import evaluation
 from tests.live.airflow import LiveAirflow
+from tests.live.evaluation import EVALUATION
 from tests.live.process import POLL, NotReadyError, processes_in
 from tests.live.rest import RUN_OVER
 from tests.live.service import AssistantService
@@ -35,15 +38,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT = (
+KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT, REPORT = (
     "assistant_knowledge_base",
     "assistant_smoke",
     "assistant_async_chat",
     "assistant_ask_batch",
     "assistant_nightly_export",
+    "assistant_weekly_report",
 )
 # Those of one group run at the same time: questions need the knowledge, numbers the questions.
-GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH), (EXPORT,))
+GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH), (EVALUATION,), (EXPORT,))
+EXPORTS = ("export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads")
 LOADS = ("load_configuration_reference", "upload_guides")
 COUNTS = ("rows", "created", "unchanged", "rejected", "failed", "requests", "seconds")
 RUN_TIMEOUT = 120
@@ -64,6 +69,7 @@ class Screen:
         self._console = Console(highlight=False, soft_wrap=True, width=None if terminal else 110)
         self._start = time.monotonic()
         self._secret = ""
+        self.last_words: list[str] = []
 
     def hide(self, secret: str) -> None:
         """Never print this, whatever log it may come from."""
@@ -108,8 +114,11 @@ def _short(value: Any, length: int = 60) -> str:
 class Demo:
     """One demo on one Airflow."""
 
-    def __init__(self, home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService) -> None:
+    def __init__(
+        self, home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService, *, degraded: bool = False
+    ) -> None:
         self.home = home
+        self.degraded = degraded
         self.lake = lake(home)
         self.screen = screen
         self.airflow = airflow
@@ -129,8 +138,12 @@ class Demo:
             raise DemoError("\n\n".join(problems))
 
     def _run_and_show(self) -> None:
+        # What happens to an asset while a DAG is paused does not start it later.
+        self.airflow.wait_dag(REPORT)
+        self.airflow.unpause(REPORT)
         for group in GROUPS:
             self._run_group(group)
+        self._run_report()
         first = self._loads()
         self._run_group([KNOWLEDGE])
         self._show_knowledge({"first run": first, "second run": self._loads()})
@@ -138,6 +151,8 @@ class Demo:
         self._show_async_chat()
         self._show_batch()
         self._show_lake()
+        self._show_warehouse()
+        self._show_evaluation()
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -145,6 +160,18 @@ class Demo:
         for dag_id in dag_ids:
             self.runs[dag_id] = self.airflow.trigger(dag_id)
             self.screen.say(f"{dag_id}: started", "bold")
+        self._follow(dag_ids)
+
+    def _run_report(self) -> None:
+        """See the load of the warehouse start a DAG that nobody triggers."""
+        found = self.airflow.wait(
+            f"a run of {REPORT}", lambda: next(iter(self.airflow.runs(REPORT)), None), timeout=RUN_TIMEOUT
+        )
+        self.runs[REPORT] = found["dag_run_id"]
+        self.screen.say(f"{REPORT}: started by the asset that {EXPORT} updated", "bold")
+        self._follow([REPORT])
+
+    def _follow(self, dag_ids: Sequence[str]) -> None:
         unfinished, failed = list(dag_ids), []
         deadline = time.monotonic() + RUN_TIMEOUT
         with self.screen.busy(", ".join(dag_ids)):
@@ -232,7 +259,7 @@ class Demo:
     def _show_lake(self) -> None:
         import pyarrow.parquet as pq
 
-        for task in ("export_statistics", "export_feedback"):
+        for task in EXPORTS:
             exported = self._xcom(EXPORT, task)
             table = pq.read_table(_local_path(exported["path"]))
             self.screen.show(f"{task}: {table.num_rows} rows read back", exported["path"])
@@ -240,14 +267,53 @@ class Demo:
             self.screen.table(some.column_names, [row.values() for row in some.to_pylist()])
             if table.num_rows != exported["rows"]:
                 raise DemoError(f"{task} wrote {exported['rows']} rows, {table.num_rows} are there")
-        summary = self._xcom(EXPORT, "summarise")
-        for name, numbers in summary.items():
-            self.screen.show(f"What the Parquet files say: {name}")
-            self.screen.table([name, ""], numbers.items())
         files = sorted(self.lake.rglob("*.parquet"))
         self.screen.show(f"Parquet files in {self.lake}", "\n".join(str(path.relative_to(self.lake)) for path in files))
         if not files:
             raise DemoError(f"no Parquet file under {self.lake}")
+
+    def _show_warehouse(self) -> None:
+        import duckdb
+
+        loaded, summary, report = (
+            self._xcom(*task) for task in ((EXPORT, "load_warehouse"), (EXPORT, "summarise"), (REPORT, "draw"))
+        )
+        self.screen.show(f"The warehouse: {loaded['rows']} rows", str(warehouse(self.home)))
+        view = "assistant.feedback_weekly"
+        with duckdb.connect(str(warehouse(self.home)), read_only=True) as connection:
+            rows = connection.table(view).to_arrow_table()
+        self.screen.show(f"View {view}")
+        self.screen.table(rows.column_names, [map(str, row.values()) for row in rows.to_pylist()])
+        for site in summary["statistics"]:
+            self.screen.show(f"View assistant.statistics_daily, site {site['site_id']}, one line per column")
+            self.screen.table(["", ""], [(name, site[name]) for name in site if name not in {"tenant_id", "site_id"}])
+        if not rows.num_rows or not summary["statistics"]:
+            raise DemoError("a view without a row")
+        self.screen.show("The picture of it", report["path"])
+        if not Path(_local_path(report["path"])).read_bytes().startswith(b"\x89PNG"):
+            raise DemoError("the picture is none")
+
+    def _show_evaluation(self) -> None:
+        head, rated = self._xcom(EVALUATION, "evaluate"), self._xcom(EVALUATION, "rate")
+        evaluation.show(self.screen, head, rated)
+        if problem := evaluation.problem_of(head, rated):
+            raise DemoError(problem)
+        worse = self._degrade() if self.degraded else None
+        columns, rows = evaluation.over_time(str(self.lake))
+        self.screen.show("Quality over time, as the dataset evaluations has it")
+        self.screen.table(columns, rows)
+        self.screen.last_words = evaluation.last_words(head, worse)
+
+    def _degrade(self) -> dict[str, Any]:
+        self.screen.say(f"the service cuts its answers to {evaluation.CUT} characters; {EVALUATION}: started", "bold")
+        with self.screen.busy(EVALUATION):
+            state, worse = evaluation.degrade(self.airflow, self.service)
+        self.screen.say(f"{EVALUATION}: {state}", COLOURS[state])
+        if state != "failed" or not worse or worse["verdict"] != "failed":
+            raise DemoError(f"the gate did not notice that answers were cut: {worse}")
+        evaluation.show(self.screen, worse, None)
+        self.screen.say("the gate has caught it: the run failed, as it should", "green")
+        return worse
 
     def _look_for_key(self) -> None:
         """Fail if the service's key is in any file of the demo, but for the service's own data."""
@@ -271,7 +337,12 @@ def lake(home: Path) -> Path:
     return home / "lake"
 
 
-def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool) -> int:
+def warehouse(home: Path) -> Path:
+    """Return the DuckDB file that they are loaded into."""
+    return home / "warehouse.duckdb"
+
+
+def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded: bool) -> int:
     """Start everything, run the demo, end everything; 0 if all of it succeeded."""
     code = 0
     with ExitStack() as stack:
@@ -279,14 +350,15 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool) -> int:
             service = stack.enter_context(AssistantService(home / "service", processing_seconds=THINKING))
             screen.hide(service.api_key)
             screen.say(f"service: {service.base_url}")
-            env = {**service.env, "AIRFLOW_VAR_ASSISTANT_LAKE": lake(home).as_uri()}
+            places = {"LAKE": lake(home).as_uri(), "WAREHOUSE": str(warehouse(home))}
+            env = {**service.env, **{f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}}
             airflow = LiveAirflow(home / "airflow", dags, env)
             screen.say("Airflow is starting")
             with screen.busy("Airflow is starting"):
                 stack.enter_context(airflow)
             screen.say(f"Airflow: {airflow.base_url}")
             try:
-                Demo(home, screen, airflow, service).run()
+                Demo(home, screen, airflow, service, degraded=degraded).run()
             except DemoError as error:
                 screen.say(str(error), "red")
                 code = 1
@@ -326,6 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; 0 if everything in it succeeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
+    parser.add_argument("--degraded", action="store_true", help="let the service get worse in the end")
     parser.add_argument("--home", type=Path, default=ROOT / ".demo", help="emptied, then written to")
     parser.add_argument("--dags", type=Path, default=ROOT / "dags", help="folder of the DAGs")
     options = parser.parse_args(arguments)
@@ -342,11 +415,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutil.rmtree(home, ignore_errors=True)
     lake(home).mkdir(parents=True)
     try:
-        return demonstrate(home, options.dags, screen, stay=options.keep)
+        return demonstrate(home, options.dags, screen, stay=options.keep, degraded=options.degraded)
     except KeyboardInterrupt:
         return 0 if options.keep else 130
     finally:
         screen.say("every process has ended")
+        screen.show("", "\n".join(screen.last_words))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 def requests_of(service: AssistantService) -> dict[str, dict[str, Any]]:
     """Return all chat requests of a service that has nothing to write now, by id."""
+    return {row["id"]: row for row in rows_of(service, "requests")}
+
+
+def rows_of(service: AssistantService, table: str) -> list[dict[str, Any]]:
+    """Return all rows of a table of a service that has nothing to write now."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.sqlite3"
         files = _files(service)
@@ -25,7 +30,7 @@ def requests_of(service: AssistantService) -> dict[str, dict[str, Any]]:
             copy.with_name(copy.name + suffix).write_bytes(content)
         with closing(sqlite3.connect(copy)) as raw:
             raw.row_factory = sqlite3.Row
-            return {row["id"]: dict(row) for row in raw.execute("SELECT * FROM requests")}
+            return [dict(row) for row in raw.execute(f"SELECT * FROM {table}")]
 
 
 def _files(service: AssistantService) -> dict[str, bytes]:

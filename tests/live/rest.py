@@ -119,8 +119,16 @@ class AirflowApi:
             json={"logical_date": logical_date, "conf": conf or {}},
         )
         # Only now, or a DAG with a schedule might first start the run its schedule asks for.
-        self.request("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+        self.unpause(dag_id)
         return run["dag_run_id"]
+
+    def unpause(self, dag_id: str) -> None:
+        """Let a DAG's schedule start runs."""
+        self.request("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+
+    def runs(self, dag_id: str) -> list[JSON]:
+        """Return the runs of a DAG, the latest first."""
+        return self.request("GET", f"/api/v2/dags/{dag_id}/dagRuns", params={"order_by": "-run_after"})["dag_runs"]
 
     def run(self, dag_id: str, run_id: str) -> JSON:
         """Return a DAG run."""

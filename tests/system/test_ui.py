@@ -7,7 +7,6 @@ With ``UPDATE_IMAGES=1`` in the environment, the pictures of the documentation a
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from selenium.common.exceptions import (
     ElementNotInteractableException,
     StaleElementReferenceException,
 )
-from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -26,6 +25,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
 from tests.live.airflow import LiveAirflow
+from tests.live.chromium import chromium
 from tests.live.process import NotReadyError
 from tests.live.service import AssistantService
 from tests.system.conftest import WRONG_KEY
@@ -50,17 +50,6 @@ EXTRA_LABELS = [
 HIDDEN_LABELS = {"Host", "Password", "Login", "Port", "Schema"}
 
 
-def program(*names: str) -> str:
-    """Return the path of a program under the first of its names that is installed."""
-    for name in names:
-        if path := shutil.which(name):
-            return path
-    pytest.fail(
-        f"{names[0]} is not installed, and this test looks at the UI in a browser. "
-        "On Debian: make browser, or apt-get install chromium chromium-driver."
-    )
-
-
 # React puts new elements in place of those that were just found, and moves them.
 NOT_YET = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
 
@@ -69,18 +58,7 @@ class Browser:
     """Chromium, looking at Airflow."""
 
     def __init__(self, home: Path) -> None:
-        options = ChromeOptions()
-        options.binary_location = program("chromium", "chromium-browser", "google-chrome")
-        options.add_argument("--headless=new")
-        options.add_argument("--no-sandbox")  # a container's root has no other choice
-        options.add_argument("--disable-dev-shm-usage")
-        options.add_argument("--no-proxy-server")
-        options.add_argument("--hide-scrollbars")
-        options.add_argument("--lang=en-US")
-        options.add_argument("--window-size=1000,1800")
-        options.add_argument(f"--user-data-dir={home / 'browser'}")
-        service = ChromeService(program("chromedriver"), log_output=str(home / "chromedriver.log"))
-        self.driver = Chrome(options=options, service=service)
+        self.driver = chromium(home, "--window-size=1000,1800")
         self._wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=NOT_YET)
 
     def find(self, selector: str, text: str | None = None) -> WebElement:

@@ -10,7 +10,18 @@ import sys
 
 import pytest
 
-HEAVY = ("aiohttp", "duckdb", "fastapi", "httpx_aiohttp", "numpy", "pandas", "polars", "pyarrow", "uvicorn")
+HEAVY = (
+    "aiohttp",
+    "duckdb",
+    "fastapi",
+    "httpx_aiohttp",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "uvicorn",
+)
 BUDGET_MS = 50
 
 MEASURE = """
@@ -21,8 +32,11 @@ import airflow_provider_assistant.hooks.assistant
 import airflow_provider_assistant.operators.ask
 import airflow_provider_assistant.operators.chat
 import airflow_provider_assistant.operators.documents
+import airflow_provider_assistant.operators.evaluation
 import airflow_provider_assistant.operators.feedback
+import airflow_provider_assistant.operators.operations
 import airflow_provider_assistant.operators.statistics
+import airflow_provider_assistant.operators.warehouse
 import airflow_provider_assistant.sensors.chat
 import airflow_provider_assistant.triggers.batch
 import airflow_provider_assistant.triggers.chat

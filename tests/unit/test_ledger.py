@@ -21,7 +21,15 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, ratings, sqlite_engine, submissions
+from airflow_provider_assistant.ledger import (
+    Ledger,
+    RunRef,
+    feedback_between,
+    key_of,
+    ratings,
+    sqlite_engine,
+    submissions,
+)
 
 RUN = RunRef("dag", "run", "task", -1)
 SCOPE = "https://h/api/v1/m2m/sites/docs"
@@ -201,7 +209,7 @@ def test_feedback_has_the_seconds_its_answer_took(ledger, clock):
     clock.advance(1)
     rate(ledger)
     rate(ledger, request_id="elsewhere", rating="bad")
-    rows = ledger.feedback_between(START, START + timedelta(minutes=1))
+    rows = feedback_between(ledger.engine, START, START + timedelta(minutes=1))
     assert [(row["request_id"], row["rating"], row["answer_seconds"]) for row in rows] == [
         ("req-1", "good", 2.5),
         ("elsewhere", "bad", None),
@@ -213,7 +221,7 @@ def test_feedback_has_the_seconds_its_answer_took(ledger, clock):
 def test_feedback_of_an_unfinished_chat_has_no_seconds(ledger):
     submit(ledger, Sender())
     rate(ledger)
-    (row,) = ledger.feedback_between(START, START + timedelta(seconds=1))
+    (row,) = feedback_between(ledger.engine, START, START + timedelta(seconds=1))
     assert row["answer_seconds"] is None
 
 
@@ -224,7 +232,7 @@ def test_feedback_counts_only_what_was_sent(ledger):
             site_id="docs", session_id="s", request_id="r", rating="good",
         )  # fmt: skip
     ledger.intend(ratings, SCOPE, "k2", RUN, site_id="docs", session_id="s", request_id="r", rating="good")
-    assert ledger.feedback_between(START, START + timedelta(days=1)) == []
+    assert feedback_between(ledger.engine, START, START + timedelta(days=1)) == []
 
 
 def test_a_day_ends_where_the_next_begins(ledger, clock):
@@ -233,15 +241,15 @@ def test_a_day_ends_where_the_next_begins(ledger, clock):
         clock.now = moment
         rate(ledger, rating=rating)
     day = timedelta(days=1)
-    assert [row["rating"] for row in ledger.feedback_between(midnight - day, midnight)] == ["last"]
-    assert [row["rating"] for row in ledger.feedback_between(midnight, midnight + day)] == ["first"]
+    assert [row["rating"] for row in feedback_between(ledger.engine, midnight - day, midnight)] == ["last"]
+    assert [row["rating"] for row in feedback_between(ledger.engine, midnight, midnight + day)] == ["first"]
 
 
 def test_one_rating_is_one_row_also_when_two_services_share_a_site_name(ledger):
     for scope in (SCOPE, SCOPE.replace("//h/", "//staging/")):
         submit(ledger, Sender({"request_id": "req-1"}), scope=scope)
     rate(ledger)
-    assert len(ledger.feedback_between(START, START + timedelta(seconds=1))) == 1
+    assert len(feedback_between(ledger.engine, START, START + timedelta(seconds=1))) == 1
 
 
 def test_a_newer_ledger_is_refused(tmp_path):
@@ -392,3 +400,16 @@ def test_a_run_is_read_from_the_context():
 
     assert RunRef.of({"ti": Instance()}) == RunRef("d", "r", "t", -1)
     assert str(RunRef("d", "r", "t", 2)) == "d/r/t/2"
+
+
+def test_outcomes_of_many_effects_at_once(ledger):
+    facts = {"site_id": "docs", "session_id": "s", "request_id": "r", "rating": "good"}
+    outcomes = {f"key-{number}": ("done", "ambiguous", "refused")[number % 3] for number in range(1000)}
+    with ledger.engine.begin() as connection:
+        rows = [
+            {"scope": SCOPE, "key": key, "outcome": outcome, "attempts": 1, "intended_at": START, **facts}
+            for key, outcome in outcomes.items()
+        ]
+        connection.execute(sa.insert(ratings), [*rows, {**rows[0], "scope": "elsewhere", "key": "other"}])
+    assert ledger.outcomes(ratings, SCOPE, [*outcomes, "unknown", "other"]) == outcomes
+    assert ledger.outcomes(ratings, SCOPE, []) == {}

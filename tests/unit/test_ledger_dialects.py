@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateColumn, CreateTable
 
 from airflow_provider_assistant.ledger.batches import _claim_again
 from airflow_provider_assistant.ledger.bulk import Bulk
-from airflow_provider_assistant.ledger.schema import documents, metadata
+from airflow_provider_assistant.ledger.schema import documents, loads, metadata, questions
 
 # InnoDB's longest key, in bytes, at four bytes a character.
 LONGEST_KEY = 3072 // 4
@@ -49,3 +49,35 @@ def test_rows_on_mysql():
 def test_an_unsettled_intent_is_counted_before_it_is_overwritten_on_mysql():
     text = str(_claim_again(documents).compile(dialect=mysql.dialect()))
     assert text.index("ambiguous=") < text.index("outcome=%s")
+
+
+@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+def test_columns_are_added_that_may_be_null(dialect):
+    for column in (questions.c.state, questions.c.completed_at, questions.c.session_id):
+        definition = str(CreateColumn(column).compile(dialect=dialect))
+        assert definition.startswith(f"{column.name} ")
+        assert "NOT NULL" not in definition
+
+
+def test_seconds_are_of_double_precision_on_mysql():
+    assert str(CreateColumn(loads.c.seconds).compile(dialect=mysql.dialect())) == "seconds FLOAT(53)"
+
+
+def test_ends_of_questions_on_mysql():
+    connection = Recorder(mysql.dialect())
+    Bulk(connection, questions).upsert(
+        ["scope", "key", "document_id", "state"],
+        [("s", "a", "r", "lost")],
+        change=["state"],
+        add=(),
+        if_same="document_id",
+    )
+    ((statement, _),) = connection.statements
+    assert statement.endswith(
+        "ON DUPLICATE KEY UPDATE state = IF(assistant_questions.request_id = VALUES(request_id), VALUES(state), "
+        "assistant_questions.state)"
+    )
+
+
+def test_counts_with_reserved_names_are_quoted_on_mysql():
+    assert "`rows`" in str(CreateTable(loads).compile(dialect=mysql.dialect()))

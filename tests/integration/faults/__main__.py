@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import defaultdict
 from typing import Any
@@ -20,8 +21,10 @@ class Figures:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
-            name, _, case = report.nodeid.rpartition("::")[2].partition("[")
-            name = name if case.rstrip("]").isdigit() or not case else f"{name}[{case}"
+            file, _, test = report.nodeid.rpartition("/")[2].partition(".py::")
+            # Whatever the seed, it is one test.
+            case = re.sub(r"\[\d+\]$", "", re.sub(r"-\d+\]$", "]", test))
+            name = f"{file}: {case}"
             for figure, value in report.user_properties:
                 self.found[name][figure].append(value)
 

@@ -15,6 +15,8 @@ import pytest
 
 from tests.integration.faults.asks import Asking
 from tests.integration.faults.loads import CONCURRENCY, Ended, Loader, Try, listed
+from tests.integration.faults.rates import Rating
+from tests.integration.faults.storage import _storage, bucket  # noqa: F401 (fixtures)
 from tests.live.service import AssistantService
 
 # So slow that requests overlap, as with a real service.
@@ -164,6 +166,11 @@ def case(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def asking(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asking:
     return Asking(remote, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def rating(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rating:
+    return Rating(remote, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture

@@ -47,6 +47,8 @@ TABLES = {
     "statistics_raw": (lambda: lake.statistics_raw_table([]), lake.statistics_raw_schema),
     "limits": (lambda: lake.limits_table([]), lake.limits_schema),
     "feedback": (lambda: lake.feedback_table([]), lake.feedback_schema),
+    "requests": (lambda: lake.requests_table([]), lake.requests_schema),
+    "loads": (lambda: lake.loads_table([]), lake.loads_schema),
 }
 
 
@@ -193,3 +195,12 @@ def test_duckdb_reads_all_days(days):
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as database:
         check(database.sql(f"FROM '{days}/*/*.parquet'").to_arrow_table().to_pylist())
+
+
+def test_fastparquet_reads_all_days(days):
+    """A reader of its own, which knows no time zones: its moments are UTC."""
+    fastparquet = pytest.importorskip("fastparquet")
+    frame = fastparquet.ParquetFile(str(days)).to_pandas()
+    assert set(frame["captured_at"]) == {pd.Timestamp.combine(day, MOMENT.time()) for day in DAYS}
+    frame["date"] = frame["date"].astype("datetime64[s]").dt.strftime("%Y-%m-%d")
+    check(frame.astype(object).where(frame.notna(), None).to_dict("records"))

@@ -367,10 +367,37 @@ def test_object_storage_gets_the_file_under_its_own_name(bucket):
     assert read_object(path) == [2, 3]
 
 
-@pytest.mark.parametrize("failure", [OSError("connection reset"), PermissionError("read-only"), KeyboardInterrupt()])
-def test_an_upload_that_fails_leaves_the_old_object(bucket, failure):
+@pytest.mark.parametrize(
+    ("failure", "kind", "said"),
+    [
+        (OSError("connection reset"), OSError, "connection reset"),
+        (PermissionError(errno.EACCES, "read-only"), PermissionError, "read-only"),
+        (RuntimeError("endpoint is gone"), OSError, "RuntimeError: endpoint is gone"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+)
+def test_an_upload_that_fails_leaves_the_old_object(bucket, failure, kind, said):
     path = publish("memory://lake", 1)
     bucket.failure = failure
-    with pytest.raises(type(failure)):
+    with pytest.raises(kind, match=said) as caught:
         publish("memory://lake", 2)
+    assert caught.type is kind
+    if said:
+        assert "what was there before is as it was" in str(caught.value)
+        assert path in str(caught.value)
     assert read_object(path) == [1]
+
+
+def test_bytes_take_the_place_of_a_file_as_a_whole(tmp_path, monkeypatch):
+    target = ObjectStoragePath(f"file://{tmp_path}/new/page.html")
+    assert lake.replace_bytes(b"old", target) == 3
+    assert lake.replace_bytes(b"newer", target) == 5
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="what was there before is as it was"):
+        lake.replace_bytes(b"never", target)
+    assert files(tmp_path) == ["new/page.html"]
+    assert target.read_bytes() == b"newer"

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, Standing, sqlite_engine
+from airflow_provider_assistant.ledger import Claim, End, Ledger, RunRef, Settlement, Standing, sqlite_engine
 from airflow_provider_assistant.ledger.bulk import PARAMETERS
 
 RUN = RunRef("dag", "run", "ask", -1)
@@ -94,7 +94,87 @@ def test_the_reason_is_kept(ledger):
         memory.withdraw(["a"], "its request failed")
     with ledger.engine.connect() as connection:
         row = connection.execute(sa.text("SELECT outcome, error, request_id FROM assistant_questions")).one()
-    assert tuple(row) == ("refused", "its request failed", None)
+    assert tuple(row) == ("refused", "its request failed", "r-a")
+
+
+def ends_of(ledger):
+    """Return what is known of the ends of questions, by key."""
+    query = sa.text("SELECT key, request_id, state, completed_at, session_id FROM assistant_questions ORDER BY key")
+    with ledger.engine.connect() as connection:
+        return {key: tuple(row) for key, *row in connection.execute(query)}
+
+
+ENDED = MOMENT + timedelta(seconds=1, microseconds=5)
+
+
+def test_ends_are_kept_for_the_requests_that_stand(ledger):
+    with opened(ledger) as memory, opened(ledger, "other") as other:
+        for key in "abc":
+            settle(memory, key)
+        settle(other, "z", document_id="r-a")
+        memory.exchange((), [Claim("d", "d", None)])
+        before = list(memory.standing())
+        memory.ended(
+            {"r-a": End("complete", ENDED, "s-a"), "r-b": End("timed_out", None, "s-b"), "r-x": End("lost", ENDED, "s")}
+        )
+        assert list(memory.standing()) == before
+    found = ends_of(ledger)
+    assert found["a"] == ("r-a", "complete", "2026-11-21 03:04:06.000005", "s-a")
+    assert found["b"] == ("r-b", "timed_out", None, "s-b")
+    assert found["c"][1:] == found["d"][1:] == found["z"][1:] == (None, None, None)
+
+
+def test_a_later_end_replaces_an_earlier_one(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        memory.ended({"r-a": End("timed_out", None, "s")})
+        memory.ended({"r-a": End("complete", ENDED, "s")})
+    assert ends_of(ledger)["a"][1] == "complete"
+
+
+def test_the_end_of_a_request_is_not_that_of_the_next(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        memory.ended({"r-a": End("failed", ENDED, "s")})
+        memory.withdraw(["a"], "its request failed")
+        assert ends_of(ledger)["a"][:2] == ("r-a", "failed")
+        settle(memory, "a", document_id="r-2")
+        assert ends_of(ledger)["a"] == ("r-2", None, None, None)
+        memory.ended({"r-a": End("failed", ENDED, "s")})
+        assert ends_of(ledger)["a"] == ("r-2", None, None, None)
+
+
+def test_a_question_that_is_asked_anew_meanwhile_does_not_get_the_earlier_end(ledger, monkeypatch):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        seen = list(memory.standing())
+        settle(memory, "a", document_id="r-2")
+        monkeypatch.setattr(memory, "standing", lambda: iter(seen))
+        memory.ended({"r-a": End("complete", ENDED, "s")})
+    assert ends_of(ledger)["a"] == ("r-2", None, None, None)
+
+
+def test_a_question_that_is_removed_meanwhile_does_not_come_back_as_asked(ledger, monkeypatch):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        gone = list(memory.standing())
+        monkeypatch.setattr(memory, "standing", lambda: iter(gone))
+        with ledger.engine.begin() as connection:
+            connection.execute(sa.text("DELETE FROM assistant_questions"))
+        memory.ended({"r-a": End("complete", ENDED, "s")})
+        assert states(memory, "a") == {"a": "absent"}
+
+
+def test_ends_are_recorded_in_few_statements(ledger):
+    with opened(ledger) as memory:
+        claims = [Claim(f"{number:05}", "", None) for number in range(2 * PARAMETERS)]
+        memory.exchange((), claims)
+        memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        statements = []
+        sa.event.listen(ledger.engine, "before_cursor_execute", lambda *facts: statements.append(facts[2]))
+        memory.ended({claim.key: End("complete", ENDED, "s") for claim in claims})
+        assert len(statements) < len(claims) / 40
+    assert {end[1] for end in ends_of(ledger).values()} == {"complete"}
 
 
 @pytest.mark.parametrize("count", [0, 1, PARAMETERS - 6, PARAMETERS, 3 * PARAMETERS])

@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger import SCHEMA_VERSION, Claim, Ledger, RunRef, Settlement, ratings, sqlite_engine
+from airflow_provider_assistant.ledger import (
+    SCHEMA_VERSION,
+    BatchLedger,
+    Claim,
+    End,
+    Ledger,
+    RunRef,
+    Settlement,
+    ratings,
+    requests_between,
+    sqlite_engine,
+)
+from tests.unit.ledger.versions import VERSION_1, VERSION_2, VERSION_3, version_3_questions
 
 RUN = RunRef("dag", "run", "task", -1)
-# As the first version created it.
-EFFECT = """
-    scope VARCHAR(400) NOT NULL, "key" VARCHAR(64) NOT NULL, outcome VARCHAR(16) NOT NULL, attempts INTEGER NOT NULL,
-    error TEXT, dag_id VARCHAR(250), run_id VARCHAR(250), task_id VARCHAR(250), map_index INTEGER,
-    intended_at DATETIME NOT NULL, settled_at DATETIME,
-"""
-VERSION_1 = f"""
-CREATE TABLE assistant_ledger_schema (version INTEGER NOT NULL);
-INSERT INTO assistant_ledger_schema VALUES (1);
-CREATE TABLE assistant_submissions ({EFFECT}
-    site_id VARCHAR(250) NOT NULL, session_id VARCHAR(250) NOT NULL, request_id VARCHAR(250), state VARCHAR(16),
-    completed_at DATETIME, PRIMARY KEY (scope, "key"));
-CREATE TABLE assistant_ratings ({EFFECT}
-    site_id VARCHAR(250) NOT NULL, session_id VARCHAR(250) NOT NULL, request_id VARCHAR(250) NOT NULL,
-    rating VARCHAR(250) NOT NULL, PRIMARY KEY (scope, "key"));
-INSERT INTO assistant_ratings VALUES ('s', 'k', 'done', 1, NULL, 'dag', 'run', 'task', -1,
-    '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'session', 'request', 'good');
-"""
-# As the second version added to it.
-VERSION_2 = f"""{VERSION_1}
-INSERT INTO assistant_ledger_schema VALUES (2);
-CREATE TABLE assistant_documents ({EFFECT}
-    site_id VARCHAR(250) NOT NULL, label VARCHAR(250) NOT NULL, source VARCHAR(500) NOT NULL,
-    content_hash VARCHAR(64), document_id VARCHAR(250), superseded TEXT, http_status INTEGER,
-    ambiguous INTEGER NOT NULL, claim VARCHAR(32) NOT NULL, PRIMARY KEY (scope, "key"));
-INSERT INTO assistant_documents VALUES ('s', 'old', 'done', 1, NULL, 'dag', 'run', 'task', -1,
-    '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'kb', 'hash', 'id', NULL, 201, 0, 'c');
-"""
 
 
 def ledger_of(path, script):
@@ -77,10 +63,10 @@ def test_version_2_gets_questions_and_keeps_the_rest(second):
     for _ in range(2):
         with Ledger(sqlite_engine(second)) as ledger, ledger.engine.connect() as connection:
             found = connection.scalars(sa.text("SELECT version FROM assistant_ledger_schema")).all()
-            assert sorted(found) == [1, 2, 3]
+            assert sorted(found) == [1, 2, SCHEMA_VERSION]
 
 
-@pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2, VERSION_3], ids=["1", "2", "3"])
 def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
     migrated, new = ledger_of(tmp_path / "migrated.db", version), tmp_path / "new.db"
     for path in (migrated, new):
@@ -88,8 +74,70 @@ def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
     assert columns(migrated) == columns(new)
     assert set(columns(new)) == {
         "assistant_ledger_schema", "assistant_submissions", "assistant_ratings", "assistant_documents",
-        "assistant_questions",
+        "assistant_questions", "assistant_loads",
     }  # fmt: skip
+
+
+SCOPE = "https://h/m2m/sites/docs/chat?async=b"
+DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
+
+
+@pytest.fixture
+def third(tmp_path):
+    return ledger_of(tmp_path / "ledger.db", VERSION_3)
+
+
+def test_version_3_learns_how_questions_end_and_keeps_the_rest(third):
+    with Ledger(sqlite_engine(third)) as ledger:
+        (row,) = requests_between(ledger.engine, *DAY)
+        assert (row["request_id"], row["state"], row["completed_at"]) == ("req", "open", None)
+        with ledger.questions(scope=SCOPE, site_id="docs", source="dag.task", run=RUN) as memory:
+            memory.ended({"req": End("complete", datetime(2026, 11, 21, 8, 1, 1, tzinfo=UTC), "s")})
+        (row,) = requests_between(ledger.engine, *DAY)
+        assert (row["state"], row["seconds"], row["session_id"]) == ("complete", 60.0, "s")
+
+
+def test_a_worker_that_opened_version_3_goes_on(third):
+    """It knows nothing of the columns that were added under it."""
+    older = version_3_questions()
+    with Ledger(sqlite_engine(third)) as ledger:
+        facts = {"scope": SCOPE, "site_id": "docs", "source": "dag.task", "run": RUN}
+        with BatchLedger(ledger.engine, older, **facts) as memory:
+            known = memory.known(["old", "new"])
+            claims = [Claim("old", "o", known["old"]), Claim("new", "n", None)]
+            assert memory.exchange((), claims) == {"old", "new"}
+            memory.exchange([Settlement(claim, "done", "h", f"r-{claim.key}") for claim in claims], ())
+            assert {one.key: one.document_id for one in memory.standing()} == {"old": "r-old", "new": "r-new"}
+            memory.withdraw(["new"], "its request was lost")
+
+
+def test_a_migration_that_was_killed_midway_is_finished(third):
+    with sqlite3.connect(third) as raw:
+        raw.execute("ALTER TABLE assistant_questions ADD COLUMN state VARCHAR(16)")
+    Ledger(sqlite_engine(third)).close()
+    assert [column[0] for column in columns(third)["assistant_questions"]][-3:] == [
+        "state", "completed_at", "session_id",
+    ]  # fmt: skip
+
+
+def test_many_migrate_at_once(third, tmp_path):
+    barrier, failures = threading.Barrier(6), []
+
+    def opens():
+        barrier.wait()
+        try:
+            Ledger(sqlite_engine(third)).close()
+        except AssistantLedgerError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=opens) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    Ledger(sqlite_engine(tmp_path / "new.db")).close()
+    assert columns(third) == columns(tmp_path / "new.db")
 
 
 def test_the_request_of_a_question_is_called_so_in_the_database(tmp_path):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
 
 import httpx
 import pyarrow.dataset as ds
@@ -151,13 +154,82 @@ def test_the_day_is_utc_and_a_backfill_is_told_by_two_columns(service, connectio
     assert all(datetime.now(UTC) - row["captured_at"] < timedelta(minutes=5) for row in rows)
 
 
+BERLIN = "Europe/Berlin"
+
+
 @pytest.mark.parametrize(
-    ("moment", "day"), [("2026-11-21T23:59:59.999999", "2026-11-21"), ("2026-11-22T00:00:00", "2026-11-22")]
+    ("moment", "zone", "day"),
+    [
+        ("2026-11-21T23:59:59", "UTC", "2026-11-21"),
+        ("2026-11-21T23:59:59.999999", "UTC", "2026-11-21"),
+        ("2026-11-22T00:00:00", "UTC", "2026-11-22"),
+        ("2024-02-29T12:00:00", "UTC", "2024-02-29"),
+        ("2024-02-29T23:59:59.999999", BERLIN, "2024-02-29"),
+        ("2024-03-01T00:30:00", BERLIN, "2024-02-29"),
+        # Midnight of the days on which clocks are set forward and back, and of those after them.
+        ("2026-03-29T00:00:00", BERLIN, "2026-03-28"),
+        ("2026-03-30T00:00:00", BERLIN, "2026-03-29"),
+        ("2026-10-25T00:00:00", BERLIN, "2026-10-24"),
+        ("2026-10-26T00:00:00", BERLIN, "2026-10-25"),
+    ],
 )
-def test_the_last_moment_of_a_day_is_of_that_day(service, connection, run_operator, tmp_path, moment, day):
-    logical = datetime.fromisoformat(moment).replace(tzinfo=UTC)
-    options = {"output_path": str(tmp_path), "run_options": {"logical_date": logical}}
-    assert run_operator(AssistantLimitsToParquetOperator, **options).xcom()["date"] == day
+def test_the_day_is_that_of_the_logical_date_in_utc(moment, zone, day):
+    assert _day(logical_date=datetime.fromisoformat(moment).replace(tzinfo=ZoneInfo(zone))).isoformat() == day
+
+
+def test_every_night_of_a_local_schedule_has_a_day_of_its_own():
+    """Also those of 23 and 25 hours: no day is written twice, none is left out."""
+    for first in (datetime(2026, 3, 27), datetime(2026, 10, 23)):  # noqa: DTZ001 (midnights of a local calendar)
+        nights = [(first + timedelta(days=day)).replace(tzinfo=ZoneInfo(BERLIN)) for day in range(5)]
+        days = [_day(logical_date=night) for night in nights]
+        assert [later - day for day, later in pairwise(days)] == [timedelta(days=1)] * 4
+
+
+def _day(date=None, **run):
+    operator = AssistantLimitsToParquetOperator(task_id="task", output_path="lake", date=date)
+    return operator.day({"dag_run": SimpleNamespace(**run)})
+
+
+def test_a_run_without_a_logical_date_has_the_day_it_was_due():
+    due = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=UTC)
+    assert _day(logical_date=None, run_after=due) == due.date()
+    assert _day(logical_date=due - timedelta(days=7), run_after=due) == due.date() - timedelta(days=7)
+
+
+def test_a_reply_that_comes_after_midnight_stays_in_the_day_of_its_run(
+    service, connection, run_operator, tmp_path, monkeypatch
+):
+    class AfterMidnight(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2026, 11, 22, 0, 0, 0, 1, tzinfo=tz)
+
+    monkeypatch.setattr("airflow_provider_assistant.operators.statistics.datetime", AfterMidnight)
+    logical = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=UTC)
+    run = run_operator(
+        AssistantStatisticsToParquetOperator, output_path=str(tmp_path), run_options={"logical_date": logical}
+    )
+    assert run.xcom()["date"] == "2026-11-21"
+    for path in (run.xcom()["path"], run.xcom()["raw_path"]):
+        assert "date=2026-11-21" in path
+        moments = pq.ParquetFile(path).read(["captured_at", "logical_date"]).to_pylist()
+        assert {tuple(row.values()) for row in moments} == {(AfterMidnight.now(UTC), logical)}
+
+
+@pytest.mark.parametrize("day", ["0999-12-31", "0001-01-01", "9999-12-31", "2024-02-29"])
+def test_a_day_of_any_year_has_four_digits(day, tmp_path):
+    path = lake.publish(lake.limits_table([]), str(tmp_path), "limits", _day(day), "part").path
+    assert f"/date={day}/" in path
+    assert ds.dataset(tmp_path / "limits", partitioning="hive").to_table(columns=["date"]).num_rows == 0
+
+
+@pytest.mark.parametrize("day", ["999-12-31", "2025-02-29", "2026-11-21T00:00:00", "21.11.2026", "", "None"])
+def test_a_date_that_is_none_is_refused_before_anything_is_asked(service, connection, run_operator, tmp_path, day):
+    run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path / "lake"), date=day)
+    assert isinstance(run.error, AssistantInputError)
+    assert "YYYY-MM-DD" in str(run.error)
+    assert not service.seen()
+    assert not (tmp_path / "lake").exists()
 
 
 # -- limits as a dataset -----------------------------------------------------------------------------

@@ -107,6 +107,8 @@ def test_faults_change_at_run_time(client: httpx.Client, control: httpx.Client) 
         {"rules": 3},
         {"async_status_words": {"done": "DONE"}},
         {"fail_messages": "("},
+        {"answer_limit": 0},
+        {"answer_limit": 2.5},
         [],
     ],
 )

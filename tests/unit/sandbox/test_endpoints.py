@@ -96,6 +96,20 @@ def test_async_chat_fails_where_asked_to(server: SandboxServer, client: httpx.Cl
     assert client.post("/chat", json=body).status_code == 500
 
 
+def test_answers_are_cut_where_asked_to(client: httpx.Client, control: httpx.Client) -> None:
+    client.post("/documents/qa", json={**QA, "answer": "30 days, from the day of delivery."})
+    body = {"session_id": "s", "message": "Refund window?"}
+
+    def answers() -> tuple[str, str]:
+        request_id = client.post("/chat/async", json=body).json()["request_id"]
+        return client.post("/chat", json=body).json()["answer"], finished(client, request_id)["result"]["answer"]
+
+    control.post("/faults", json={"answer_limit": 7})
+    assert answers() == ("30 days", "30 days")
+    control.post("/faults", json={"answer_limit": None})
+    assert answers() == ("30 days, from the day of delivery.",) * 2
+
+
 def test_feedback_on_sync_and_async_requests(server: SandboxServer, client: httpx.Client) -> None:
     message = {"session_id": "s", "message": "Refund?"}
     for path in ("/chat", "/chat/async"):

@@ -38,6 +38,7 @@ def test_an_empty_variable_is_no_value() -> None:
         (["--fault-status", "700"], {}, "fault_status: status needs a number from 200 to 599"),
         (["--fault-status", "explode"], {}, "'explode' is not an action"),
         (["--fail-messages", "("], {}, "fail_messages is not a regular expression"),
+        (["--answer-limit", "0"], {}, "answer_limit must be a whole number above 0"),
         (["--data", __file__], {}, "data must be a directory"),
     ],
 )

@@ -1,0 +1,69 @@
+"""``airflow assistant chat``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_provider_assistant.cli.output import Out
+from airflow_provider_assistant.cli.running import LATER, OK, command, connected, exit_code, failed
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+
+@command
+def chat(out: Out, args: argparse.Namespace) -> int:
+    """Send one message, or every line until the end of the input, and show the answers."""
+    hook = connected(out, args)
+    site_id, session_id = hook.site(), args.session or f"cli-{uuid.uuid4().hex[:16]}"
+    if args.message is not None:
+        _show(out, _answer(out, hook, session_id, args.message, args))
+        return OK
+    is_person = sys.stdin.isatty() and out.is_terminal
+    if is_person:
+        out.note(f"Site {site_id}, session {session_id}. A line is a message; end with Ctrl-D.")
+    for message in _typed(out) if is_person else _piped():
+        try:
+            _show(out, _answer(out, hook, session_id, message, args))
+        except AssistantError as error:
+            # A person goes on after what passes; a script must not miss that an answer is missing.
+            if not is_person or exit_code(error) != LATER:
+                raise
+            failed(out, error)
+    if is_person:
+        out.note(f"Go on later with --session {session_id}")
+    return OK
+
+
+def _answer(out: Out, hook: AssistantHook, session_id: str, message: str, args: argparse.Namespace) -> dict[str, Any]:
+    with out.busy("thinking"):
+        answer = hook.chat(session_id, message, args.email, args.language)
+    return {**answer.as_dict(), "session_id": answer.session_id or session_id, "site_id": hook.site()}
+
+
+def _show(out: Out, answer: dict[str, Any]) -> None:
+    out.result(answer)
+    if answer["text"] is None:
+        out.note("The reply has no text that is known as an answer; --output json shows all of it.")
+    else:
+        out.line(answer["text"])
+
+
+def _typed(out: Out) -> Iterator[str]:
+    import readline  # noqa: F401 (gives the prompt its line editing)
+
+    while True:
+        try:
+            message = out.ask("> ")
+        except EOFError:
+            out.line("")
+            return
+        if message.strip():
+            yield message
+
+
+def _piped() -> Iterator[str]:
+    yield from (line.strip() for line in sys.stdin if line.strip())

@@ -1,0 +1,141 @@
+"""The commands and their arguments, as Airflow's command line takes them from a provider."""
+
+from __future__ import annotations
+
+from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
+
+EPILOG = (
+    "Exit codes: 0 all is well; 1 it ran, and something is wrong (a smoke step, rows of a load, a ledger entry); "
+    "2 wrong arguments, input or connection; 3 the service refuses (400, 401, 403, 404); 4 the service fails, is busy "
+    "or cannot be reached: try again later; 5 the ledger cannot be used; 70 a bug; 130 interrupted."
+)
+
+OUTPUT = Arg(("-o", "--output"), choices=("text", "json"), default="text", help="text for people, or JSON for programs")
+VERBOSE = Arg(("-v", "--verbose"), action="store_true", help="log what happens to standard error")
+CONNECTION = Arg(("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="the Airflow connection")
+SITE = Arg(("--site",), metavar="SITE_ID", help="site to use instead of the connection's")
+ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only of this site")
+TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant to use instead of the connection's")
+COMMON = (OUTPUT, VERBOSE)
+
+# What says which rows a file has: the same as for the operator, or the ledger does not know them again.
+KIND = Arg(("--kind",), choices=("qa", "text"), default="qa", help="what a row becomes: question and answer, or text")
+COLUMN = Arg(
+    ("--column",), action="append", metavar="FIELD=COLUMN", help="where a column's name differs; may be repeated"
+)
+CONSTANT = Arg(
+    ("--constant",), action="append", metavar="FIELD=VALUE", help="a field with one value for all rows; repeatable"
+)
+KEY = Arg(("--key",), action="append", metavar="COLUMN", help="column that tells rows apart; may be repeated")
+SOURCE_NAME = Arg(
+    ("--source-name",),
+    metavar="NAME",
+    help="names the source in the ledger; dag_id.task_id takes up a DAG's (default: the file's name)",
+)
+ROWS = (SITE, KIND, COLUMN, CONSTANT, KEY, SOURCE_NAME)
+
+
+def get_cli_commands() -> list[GroupCommand]:
+    """Return ``airflow assistant``."""
+    return [
+        GroupCommand(
+            name="assistant",
+            help="Talk to a hosted assistant",
+            description="Check a connection, chat, load documents, look into the ledger.",
+            epilog=EPILOG,
+            subcommands=COMMANDS,
+        )
+    ]
+
+
+def _command(name: str, text: str, *args: Arg, function: str | None = None) -> ActionCommand:
+    module = function or f"{name}.{name}"
+    return ActionCommand(
+        name=name,
+        help=text,
+        func=lazy_load_command(f"airflow_provider_assistant.cli.{module}"),
+        args=(*args, *COMMON),
+        epilog=EPILOG,
+    )
+
+
+COMMANDS = (
+    _command(
+        "smoke",
+        "Try every part of the service that a production setup needs",
+        CONNECTION,
+        SITE,
+        TENANT,
+        Arg(("--document",), metavar="FILE", help="upload this file instead of a small one that comes along"),
+        Arg(("--question",), metavar="TEXT", help="ask this instead of a question about that file"),
+        Arg(("--timeout",), type=float, default=120.0, metavar="SECONDS", help="longest wait for the async answer"),
+    ),
+    _command("limits", "Show the tenant's limits", CONNECTION, TENANT),
+    _command(
+        "chat",
+        "Chat with the assistant, in one session",
+        CONNECTION,
+        SITE,
+        Arg(("-m", "--message"), metavar="TEXT", help="ask this, and end; otherwise a line is a message"),
+        Arg(("--session",), metavar="SESSION_ID", help="go on with a session (default: a new one)"),
+        Arg(("--email",), metavar="ADDRESS", help="e-mail address of the end user"),
+        Arg(("--language",), metavar="CODE", help="language of the replies, such as en"),
+    ),
+    _command(
+        "load",
+        "Load a file of rows, each row once",
+        Arg(("file",), metavar="FILE", help="path, glob, folder or object storage URL of Parquet, CSV or JSON lines"),
+        CONNECTION,
+        *ROWS,
+        Arg(("--dry-run",), action="store_true", help="send nothing, and say what would be sent"),
+        Arg(
+            ("--on-ambiguous",),
+            choices=("retry", "skip", "fail"),
+            default="retry",
+            help="what to do with a row that an earlier attempt may have created",
+        ),
+        Arg(
+            ("--on-change",),
+            choices=("create", "skip", "fail"),
+            default="create",
+            help="what to do with a key whose content has changed",
+        ),
+        Arg(("--max-rejected",), type=float, default=0.0, metavar="N", help="bad rows allowed: a count, or a fraction"),
+        Arg(("--findings",), metavar="FILE", help="Parquet file that lists the rows that want attention"),
+    ),
+    GroupCommand(
+        name="ledger",
+        help="Look into the record of what was sent",
+        epilog=EPILOG,
+        subcommands=(
+            _command("status", "Count what the ledger knows", ONLY_SITE, function="ledger.status"),
+            _command("ambiguous", "List what may or may not have happened", ONLY_SITE, function="ledger.ambiguous"),
+            _command(
+                "stale",
+                "List documents that are superseded, or whose row the file no longer has",
+                Arg(("file",), metavar="FILE", nargs="?", help="the source, whole; without it, only superseded ones"),
+                CONNECTION,
+                *ROWS,
+                function="ledger.stale",
+            ),
+            _command(
+                "resolve",
+                "Settle an ambiguous entry by hand, after a look at the site",
+                Arg(("entry",), metavar="ENTRY", help="its key, or the beginning of it, as ambiguous lists it"),
+                Arg(("--as",), dest="outcome", choices=("done", "refused"), required=True, help="what came of it"),
+                Arg(("--id",), metavar="ID", help="of the document or request that there is, for done"),
+                Arg(("--file",), metavar="FILE", help="the source, for done: says which content the site has"),
+                Arg(("--force",), action="store_true", help="even if a task may be sending it right now"),
+                ONLY_SITE,
+                *ROWS[1:5],
+                function="ledger.resolve",
+            ),
+        ),
+    ),
+    _command(
+        "sandbox",
+        "Run the embedded service, for development and tests",
+        Arg(("--port",), type=int, metavar="PORT", help="port to listen on; 0 lets the system pick one"),
+        Arg(("flags",), nargs="*", metavar="-- FLAG", help="further flags of the embedded service, after --"),
+    ),
+)

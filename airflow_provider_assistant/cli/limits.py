@@ -1,0 +1,21 @@
+"""``airflow assistant limits``."""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow_provider_assistant.cli.output import Out
+from airflow_provider_assistant.cli.running import OK, command, connected
+from airflow_provider_assistant.lake.leaves import flatten
+
+
+@command
+def limits(out: Out, args: argparse.Namespace) -> int:
+    """Show the tenant's limits."""
+    hook = connected(out, args)
+    tenant_id = hook.tenant()
+    with out.busy("reading limits"):
+        raw = hook.get_limits().raw
+    out.result({"tenant_id": tenant_id, "limits": raw})
+    out.table(("limit", "value"), [(leaf.metric, leaf.text) for leaf in flatten(raw)])
+    return OK

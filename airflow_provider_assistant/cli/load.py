@@ -1,0 +1,187 @@
+"""``airflow assistant load``: the engine, the ledger and the counts of the load operators, without a DAG."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Out
+from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
+from airflow_provider_assistant.cli.running import INTERRUPTED, OK, WRONG, command, connected
+from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.loading.loader import Load, LoadOptions
+from airflow_provider_assistant.loading.rehearsal import Rehearsal
+from airflow_provider_assistant.loading.report import Counts, Findings, Kind
+from airflow_provider_assistant.loading.source import Path_, storage_path
+from airflow_provider_assistant.operators.base import allowed
+
+# So many rows are shown; all of those that want attention are in the file of findings.
+SHOWN = 20
+# Seconds between two looks at the counts.
+TICK = 0.1
+ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
+
+
+@command
+def load(out: Out, args: argparse.Namespace) -> int:
+    """Load what has not been loaded, or say what would be."""
+    hook = connected(out, args)
+    done = _Done()
+    with contextlib.ExitStack() as stack:
+        rows = stack.enter_context(rows_of(args.file, args, hook.site()))
+        ledger = stack.enter_context(Ledger.open())
+        memory = stack.enter_context(
+            ledger.documents(
+                scope=f"{hook.target()}/{KINDS[args.kind].endpoint}",
+                site_id=hook.site(),
+                source=source_name(args),
+                run=this_run(),
+            )
+        )
+        findings = stack.enter_context(_Shown(_findings_path(args), write=not args.dry_run))
+        options = LoadOptions(
+            max_concurrency=hook.settings.client.max_concurrency,
+            on_ambiguous=args.on_ambiguous,
+            on_change=args.on_change,
+        )
+        asyncio.run(_run(out, hook, args.dry_run, done, rows=rows, options=options, memory=memory, findings=findings))
+    if done.error and not done.counts.rows:
+        raise done.error
+    _tell(out, args, hook, done, findings)
+    if done.is_interrupted:
+        return INTERRUPTED
+    if done.error:
+        raise done.error
+    return OK if _is_good(done.counts, args) else WRONG
+
+
+@dataclass(slots=True)
+class _Done:
+    """What came of the load, however it ended."""
+
+    counts: Counts = field(default_factory=Counts)
+    error: AssistantError | None = None
+    is_interrupted: bool = False
+    sent: list[str] = field(default_factory=list)
+
+
+async def _run(out: Out, hook: AssistantHook, dry_run: bool, done: _Done, **parts: Any) -> None:
+    def sent(item: Any, _reply: Any) -> None:
+        if len(done.sent) < SHOWN:
+            done.sent.append(item.label)
+
+    async with AssistantClient(hook.settings.client) as client:
+        this = (Rehearsal if dry_run else Load)(client, on_created=sent, **parts)
+        done.counts = this.counts
+        with _ended_by_signals(this, done), out.progress("looking" if dry_run else "loading") as shown:
+            watching = asyncio.create_task(_watch(this.counts, shown))
+            try:
+                await this.run()
+            except AssistantError as error:
+                done.error = error
+            finally:
+                watching.cancel()
+
+
+async def _watch(counts: Counts, shown: Callable[[int, int], None]) -> None:
+    while True:
+        shown(counts.done, counts.rows)
+        await asyncio.sleep(TICK)
+
+
+@contextlib.contextmanager
+def _ended_by_signals(this: Load, done: _Done) -> Iterator[None]:
+    """Let the first Ctrl-C record what is in flight; a second one ends at once."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def end() -> None:
+        done.is_interrupted = True
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        this.end()
+
+    for number in numbers:
+        loop.add_signal_handler(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+class _Shown(Findings):
+    """Findings whose first rows are kept to be shown; those of a dry run are not written."""
+
+    def __init__(self, path: Path_, *, write: bool) -> None:
+        super().__init__(path, always=False)
+        self.first: list[dict[str, Any]] = []
+        self._write = write
+
+    def add(
+        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
+    ) -> None:
+        """Add a finding."""
+        if len(self.first) < SHOWN:
+            ids = document_ids or []
+            self.first.append({"kind": kind, "row": row, "key": key, "reason": reason, "document_ids": ids})
+        if self._write:
+            super().add(kind, key, reason, row=row, document_ids=document_ids)
+        else:
+            self.count += 1
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._write:
+            super().close()
+
+
+def _findings_path(args: argparse.Namespace) -> Path_:
+    if args.findings:
+        return storage_path(args.findings)
+    run = this_run()
+    return airflow_home() / "assistant_loads" / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
+
+
+def _is_good(counts: Counts, args: argparse.Namespace) -> bool:
+    unclear = counts.ambiguous if args.on_ambiguous == "retry" else 0
+    return not (counts.failed or unclear or counts.rejected > allowed(args.max_rejected, counts.rows))
+
+
+def _tell(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown) -> None:
+    counts = done.counts
+    path = str(findings.path) if findings.count and not args.dry_run else None
+    out.result(
+        {
+            **counts.as_dict(),
+            "dry_run": args.dry_run,
+            "site_id": hook.site(),
+            "source": source_name(args),
+            "sent": done.sent,
+            "findings": path,
+            "listed": findings.first,
+            "error": str(done.error) if done.error else None,
+        }
+    )
+    if findings.count:
+        listed = [(one["kind"], one["row"], one["key"], one["reason"]) for one in findings.first]
+        out.table(("finding", "row", "key", "reason"), listed)
+    if args.dry_run:
+        out.table(("would send",), [(label,) for label in done.sent])
+        if more := counts.created - len(done.sent):
+            out.line(f"… and {more} more")
+    style = GOOD if _is_good(counts, args) and not done.error else BAD if counts.failed else WARNING
+    out.line(f"{'Dry run, nothing was sent; a load of ' if args.dry_run else ''}site {hook.site()}: {counts}", style)
+    if path:
+        out.note(f"Findings: {findings.count}, all of them in {path}")
+    elif findings.count:
+        out.note(f"Findings: {findings.count}, of which {len(findings.first)} are shown")

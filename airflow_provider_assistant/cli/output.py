@@ -1,0 +1,181 @@
+"""What a command says: to people on a terminal, in lines to a pipe, as JSON to a program; never the key."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+REDACTED = "***"
+# Of characters that steer: they make a line read other than it is written.
+BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+GOOD, BAD, DIM, WARNING = "green", "bold red", "dim", "yellow"
+
+
+class Out:
+    """
+    Standard output and standard error of one command.
+
+    :param as_json: Whether the result is one JSON value; what is for people is then left out.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._secrets: set[str] = set()
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        self._out = _console(sys.stdout)
+        self._err = _console(sys.stderr)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person reads standard output."""
+        return self._out.is_terminal and not self.as_json
+
+    def hide(self, secret: str | None) -> None:
+        """Show ``***`` in place of a secret from now on, however JSON or a URL spells it."""
+        if secret := (secret or "").strip():
+            self._secrets |= {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+
+    def clean(self, text: str, *, lines: bool = True) -> str:
+        """
+        Return a text without secrets and without characters that steer a terminal.
+
+        :param text: From wherever.
+        :param lines: Whether it may have more than one line.
+        """
+        kept = "\n\t" if lines else ""
+        text = self._redacted(text)
+        return "".join(char if char in kept or not _steers(char) else _escaped(char) for char in text)
+
+    def _redacted(self, text: str) -> str:
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, REDACTED)
+        return text
+
+    def line(self, text: str, style: str = "") -> None:
+        """Say a line to people; a program does not get it."""
+        if self.is_terminal:
+            self._out.print(Text(self.clean(text), style))
+        elif not self.as_json:
+            _write(self.clean(text))
+
+    def fields(self, *cells: tuple[str, str, int]) -> None:
+        """
+        Say a line of fields to people: aligned on a terminal, with tabs between them in a pipe.
+
+        :param cells: Text, style and width of each.
+        """
+        if self.as_json:
+            return
+        texts = [(self.clean(text, lines=False), style, width) for text, style, width in cells]
+        if not self.is_terminal:
+            _write("\t".join(text for text, _, _ in texts))
+            return
+        self._out.print(Text("  ").join(Text(f"{text:<{width}}", style) for text, style, width in texts))
+
+    def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Show rows to people: a table on a terminal, lines with tabs between the cells in a pipe."""
+        if not self.is_terminal:
+            for row in (titles, *rows):
+                self.fields(*((_cell(cell), "", 0) for cell in row))
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for title in titles:
+            table.add_column(Text(title), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(self.clean(_cell(cell))) for cell in row))
+        self._out.print(table)
+
+    def result(self, value: Any) -> None:
+        """Give the result to a program, as one line of JSON; people do not get it."""
+        if self.as_json:
+            _write(self._redacted(json.dumps(value, default=str)))
+
+    def note(self, text: str) -> None:
+        """Say something beside the result to people, on standard error."""
+        if not self.as_json:
+            self._err.print(Text(self.clean(text), DIM))
+
+    def logged(self, text: str, style: str) -> None:
+        """Say what was logged, on standard error."""
+        self._err.print(Text(self.clean(text), style))
+
+    def error(self, text: str) -> None:
+        """Say what went wrong, on standard error."""
+        self._err.print(Text.assemble(("error: ", BAD), self.clean(text)))
+
+    def ask(self, prompt: str) -> str:
+        """Read a line from a person."""
+        return self._out.input(Text(prompt, "bold cyan"))
+
+    @contextlib.contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        """Show on a terminal that something takes its time."""
+        with self._err.status(Text(what)) if self._is_lively else contextlib.nullcontext():
+            yield
+
+    @contextlib.contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """Show a bar on a terminal; the function given takes how much is done, and of how much."""
+        if not self._is_lively:
+            yield lambda _done, _total: None
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, TimeElapsedColumn(), console=self._err, transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+    @property
+    def _is_lively(self) -> bool:
+        return self._err.is_terminal and not self.as_json
+
+
+class LogLines(logging.Handler):
+    """Log records as lines on standard error."""
+
+    def __init__(self, out: Out) -> None:
+        super().__init__()
+        self._out = out
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say one record."""
+        try:
+            style = WARNING if record.levelno >= logging.WARNING else DIM
+            self._out.logged(f"{record.levelname.lower()}: {self.format(record)}", style)
+        except Exception:  # noqa: BLE001 (as every handler: a log line must not end what it tells of)
+            self.handleError(record)
+
+
+def _write(text: str) -> None:
+    """Write a line as it is: a pipe gets tabs as tabs."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _console(stream: Any) -> Console:
+    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _steers(char: str) -> bool:
+    return char in BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()

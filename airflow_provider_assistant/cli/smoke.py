@@ -1,0 +1,153 @@
+"""``airflow assistant smoke``: the specification's minimum production smoke flow, in its order."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Out
+from airflow_provider_assistant.cli.running import OK, WRONG, command, connected
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantConnectionError,
+    AssistantError,
+    AssistantRequestFailed,
+)
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.files import as_upload
+
+DOCUMENT = """# Smoke test of an integration
+
+This document is uploaded by a smoke test. The smoke test reads limits, uploads this document, chats, rates an answer
+and reads statistics. It may be deleted.
+"""
+QUESTION = "What does the smoke test of an integration read?"
+POLL_INTERVAL = 1.0
+STYLES = {"ok": GOOD, "failed": BAD, "skipped": DIM}
+# What stops one of these stops all the others.
+FATAL = (AssistantAuthenticationError, AssistantConnectionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What came of a step.
+
+    :param step: Its name.
+    :param verdict: ``ok``, ``failed`` or ``skipped``.
+    :param seconds: How long it took.
+    :param detail: What was seen, or why it failed.
+    """
+
+    step: str
+    verdict: str
+    seconds: float
+    detail: str
+
+
+@command
+def smoke(out: Out, args: argparse.Namespace) -> int:
+    """Try step after step, and say of each how it went."""
+    hook = connected(out, args)
+    verdicts = []
+    for verdict in _Smoke(hook, args).verdicts(out):
+        verdicts.append(verdict)
+        style = STYLES[verdict.verdict]
+        seconds = f"{verdict.seconds:.2f} s"
+        out.fields((verdict.verdict, style, 7), (verdict.step, "", 17), (seconds, DIM, 8), (verdict.detail, DIM, 0))
+    passed = all(verdict.verdict == "ok" for verdict in verdicts)
+    out.result({"passed": passed, "base_url": hook.settings.client.base_url, "steps": [asdict(v) for v in verdicts]})
+    return OK if passed else WRONG
+
+
+class _Smoke:
+    """The steps: each returns what it saw, or raises."""
+
+    def __init__(self, hook: AssistantHook, args: argparse.Namespace) -> None:
+        self._hook = hook
+        self._document = args.document
+        self._question = args.question or QUESTION
+        self._timeout = args.timeout
+        self._session_id = f"smoke-{uuid.uuid4().hex[:16]}"
+        self._request_id = ""
+
+    def verdicts(self, out: Out) -> Iterator[Verdict]:
+        """Yield one verdict after the other; what depends on a failed step is skipped."""
+        # Name, what to do, and the steps without which there is nothing to try.
+        steps: tuple[tuple[str, Callable[[], str], set[str]], ...] = (
+            ("read limits", self._limits, set()),
+            ("upload document", self._upload, set()),
+            ("sync chat", self._sync_chat, set()),
+            ("submit async chat", self._submit, set()),
+            ("poll async chat", self._poll, {"submit async chat"}),
+            ("send feedback", self._rate, {"submit async chat", "poll async chat"}),
+            ("read statistics", self._statistics, set()),
+        )
+        missing: set[str] = set()
+        stopped = ""
+        for name, attempt, needs in steps:
+            if stopped or needs & missing:
+                missing.add(name)
+                yield Verdict(name, "skipped", 0.0, stopped or f"needs: {', '.join(sorted(needs & missing))}")
+                continue
+            started = time.perf_counter()
+            try:
+                with out.busy(name):
+                    detail, verdict = attempt(), "ok"
+            except AssistantError as error:
+                missing.add(name)
+                detail, verdict = str(error), "failed"
+                if isinstance(error, FATAL):
+                    stopped = f"'{name}' says that the service cannot be used at all"
+            yield Verdict(name, verdict, round(time.perf_counter() - started, 3), detail)
+
+    def _limits(self) -> str:
+        raw = self._hook.get_limits().raw
+        return f"tenant {self._hook.tenant()}: {', '.join(raw) if isinstance(raw, dict) else 'no fields shown'}"
+
+    def _upload(self) -> str:
+        file: Any = self._document or io.BytesIO(DOCUMENT.encode())
+        name = None if self._document else "assistant-smoke-test.md"
+        upload = as_upload(file, name)
+        created = self._hook.send(endpoints.upload_document(self._hook.site(), upload))
+        return f"site {self._hook.site()}: {upload.filename} is document {created.created_id or '(no id shown)'}"
+
+    def _sync_chat(self) -> str:
+        return _shortened(self._hook.chat(self._session_id, self._question).text)
+
+    def _submit(self) -> str:
+        self._request_id = self._hook.submit_chat(self._session_id, self._question).request_id
+        return f"request {self._request_id}"
+
+    def _poll(self) -> str:
+        client = self._hook.client
+        call = endpoints.get_chat_request(self._hook.site(), self._request_id, client.settings.words)
+        since = client.now()
+        waiting = flow.wait_for(
+            call, since=since, deadline=since + self._timeout, interval=POLL_INTERVAL, now=client.now
+        )
+        request, polls = client.run(waiting)
+        if request.state == "failed":
+            raise AssistantRequestFailed(f"request {self._request_id} ended {request.status!r}: {request.error or ''}")
+        return f"{request.status} after {polls} poll(s): {_shortened(request.text)}"
+
+    def _rate(self) -> str:
+        self._hook.send_feedback(self._session_id, self._request_id, "good")
+        return f"'good' for request {self._request_id}"
+
+    def _statistics(self) -> str:
+        raw = self._hook.get_statistics().raw
+        return ", ".join(raw) if isinstance(raw, dict) else "no fields shown"
+
+
+def _shortened(text: str | None) -> str:
+    if text is None:
+        return "a reply without a text that is known as an answer"
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else f"{line[:99]}…"

@@ -1,0 +1,250 @@
+"""Questions with their answers and what is expected of them: what scorers look at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NOT_ASKED = "not_asked"
+EXPECTATIONS = ("expected", "must_include", "must_not_include", "expect_no_answer", "weight", "tags")
+# Between the phrases of one cell: a file such as CSV has no lists.
+SEPARATOR = "|"
+_WORDS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
+}
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """
+    One question.
+
+    :param key: Tells it from the others.
+    :param message: What was asked; the key, where the tables do not say.
+    :param answer: What was answered; None unless the status is ``complete``.
+    :param status: As in the ask operator's output, or ``not_asked``: expected, but not among the answers.
+    :param error: Why there is no answer.
+    :param seconds: From question to answer.
+    :param session_id: Conversation it was asked in.
+    :param request_id: What the service calls the question.
+    :param expected: The answer that would be right, or None.
+    :param must_include: Phrases that a right answer has.
+    :param must_not_include: Phrases that it has not.
+    :param expect_no_answer: Whether a right answer says that it does not know; None if nobody said.
+    :param weight: Its share in weighted means, to those of the others.
+    :param tags: Groups that it is reported in.
+    :param row: All columns of both tables, for scorers of the user's own.
+    """
+
+    key: str
+    message: str
+    answer: str | None
+    status: str
+    error: str | None
+    seconds: float | None
+    session_id: str | None
+    request_id: str | None
+    expected: str | None
+    must_include: tuple[str, ...]
+    must_not_include: tuple[str, ...]
+    expect_no_answer: bool | None
+    weight: float
+    tags: tuple[str, ...]
+    row: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """Digest of the question and what is expected: the same in a baseline that asked the same."""
+        asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer)
+        return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
+
+
+def read_cases(
+    answers: pa.Table, expectations: pa.Table | None = None, *, key: str | Sequence[str] = "key"
+) -> list[Case]:
+    """
+    Return the questions in the order of the answers, then those that were not asked.
+
+    Of the columns that both tables have, those in ``EXPECTATIONS`` are taken from the expectations, and the others from
+    the answers. A cell with several phrases or tags is a list, or text with ``|`` between them. An empty cell expects
+    nothing.
+
+    :param answers: Columns of the key, ``answer``, and as many of the others that the ask operator writes as there are.
+        Without ``status``, a question is complete if it has an answer, and otherwise failed.
+    :param expectations: Columns of the key, and some of ``EXPECTATIONS``; None if they are columns of the answers.
+    :param key: Column that tells the questions apart, or columns, in both tables.
+    :raises AssistantInputError: A column is missing, a key is empty or there twice, no key is in both tables, a
+        question reads differently in the two, or a cell of ``EXPECTATIONS`` or ``seconds`` cannot be read.
+    """
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if "answer" not in answers.column_names:
+        raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
+    asked = _keyed(answers, names, "answers")
+    wanted = {} if expectations is None else _keyed(expectations, names, "expectations")
+    if expectations is not None:
+        _check_pair(asked, wanted, expectations.column_names)
+    cases = [_case(label, _joined(row, wanted.get(label, {}))) for label, row in asked.items()]
+    return cases + [
+        _case(label, {**row, "answer": None, "status": NOT_ASKED, "error": "it is not among the answers"})
+        for label, row in wanted.items()
+        if label not in asked
+    ]
+
+
+def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[str, Any]]:
+    """Return rows by their key as people know it."""
+    if missing := [name for name in names if name not in table.column_names]:
+        raise AssistantInputError(
+            f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}; "
+            "key names the columns that tell the questions apart, in answers and expectations alike",
+            field="key",
+        )
+    if not names:
+        raise AssistantInputError("key must name at least one column", field="key")
+    rows = table.to_pylist()
+    keys = [tuple(_text(row[name]) for name in names) for row in rows]
+    if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
+        raise AssistantInputError(
+            f"{what}: {_listed(names)} is empty in {len(empty)} rows, such as number {_listed(empty)}", field="key"
+        )
+    labels = [
+        str(values[0]) if len(names) == 1 else ", ".join(map("=".join, zip(names, map(str, values), strict=True)))
+        for values in keys
+    ]
+    if twice := [label for label, count in Counter(labels).items() if count > 1]:
+        raise AssistantInputError(
+            f"{what}: {len(twice)} keys are there more than once, such as {_listed(twice)}; "
+            "key must name the columns that tell the questions apart",
+            field="key",
+        )
+    return dict(zip(labels, rows, strict=True))
+
+
+def _check_pair(
+    asked: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
+) -> None:
+    if not set(columns) & set(EXPECTATIONS):
+        raise AssistantInputError(
+            f"expectations have none of the columns {_listed(EXPECTATIONS)}, only {_listed(columns)}",
+            field="expectations",
+        )
+    if asked and wanted and not asked.keys() & wanted.keys():
+        raise AssistantInputError(
+            f"answers and expectations have no key in common: {_listed(asked)} on one side, {_listed(wanted)} on the "
+            "other; key must name the column by which they belong together",
+            field="key",
+        )
+    other = [label for label, row in wanted.items() if label in asked and _differ(row, asked[label])]
+    if other:
+        raise AssistantInputError(
+            f"{len(other)} questions were asked in other words than in the expectations, such as {_listed(other)}: "
+            "their answers would be held against what was expected of another question. Ask them again",
+            field="expectations",
+        )
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    mine, yours = _text(one.get("message")), _text(other.get("message"))
+    return mine is not None and yours is not None and mine.split() != yours.split()
+
+
+def _joined(answered: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    expectations = {name: wanted[name] for name in EXPECTATIONS if name in wanted}
+    return {**wanted, **answered, **expectations}
+
+
+def _case(key: str, row: Mapping[str, Any]) -> Case:
+    answer = row["answer"]
+    status = _text(row.get("status")) or ("complete" if _text(answer) else "failed")
+    return Case(
+        key=key,
+        message=_text(row.get("message")) or key,
+        # A service that says complete and nothing else has answered with nothing.
+        answer=("" if answer is None else str(answer)) if status == "complete" else None,
+        status=status,
+        error=_text(row.get("error")),
+        seconds=_number(key, "seconds", row.get("seconds")),
+        session_id=_text(row.get("session_id")),
+        request_id=_text(row.get("request_id")),
+        expected=_text(row.get("expected")),
+        must_include=_several(key, "must_include", row.get("must_include")),
+        must_not_include=_several(key, "must_not_include", row.get("must_not_include")),
+        expect_no_answer=_truth(key, "expect_no_answer", row.get("expect_no_answer")),
+        weight=_weight(key, row.get("weight")),
+        tags=_several(key, "tags", row.get("tags")),
+        row=row,
+    )
+
+
+def _text(value: Any) -> str | None:
+    """Return a cell as text; None if there is nothing in it."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        # Whole numbers become floats in a dataframe that lacks one of them.
+        value = int(value) if value.is_integer() else value
+    text = "" if value is None else str(value)
+    return text if text.strip() else None
+
+
+def _several(key: str, column: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        text = (_text(value) or "").strip()
+        if text.startswith("[") and text.endswith("]"):
+            # As one phrase it would never be found, and a must_not_include would always be fulfilled.
+            raise _unreadable(key, column, value, f"a list, or text with {SEPARATOR} between the phrases")
+        value = text.split(SEPARATOR)
+    texts = (_text(part) for part in value)
+    return tuple(dict.fromkeys(text.strip() for text in texts if text is not None))
+
+
+def _truth(key: str, column: str, value: Any) -> bool | None:
+    text = _text(value)
+    if text is None:
+        return None
+    try:
+        return _WORDS[text.strip().lower()]
+    except KeyError:
+        raise _unreadable(key, column, value, "true, false or empty") from None
+
+
+def _number(key: str, column: str, value: Any) -> float | None:
+    text = _text(value)
+    try:
+        number = None if text is None else float(text)
+    except ValueError:
+        raise _unreadable(key, column, value, "a number") from None
+    if number is not None and not math.isfinite(number):
+        raise _unreadable(key, column, value, "a finite number")
+    return number
+
+
+def _weight(key: str, value: Any) -> float:
+    weight = _number(key, "weight", value)
+    if weight is None:
+        return 1.0
+    if weight <= 0:
+        raise _unreadable(key, "weight", value, "more than 0; leave a question out that is not to count")
+    return weight
+
+
+def _unreadable(key: str, column: str, value: Any, instead: str) -> AssistantInputError:
+    return AssistantInputError(f"question {key!r}: {column} must be {instead}, not {value!r}", field=column)
+
+
+def _listed(values: Iterable[Any]) -> str:
+    """Return the first few, as text."""
+    texts = [repr(value) for value in values]
+    return ", ".join(texts[:_NAMED]) + (", …" if len(texts) > _NAMED else "")

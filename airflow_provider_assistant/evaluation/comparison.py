@@ -1,0 +1,143 @@
+"""This evaluation and an earlier one, question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from airflow_provider_assistant.evaluation.figures import CONFIDENCE, interval
+from airflow_provider_assistant.evaluation.summary import Change, Comparison, Difference
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# So many losses and gains are named.
+NAMED = 50
+# Less is no change, but rounding.
+NO_CHANGE = 1e-9
+COLUMNS = ("key", "case", "scorer", "score", "status")
+
+
+class Scored(NamedTuple):
+    """A row of the table of scores; ``score`` is None unless the outcome is ``scored``."""
+
+    key: str
+    score: float | None
+    outcome: str
+    weight: float
+    tags: tuple[str, ...]
+
+
+class _Pair(NamedTuple):
+    """A question's scores, and what it weighs."""
+
+    key: str
+    before: float
+    after: float
+    weight: float
+    tags: tuple[str, ...]
+
+
+def compare(
+    scores: pa.Table,
+    baseline_scores: pa.Table,
+    *,
+    higher_is_better: Mapping[str, bool],
+    baseline: Mapping[str, str | None],
+) -> Comparison:
+    """
+    Pair the questions of two evaluations by key, and compare those that are the same.
+
+    A question that was changed, or what is expected of it, is counted and not compared. Weights and tags are those
+    of the new evaluation.
+
+    :param scores: What :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` returned.
+    :param baseline_scores: The same of the earlier evaluation.
+    :param higher_is_better: The scorers to compare, and which way is up; one that the earlier evaluation did not have
+        is left out.
+    :param baseline: What is to be said of the earlier evaluation.
+    :raises AssistantInputError: The earlier one is no table of scores.
+    """
+    if missing := [name for name in COLUMNS if name not in baseline_scores.column_names]:
+        raise AssistantInputError(
+            f"baseline {baseline.get('path')!r} is no table of scores: it has no column {', '.join(missing)}",
+            field="baseline",
+        )
+    now, before = _digests(scores), _digests(baseline_scores)
+    same = {key for key, digest in now.items() if before.get(key) == digest}
+    had = set(baseline_scores["scorer"].unique().to_pylist())
+    higher_is_better = {name: is_up for name, is_up in higher_is_better.items() if name in had}
+    pairs = {name: _pairs(of_scorer(scores, name), _scores(baseline_scores, name), same) for name in higher_is_better}
+    tags = sorted({tag for found in pairs.values() for pair in found for tag in pair.tags})
+    return Comparison(
+        baseline=dict(baseline),
+        confidence=CONFIDENCE,
+        same=len(same),
+        changed=sum(key in before for key in now) - len(same),
+        added=sum(key not in before for key in now),
+        removed=sum(key not in now for key in before),
+        coverage_before=_coverage(baseline_scores),
+        scorers={name: _difference(pairs[name], is_up, NAMED) for name, is_up in higher_is_better.items()},
+        tags={
+            tag: {
+                name: _difference([pair for pair in pairs[name] if tag in pair.tags], is_up, 0)
+                for name, is_up in higher_is_better.items()
+            }
+            for tag in tags
+        },
+    )
+
+
+def _digests(scores: pa.Table) -> dict[str, str]:
+    return dict(zip(scores["key"].to_pylist(), scores["case"].to_pylist(), strict=True))
+
+
+def _coverage(scores: pa.Table) -> float:
+    statuses = dict(zip(scores["key"].to_pylist(), scores["status"].to_pylist(), strict=True))
+    return sum(status == "complete" for status in statuses.values()) / len(statuses) if statuses else 0.0
+
+
+def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
+    """Return the rows of one scorer."""
+    import pyarrow.compute as pc
+
+    rows = scores.filter(pc.equal(scores["scorer"], scorer))
+    tags = [tuple(found or ()) for found in rows["tags"].to_pylist()]
+    columns = (rows[name].to_pylist() for name in ("key", "score", "outcome", "weight"))
+    return [Scored(*values) for values in zip(*columns, tags, strict=True)]
+
+
+def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
+    """Return the scores of one scorer by key."""
+    import pyarrow.compute as pc
+
+    rows = scores.filter(pc.equal(scores["scorer"], scorer))
+    return dict(zip(rows["key"].to_pylist(), rows["score"].to_pylist(), strict=True))
+
+
+def _pairs(now: Sequence[Scored], before: Mapping[str, float | None], same: set[str]) -> list[_Pair]:
+    """Return what both have scored, in the order of the keys, so that the order of rows is no matter."""
+    return sorted(
+        _Pair(row.key, old, row.score, row.weight, row.tags)
+        for row in now
+        if row.key in same and row.score is not None and (old := before.get(row.key)) is not None
+    )
+
+
+def _difference(pairs: Sequence[_Pair], higher_is_better: bool, named: int) -> Difference:
+    found = interval([pair.after - pair.before for pair in pairs], [pair.weight for pair in pairs])
+    sign = 1 if higher_is_better else -1
+    changes = sorted(((sign * (pair.after - pair.before), pair) for pair in pairs), key=lambda c: (c[0], c[1].key))
+    worse = [pair for gain, pair in changes if gain < -NO_CHANGE]
+    better = [pair for gain, pair in reversed(changes) if gain > NO_CHANGE]
+    return Difference(
+        paired=len(pairs),
+        mean=found.mean if found else None,
+        low=found.low if found else None,
+        high=found.high if found else None,
+        worse=len(worse),
+        better=len(better),
+        worst=[Change(key=pair.key, before=pair.before, after=pair.after) for pair in worse[:named]],
+        best=[Change(key=pair.key, before=pair.before, after=pair.after) for pair in better[:named]],
+    )

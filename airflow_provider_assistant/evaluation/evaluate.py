@@ -1,0 +1,174 @@
+"""Scores to a summary: counts, figures, comparison and verdict."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_provider_assistant.evaluation import figures
+from airflow_provider_assistant.evaluation.comparison import Scored, compare, of_scorer
+from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
+from airflow_provider_assistant.evaluation.summary import Gate, PassRate, Questions, ScorerSummary, Summary, TagSummary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.rules import Condition, OnFail, Rule
+    from airflow_provider_assistant.evaluation.scorers import Scorer
+
+
+class Baseline(NamedTuple):
+    """
+    An earlier evaluation.
+
+    :param scores: Its scores.
+    :param about: What is to be said of it, see :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
+    """
+
+    scores: pa.Table
+    about: Mapping[str, str | None]
+
+
+def summarise(
+    cases: Sequence[Case],
+    scores: pa.Table,
+    scorers: Sequence[Scorer],
+    *,
+    name: str,
+    run: Mapping[str, str | None] | None = None,
+    tag: str | None = None,
+    pass_if: Condition | None = None,
+    rules: Sequence[Rule] = (),
+    on_fail: OnFail = "report",
+    baseline: Baseline | None = None,
+) -> Summary:
+    """
+    Return what an evaluation came to: the same for the same answers.
+
+    :param cases: The questions.
+    :param scores: What :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` made of them.
+    :param scorers: With these scorers.
+    :param name: Name of the evaluation.
+    :param run: Who evaluated.
+    :param tag: Name of this one, to be compared with later.
+    :param pass_if: When a question has passed.
+    :param rules: Those of the gate.
+    :param on_fail: What a failure does; it is only noted down here.
+    :param baseline: An earlier evaluation to compare with.
+    :raises AssistantInputError: The baseline is no table of scores.
+    """
+    by_scorer = {scorer.name: of_scorer(scores, scorer.name) for scorer in scorers}
+    passed = _passed(by_scorer, pass_if) if pass_if else {}
+    higher_is_better = {scorer.name: scorer.higher_is_better for scorer in scorers}
+    findings = Findings(
+        _questions(cases),
+        {scorer.name: _scorer(scorer, by_scorer[scorer.name]) for scorer in scorers},
+        _passes(pass_if, [passed[case.key] for case in cases]) if pass_if else None,
+        figures.distribution([case.seconds for case in cases if case.answer is not None and case.seconds is not None]),
+        _tags(cases, by_scorer, passed),
+        compare(scores, baseline.scores, higher_is_better=higher_is_better, baseline=baseline.about)
+        if baseline
+        else None,
+    )
+    verdicts = judge(rules, findings)
+    return Summary(
+        name=name,
+        run=dict(run or {}),
+        asked_at=_asked_at(cases),
+        tag=tag,
+        **findings._asdict(),
+        gate=Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts),
+    )
+
+
+def _questions(cases: Sequence[Case]) -> Questions:
+    unanswered = Counter(case.status for case in cases if case.answer is None)
+    answered = len(cases) - unanswered.total()
+    return Questions(
+        total=len(cases),
+        answered=answered,
+        unanswered=dict(sorted(unanswered.items())),
+        coverage=answered / len(cases) if cases else 0.0,
+    )
+
+
+def _scorer(scorer: Scorer, rows: Sequence[Scored]) -> ScorerSummary:
+    outcomes = Counter(row.outcome for row in rows)
+    values, _ = scored = _scored(rows)
+    return ScorerSummary(
+        kind=scorer.kind,
+        higher_is_better=scorer.higher_is_better,
+        scored=outcomes["scored"],
+        unanswered=outcomes["unanswered"],
+        not_applicable=outcomes["not_applicable"],
+        errors=outcomes["error"],
+        mean=figures.weighted_mean(*scored),
+        spread=figures.distribution(values),
+        histogram=figures.histogram(values) if scorer.is_share else [],
+    )
+
+
+def _scored(rows: Sequence[Scored]) -> tuple[list[float], list[float]]:
+    """Return scores and weights of what was scored: an error is no zero."""
+    found = [(row.score, row.weight) for row in rows if row.score is not None]
+    return [score for score, _ in found], [weight for _, weight in found]
+
+
+def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> dict[str, bool | None]:
+    """Return which questions fulfil the condition."""
+    found: dict[str, dict[str, float | None]] = defaultdict(dict)
+    for scorer in condition.names:
+        for row in by_scorer[scorer]:
+            scores = found[row.key]
+            if row.outcome != "not_applicable":
+                scores[scorer] = row.score
+    return {key: condition.holds(scores) for key, scores in found.items()}
+
+
+def _passes(condition: Condition, results: Sequence[bool | None]) -> PassRate:
+    passed, failed, not_judged = (results.count(result) for result in (True, False, None))
+    return PassRate(
+        condition=condition.text, passed=passed, failed=failed, not_judged=not_judged, rate=_rate(passed, failed)
+    )
+
+
+def _rate(passed: int, failed: int) -> float | None:
+    return passed / (passed + failed) if passed or failed else None
+
+
+def _tags(
+    cases: Sequence[Case], by_scorer: Mapping[str, Sequence[Scored]], passed: Mapping[str, bool | None]
+) -> dict[str, TagSummary]:
+    tagged: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        for tag in case.tags:
+            tagged[tag].append(case)
+    scored: dict[tuple[str, str], list[Scored]] = defaultdict(list)
+    for scorer, rows in by_scorer.items():
+        for row in rows:
+            for tag in row.tags:
+                scored[tag, scorer].append(row)
+    return {
+        tag: TagSummary(
+            questions=len(found),
+            answered=sum(case.answer is not None for case in found),
+            means={scorer: figures.weighted_mean(*_scored(scored[tag, scorer])) for scorer in by_scorer},
+            pass_rate=_rate(*_counts(passed.get(case.key) for case in found)),
+        )
+        for tag, found in sorted(tagged.items())
+    }
+
+
+def _counts(results: Any) -> tuple[int, int]:
+    counts = Counter(results)
+    return counts[True], counts[False]
+
+
+def _asked_at(cases: Sequence[Case]) -> str | None:
+    """Return when the first question was submitted, where the answers say so."""
+    moments = [case.row.get("submitted_at") for case in cases]
+    known = [moment for moment in moments if isinstance(moment, datetime) and moment.tzinfo]
+    return min(known).astimezone(UTC).isoformat() if known else None

@@ -1,0 +1,94 @@
+"""A summary in brief: for XCom, for the dataset, for a log line and for an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.evaluation.history import Place
+    from airflow_provider_assistant.evaluation.summary import RuleVerdict, Summary
+
+# Of the rules that failed, so many are named, and so much is said of each.
+FAILED_RULES_NAMED = 10
+REASON_LENGTH = 300
+
+
+def head_of(summary: Summary, place: Place, lake_file: str | None) -> dict[str, Any]:
+    """Return what goes to XCom: a few kilobytes, however large the evaluation is."""
+    return {
+        "name": summary.name,
+        "verdict": summary.gate.verdict,
+        "questions": summary.questions.total,
+        "answered": summary.questions.answered,
+        "coverage": summary.questions.coverage,
+        "pass_rate": summary.passes.rate if summary.passes else None,
+        "means": {name: scorer.mean for name, scorer in summary.scorers.items()},
+        "failed_rules": [
+            {"rule": _short(found.rule), "reason": _short(found.reason)}
+            for found in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]
+        ],
+        "baseline": summary.comparison.baseline["path"] if summary.comparison else None,
+        "scores_path": str(place.scores),
+        "summary_path": str(place.summary),
+        "report_path": str(place.report),
+        "lake_path": lake_file,
+    }
+
+
+def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterable[dict[str, Any]]:
+    """
+    Yield the rows of the dataset ``evaluations``, one per scorer.
+
+    :param summary: The summary.
+    :param path: Where it is.
+    :param logical_date: Of the DAG run, if it has one.
+    """
+    comparison = summary.comparison
+    index = summary.run["map_index"]
+    for name, scorer in summary.scorers.items():
+        difference = comparison.scorers.get(name) if comparison else None
+        yield {
+            "name": summary.name,
+            "tag": summary.tag,
+            **{item: summary.run[item] for item in ("dag_id", "run_id", "task_id")},
+            "map_index": -1 if index is None else int(index),
+            "logical_date": logical_date,
+            "asked_at": datetime.fromisoformat(summary.asked_at) if summary.asked_at else None,
+            "verdict": summary.gate.verdict,
+            "questions": summary.questions.total,
+            "answered": summary.questions.answered,
+            "coverage": summary.questions.coverage,
+            "pass_rate": summary.passes.rate if summary.passes else None,
+            "scorer": name,
+            "scored": scorer.scored,
+            "mean": scorer.mean,
+            "baseline": comparison.baseline["path"] if comparison else None,
+            "difference": difference.mean if difference else None,
+            "difference_low": difference.low if difference else None,
+            "difference_high": difference.high if difference else None,
+            "path": path,
+        }
+
+
+def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:
+    return [found for found in rules if found.verdict == "failed"]
+
+
+def failures_of(rules: Sequence[RuleVerdict]) -> str:
+    """Return which rules failed, and why."""
+    failed = _failed(rules)
+    named = [f"{_short(found.rule)!r} ({_short(found.reason)})" for found in failed[:FAILED_RULES_NAMED]]
+    if more := len(failed) - len(named):
+        named.append(f"and {more} more, see the log")
+    return f"{len(failed)} of {len(rules)} rules failed: {', '.join(named)}"
+
+
+def means_of(head: Mapping[str, Any]) -> str:
+    """Return the means of a head in words."""
+    return ", ".join(f"{name} {'none' if mean is None else f'{mean:.4g}'}" for name, mean in head["means"].items())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"

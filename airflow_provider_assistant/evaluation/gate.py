@@ -1,0 +1,147 @@
+"""The gate: rules on what an evaluation came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, Rule, Term
+from airflow_provider_assistant.evaluation.summary import (
+    Comparison,
+    Distribution,
+    PassRate,
+    Questions,
+    RuleVerdict,
+    ScorerSummary,
+    TagSummary,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Findings(NamedTuple):
+    """What a gate looks at: parts of a summary, see there."""
+
+    questions: Questions
+    scorers: Mapping[str, ScorerSummary]
+    passes: PassRate | None
+    latency: Distribution
+    tags: Mapping[str, TagSummary]
+    comparison: Comparison | None
+
+
+def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
+    """
+    Return what comes of each rule.
+
+    A rule that finds nothing to judge by has failed: silence is no good news. Only a comparison is ``not_judged``
+    instead where there is nothing to compare with yet: on a first run, and with a scorer that the baseline did not
+    have.
+
+    :param rules: The rules.
+    :param findings: What they look at.
+    """
+    return [_drop(rule, findings) if rule.is_drop else _absolute(rule, findings) for rule in rules]
+
+
+def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "none"]:
+    """Return the gate's verdict: failed if a rule has."""
+    if not verdicts:
+        return "none"
+    return "failed" if any(found.verdict == "failed" for found in verdicts) else "passed"
+
+
+def _absolute(rule: Rule, findings: Findings) -> RuleVerdict:
+    if rule.tag is not None and rule.tag not in findings.tags:
+        return _nothing(rule, f"no question has the tag {rule.tag!r}")
+    value = _value(rule, findings)
+    if value is None:
+        return _nothing(rule, "no question has such a score" if rule.name != PASS_RATE else "no question was judged")
+    holds = rule.term.holds(value)
+    return RuleVerdict(
+        rule=rule.text,
+        verdict="passed" if holds else "failed",
+        value=value,
+        reason=f"{_subject(rule)} is {_shown(value, rule.term)}" + _coverage_note(rule, findings, holds=holds),
+    )
+
+
+def _value(rule: Rule, findings: Findings) -> float | None:
+    tag = findings.tags[rule.tag] if rule.tag is not None else None
+    if rule.name == COVERAGE:
+        return tag.answered / tag.questions if tag else findings.questions.coverage
+    if rule.name == PASS_RATE:
+        return tag.pass_rate if tag else findings.passes.rate if findings.passes else None
+    if rule.of is not None:
+        scorer = findings.scorers.get(rule.name)
+        # Without a scorer for it, latency is that of all answers.
+        spread = findings.latency if scorer is None and rule.name == LATENCY else scorer and scorer.spread
+        return getattr(spread, rule.of) if spread else None
+    return tag.means.get(rule.name) if tag else findings.scorers[rule.name].mean
+
+
+def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
+    comparison = findings.comparison
+    if comparison is None:
+        return _not_yet(rule, "there is no baseline yet; this evaluation can be the next one's")
+    difference = comparison.scorers.get(rule.name)
+    if difference is None:
+        return _not_yet(rule, f"the baseline was not scored with {rule.name}")
+    if rule.tag is not None:
+        tagged = comparison.tags.get(rule.tag, {}).get(rule.name)
+        if tagged is None or tagged.paired == 0:
+            return _nothing(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
+        difference = tagged
+    if difference.paired == 0:
+        return _nothing(
+            rule,
+            f"no question was scored here and in the baseline; {comparison.same} are the same, {comparison.changed} "
+            "changed. A set that was replaced starts anew under another name of the evaluation",
+        )
+    if difference.mean is None or difference.low is None or difference.high is None:
+        return _nothing(rule, f"{difference.paired} question in common is too few")
+    higher_is_better = findings.scorers[rule.name].higher_is_better
+    # The greatest loss that the interval does not rule out.
+    loss = -difference.low if higher_is_better else difference.high
+    holds = rule.term.holds(loss)
+    percent = f"{100 * comparison.confidence:g} %"
+    return RuleVerdict(
+        rule=rule.text,
+        verdict="passed" if holds else "failed",
+        value=loss,
+        reason=(
+            f"{_subject(rule)} changed by {difference.mean:+.4f} ({percent}: {difference.low:+.4f} to "
+            f"{difference.high:+.4f}) over {difference.paired} questions; at worst it lost {_shown(loss, rule.term)}"
+        ),
+    )
+
+
+def _nothing(rule: Rule, reason: str) -> RuleVerdict:
+    return RuleVerdict(rule=rule.text, verdict="failed", value=None, reason=f"nothing to judge by: {reason}")
+
+
+def _not_yet(rule: Rule, reason: str) -> RuleVerdict:
+    return RuleVerdict(rule=rule.text, verdict="not_judged", value=None, reason=f"not judged: {reason}")
+
+
+def _coverage_note(rule: Rule, findings: Findings, *, holds: bool) -> str:
+    """Say what a mean leaves out, where somebody might take it for all."""
+    unanswered = findings.questions.total - findings.questions.answered
+    if rule.name == COVERAGE or rule.tag is not None or not holds or not unanswered:
+        return ""
+    return f"; {unanswered} of {findings.questions.total} questions have no answer and are not in it"
+
+
+def _subject(rule: Rule) -> str:
+    quantile = f" {rule.of}" if rule.of and not rule.is_drop else ""
+    return f"{rule.name}{quantile}{f' of {rule.tag!r}' if rule.tag else ''}"
+
+
+def _shown(value: float, term: Term) -> str:
+    """Return a number with as many digits as tell it from the threshold."""
+    for digits in range(4, 10):
+        shown = f"{value:.{digits}g}"
+        if float(shown) != term.threshold or abs(value - term.threshold) <= 1e-9:
+            break
+    return shown

@@ -1,0 +1,188 @@
+"""
+The evaluations in a folder, by run: what comes before which, and what to compare with.
+
+The folder of a run begins with its moment, so names sort as the runs do, and those before a run are known without
+opening them. ``summary.json`` is written last: a folder without one is an evaluation that did not come to its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+from pydantic import ValidationError
+
+from airflow_provider_assistant.evaluation.evaluate import Baseline
+from airflow_provider_assistant.evaluation.rules import PREVIOUS, BaselineOf
+from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCORES, SUMMARY, REPORT = "scores.parquet", "summary.json", "report.html"
+# So many earlier runs make the trend.
+TREND = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """
+    Where an evaluation's files are.
+
+    :param folder: Their folder.
+    """
+
+    folder: ObjectStoragePath
+
+    @classmethod
+    def of(cls, output_path: str, name: str, moment: datetime, run_id: str) -> Place:
+        """
+        Return the place for a run.
+
+        :param output_path: Folder of all evaluations.
+        :param name: Name of the evaluation, a folder in it.
+        :param moment: When the run was due; runs are in the order of this.
+        :param run_id: The run.
+        """
+        stamp = f"{moment.astimezone(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
+        return cls(ObjectStoragePath(output_path) / _safe(name) / f"{stamp}_{_safe(run_id)}")
+
+    @property
+    def scores(self) -> ObjectStoragePath:
+        """One row per question and scorer."""
+        return self.folder / SCORES
+
+    @property
+    def summary(self) -> ObjectStoragePath:
+        """The summary; it is there if the evaluation came to its end."""
+        return self.folder / SUMMARY
+
+    @property
+    def report(self) -> ObjectStoragePath:
+        """The page to look at."""
+        return self.folder / REPORT
+
+    def read_summary(self) -> Summary | None:
+        """
+        Return the summary, or None if there is none.
+
+        :raises AssistantInputError: It is there, and is no summary.
+        """
+        try:
+            content = self.summary.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return Summary.model_validate_json(content)
+        except ValidationError as error:
+            raise AssistantInputError(
+                f"{str(self.summary)!r} is no summary of an evaluation: {error}. Remove it, or its folder, if it is "
+                "not wanted"
+            ) from error
+
+    def earlier(self) -> Iterator[tuple[Place, Summary]]:
+        """Yield the completed evaluations of runs before this one, the latest first."""
+        if not self.folder.parent.is_dir():
+            return
+        names = sorted(entry.name for entry in self.folder.parent.iterdir())
+        stamp = _stamp(self.folder.name)
+        for name in reversed([name for name in names if _is_run(name) and _stamp(name) < stamp]):
+            place = Place(self.folder.parent / name)
+            if summary := place.read_summary():
+                yield place, summary
+
+    def trend(self) -> list[Summary]:
+        """Return the summaries of the last runs before this one, the earliest first."""
+        return [summary for _, summary in islice(self.earlier(), TREND)][::-1]
+
+
+def find_baseline(place: Place, wanted: BaselineOf | None) -> Baseline | None:
+    """
+    Return the evaluation to compare with, or None if there is none yet.
+
+    :param place: The evaluation that is to be compared.
+    :param wanted: ``previous``: the latest run before this one whose gate did not fail, of the same name; a mapping
+        with ``tag``: the latest before this one that was given that tag, whatever its gate said; or the path of an
+        evaluation's folder, summary or scores.
+    :raises AssistantInputError: No evaluation has the tag, or there is none at the path.
+    """
+    if wanted is None:
+        return None
+    if isinstance(wanted, Mapping):
+        return _tagged(place, wanted["tag"])
+    if wanted != PREVIOUS:
+        return _at(ObjectStoragePath(wanted), place)
+    passed = ((found, summary) for found, summary in place.earlier() if summary.gate.verdict != "failed")
+    found = next(passed, None)
+    return _baseline(found[0].scores, found[1]) if found else None
+
+
+def _tagged(place: Place, tag: str) -> Baseline:
+    for found, summary in place.earlier():
+        if summary.tag == tag:
+            return _baseline(found.scores, summary)
+    raise AssistantInputError(
+        f"baseline: no evaluation before this one in {str(place.folder.parent)!r} has the tag {tag!r}; give it to one "
+        f"with tag={tag!r}",
+        field="baseline",
+    )
+
+
+def _at(path: ObjectStoragePath, place: Place) -> Baseline:
+    if path.name == SUMMARY:
+        path = path.parent
+    if path.is_dir():
+        if str(path).rstrip("/") == str(place.folder):
+            raise AssistantInputError("baseline is the output of this very run", field="baseline")
+        summary = Place(path).read_summary()
+        if summary is None:
+            raise AssistantInputError(
+                f"baseline {str(path)!r} has no {SUMMARY}: it is no evaluation, or one that did not come to its end",
+                field="baseline",
+            )
+        return _baseline(Place(path).scores, summary)
+    if not path.is_file():
+        raise AssistantInputError(f"baseline {str(path)!r} does not exist", field="baseline")
+    return _baseline(path, Place(path.parent).read_summary() if path.name == SCORES else None)
+
+
+def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
+    about = {"path": str(scores), "name": None, "run_id": None, "tag": None, "asked_at": None}
+    if summary:
+        about |= {
+            "name": summary.name,
+            "run_id": summary.run.get("run_id"),
+            "tag": summary.tag,
+            "asked_at": summary.asked_at,
+        }
+    return Baseline(_read(scores), about)
+
+
+def _read(scores: ObjectStoragePath) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        with scores.open("rb") as file:
+            return pq.ParquetFile(file).read()
+    except (OSError, ValueError) as error:
+        raise AssistantInputError(f"baseline {str(scores)!r} cannot be read: {error}", field="baseline") from error
+
+
+def _is_run(name: str) -> bool:
+    return re.match(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}Z_", name) is not None
+
+
+def _stamp(name: str) -> str:
+    return name.partition("_")[0]
+
+
+def _safe(name: str) -> str:
+    safe = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    # A folder above would be no folder of its own.
+    return f"_{safe}" if safe.strip(".") == "" else safe

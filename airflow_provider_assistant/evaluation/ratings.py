@@ -1,0 +1,124 @@
+"""Ratings by rule: which word each answer gets for its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.rules import Condition, parse_condition
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """
+    A word for an answer.
+
+    :param key: The question's key.
+    :param session_id: Conversation of the request.
+    :param request_id: The request.
+    :param word: The rating.
+    """
+
+    key: str
+    session_id: str
+    request_id: str
+    word: str
+
+
+@dataclass(slots=True)
+class Ratings:
+    """
+    What the rules say of all questions; the ratings, ``not_rated`` and ``not_answered`` add up to them.
+
+    :param ratings: The ratings, in the order of the questions.
+    :param not_rated: Questions with an answer that no rule holds for, or whose request is not known.
+    :param not_answered: Questions without an answer.
+    """
+
+    ratings: list[Rating] = field(default_factory=list)
+    not_rated: int = 0
+    not_answered: int = 0
+
+    @property
+    def total(self) -> int:
+        """All questions."""
+        return len(self.ratings) + self.not_rated + self.not_answered
+
+
+def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> Ratings:
+    """
+    Give each answer the word of the first rule that holds for its scores.
+
+    :param cases: The answers.
+    :param scores: What the evaluation of these answers wrote.
+    :param rules: A condition for each word, such as ``{"good": "token_f1 >= 0.8"}``, in the order they are tried in.
+    :raises AssistantInputError: A rule cannot be read, names a scorer that there is not, or the scores are of other
+        answers.
+    """
+    if missing := sorted({"key", "scorer", "score", "outcome", "status", "seconds"} - set(scores.column_names)):
+        raise AssistantInputError(
+            f"scores lack the columns {', '.join(missing)}: give the scores.parquet of AssistantEvaluateOperator. "
+            "Nothing was sent.",
+            field="scores",
+        )
+    conditions = _conditions(rules, sorted(set(scores["scorer"].to_pylist())))
+    found: dict[str, dict[str, float | None]] = {}
+    asked: dict[str, tuple[str, float | None]] = {}
+    for row in scores.select(["key", "scorer", "score", "outcome", "status", "seconds"]).to_pylist():
+        asked[row["key"]] = (row["status"], row["seconds"])
+        # What does not apply to a question is not asked of it.
+        if row["outcome"] != "not_applicable":
+            found.setdefault(row["key"], {})[row["scorer"]] = row["score"]
+    _check_same(cases, asked)
+    rated = Ratings(not_answered=len(asked.keys() - {case.key for case in cases}))
+    for case in cases:
+        word = _word(conditions, found.get(case.key, {}))
+        if case.answer is None:
+            rated.not_answered += 1
+        elif word and case.session_id and case.request_id:
+            rated.ratings.append(Rating(case.key, case.session_id, case.request_id, word))
+        else:
+            rated.not_rated += 1
+    return rated
+
+
+def _conditions(rules: Mapping[str, str], scorers: Sequence[str]) -> dict[str, Condition]:
+    # A template may have made something else of it.
+    given: Any = rules
+    if not isinstance(given, Mapping) or not given:
+        raise AssistantInputError(
+            f"rules must be a condition for each word, such as {{'good': 'token_f1 >= 0.8'}}, not {given!r}",
+            field="rules",
+        )
+    if bad := [word for word in given if not isinstance(word, str) or not word.strip()]:
+        raise AssistantInputError(f"rules: a rating must be a non-empty word, not {bad[0]!r}", field="rules")
+    conditions = {}
+    for word, text in rules.items():
+        try:
+            conditions[word] = parse_condition(text, scorers)
+        except AssistantInputError as error:
+            raise AssistantInputError(f"rules[{word!r}]: {error}. Nothing was sent.", field="rules") from None
+    return conditions
+
+
+def _check_same(cases: Sequence[Case], asked: Mapping[str, tuple[str, float | None]]) -> None:
+    """Refuse to rate answers by the scores of others: the seconds that an answer took tell it from another."""
+    other = [case.key for case in cases if asked.get(case.key, ()) not in {(), (case.status, case.seconds)}]
+    known = {case.key for case in cases}
+    other += [key for key, (_, seconds) in asked.items() if key not in known and seconds is not None]
+    if other or (asked and not known & asked.keys()):
+        raise AssistantInputError(
+            f"scores are of other answers: {len(other) or len(asked)} questions differ, such as "
+            f"{(other or list(asked))[0]!r}. Give the answers that were evaluated, and the same key. Nothing was sent.",
+            field="scores",
+        )
+
+
+def _word(conditions: Mapping[str, Condition], scores: Mapping[str, float | None]) -> str | None:
+    return next((word for word, condition in conditions.items() if condition.holds(scores)), None)

@@ -1,0 +1,5 @@
+"""The report of an evaluation: one HTML file that needs nothing else."""
+
+from airflow_provider_assistant.evaluation.report.page import render
+
+__all__ = ["render"]

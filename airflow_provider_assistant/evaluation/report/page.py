@@ -1,0 +1,115 @@
+"""The page: what is shown of an evaluation, and in which words."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.evaluation.report import content, formats, pictures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+    from jinja2 import Template
+
+    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.summary import ScorerSummary, Summary
+
+HERE = Path(__file__).parent
+QUANTILES = {"p50": "Half", "p75": "75\u202f%", "p90": "90\u202f%", "p95": "95\u202f%", "p99": "99\u202f%"}
+FORMATS: dict[str, Callable[..., str]] = {
+    name: getattr(formats, name)
+    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "shortened", "signed")
+}
+
+
+def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Sequence[Summary] = ()) -> str:
+    """
+    Write the report of an evaluation as one HTML file, which loads nothing and runs no scripts.
+
+    The same input gives the same bytes, and any text can be encoded in UTF-8 afterwards. Lists of questions are
+    shortened; what is left out is counted.
+
+    :param summary: The evaluation.
+    :param cases: Its questions, in the order in which those that are equally bad are to be shown.
+    :param scores: Their scores, one row per question and scorer.
+    :param trend: Summaries of earlier evaluations, in any order; the last ones are shown.
+    :raises AssistantInputError: if matplotlib is not installed.
+    """
+    runs = content.runs(summary, trend)
+    return _template().render(
+        summary=summary,
+        scorers=[(name, scorer, _picture(scorer)) for name, scorer in summary.scorers.items()],
+        runs=runs,
+        lines=_lines(summary, runs),
+        durations=_durations(summary, cases),
+        quantiles=QUANTILES,
+        tags=content.tags(summary),
+        worst=content.worst(summary, cases, scores),
+        changes=content.changes(summary, cases),
+        unanswered=content.unanswered(cases),
+        errors=content.scoring_errors(scores),
+    )
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        finalize=_legible,
+        loader=FileSystemLoader(HERE),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters.update(FORMATS)
+    return environment.get_template("report.html.j2")
+
+
+def _legible(value: Any) -> Any:
+    # Markup is a str too: it is made of parts that have been here.
+    return formats.legible(value) if type(value) is str else value
+
+
+def _markup(svg: str) -> Any:
+    from markupsafe import Markup
+
+    # matplotlib escapes, and there are only numbers and dates in it.
+    return Markup(svg)  # noqa: S704
+
+
+def _picture(scorer: ScorerSummary) -> Any:
+    return _markup(pictures.histogram(scorer.histogram)) if any(scorer.histogram) else None
+
+
+def _durations(summary: Summary, cases: Sequence[Case]) -> Any:
+    values = [case.seconds for case in cases if case.answer is not None and case.seconds is not None]
+    marks = [(name, value) for name in ("p50", "p95", "p99") if (value := getattr(summary.latency, name)) is not None]
+    return _markup(pictures.durations(values, marks)) if values and marks else None
+
+
+def _lines(summary: Summary, runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
+    """Return name, present value and picture of every figure that at least two runs have."""
+    figures: list[tuple[str, Callable[[Summary], float | None], Callable[[float | None], str], float]] = [
+        ("Coverage", lambda one: one.questions.coverage, formats.percent, 1),
+        ("Pass rate", lambda one: one.passes.rate if one.passes else None, formats.percent, 1),
+        ("Latency, 95\u202f% of answers", lambda one: one.latency.p95, formats.seconds, float("inf")),
+    ]
+    figures += [
+        (name, partial(_mean, name), formats.score, 1) for name, scorer in summary.scorers.items() if scorer.histogram
+    ]
+    dates = [formats.day(one.asked_at) for one in runs]
+    lines = []
+    for name, figure, write, most in figures:
+        values = [figure(one) for one in runs]
+        if sum(value is not None for value in values) > 1:
+            lines.append((name, write(values[-1]), _markup(pictures.line(values, dates, write, most))))
+    return lines
+
+
+def _mean(scorer: str, summary: Summary) -> float | None:
+    return summary.scorers[scorer].mean if scorer in summary.scorers else None

@@ -1,0 +1,118 @@
+"""Which words of two texts differ."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import pairwise
+
+from airflow_provider_assistant.evaluation.report.formats import legible
+
+# What a reader takes in of one text; comparing costs up to the square of the tokens.
+MAX_CHARACTERS = 1500
+MAX_TOKENS = 600
+# Prose has some thousands; in what is beyond, the most frequent tokens are not compared but marked.
+MAX_PAIRS = 30_000
+# Scripts that put no spaces between words.
+_UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # kana
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),  # Chinese characters
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a text."""
+
+    text: str
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """
+    One of two texts.
+
+    :param pieces: The text, up to where it was cut.
+    :param left_out: Characters after that.
+    """
+
+    pieces: tuple[Piece, ...]
+    left_out: int
+
+
+def compare(expected: str, answer: str) -> tuple[Side, Side]:
+    """
+    Mark the words that only one of two texts has, whatever their case.
+
+    :param expected: Of any length; what is beyond ``MAX_CHARACTERS`` or ``MAX_TOKENS`` is cut off.
+    :param answer: The same.
+    """
+    (left, left_out), (right, right_out) = _tokens(expected), _tokens(answer)
+    keys = _keys(left), _keys(right)
+    matcher = SequenceMatcher(None, *keys, autojunk=_pairs(*keys) > MAX_PAIRS)
+    blocks = matcher.get_matching_blocks()
+    return (
+        Side(_pieces(left, [(block.a, block.size) for block in blocks]), left_out),
+        Side(_pieces(right, [(block.b, block.size) for block in blocks]), right_out),
+    )
+
+
+def plain(text: str) -> Side:
+    """Return a text that is compared with nothing, cut the same way."""
+    tokens, left_out = _tokens(text)
+    return Side((Piece("".join(tokens), differs=False),), left_out)
+
+
+def split(text: str) -> list[str]:
+    """Split a text into words, marks and, where a script has no spaces, characters; spaces follow what they follow."""
+    starts = [place for place in range(len(text)) if place == 0 or _begins(text[place - 1], text[place])]
+    return [text[start:end] for start, end in pairwise([*starts, len(text)])]
+
+
+def _begins(before: str, character: str) -> bool:
+    if character.isspace() or unicodedata.category(character)[0] == "M":
+        return False
+    return not (_in_word(before) and _in_word(character))
+
+
+def _in_word(character: str) -> bool:
+    category = unicodedata.category(character)[0]
+    return category in "LNM" and not any(first <= ord(character) <= last for first, last in _UNSPACED)
+
+
+def _tokens(text: str) -> tuple[list[str], int]:
+    shown = legible(text[:MAX_CHARACTERS])[:MAX_CHARACTERS]
+    tokens = split(shown)
+    kept = tokens[:MAX_TOKENS]
+    left_out = len(text) - len("".join(kept)) if len(kept) < len(tokens) else max(0, len(text) - MAX_CHARACTERS)
+    return kept, left_out
+
+
+def _keys(tokens: list[str]) -> list[str]:
+    return [token.strip().casefold() for token in tokens]
+
+
+def _pairs(left: list[str], right: list[str]) -> int:
+    """Return how many pairs of places have the same token, all of which the comparison looks at, again and again."""
+    numbers = Counter(right)
+    return sum(numbers[token] for token in left)
+
+
+def _pieces(tokens: list[str], same: list[tuple[int, int]]) -> tuple[Piece, ...]:
+    pieces, place = [], 0
+    for start, size in same:
+        changed = "".join(tokens[place:start])
+        words = changed.rstrip()
+        pieces += [Piece(words, differs=True), Piece(changed[len(words) :], differs=False)]
+        pieces += [Piece("".join(tokens[start : start + size]), differs=False)]
+        place = start + size
+    return tuple(piece for piece in pieces if piece.text)

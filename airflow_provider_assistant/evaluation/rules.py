@@ -1,0 +1,230 @@
+"""
+Conditions on scores, and the rules of a gate: two small languages, parsed and never evaluated as code.
+
+::
+
+    condition = term { "and" term }           token_f1 >= 0.5 and must_include >= 1
+    term      = name comparison number
+    rule      = name [ "[" tag "]" ] [ "p95" | "drop" ] comparison number
+                                              token_f1[billing] >= 0.5, latency p95 <= 20, token_f1 drop <= 0.02
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+# What a failed gate does.
+OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
+# What to compare with: a path, "previous", or {"tag": name}.
+BaselineOf: TypeAlias = str | Mapping[str, str]
+PREVIOUS = "previous"
+
+# Names of a rule that are no scorers.
+COVERAGE, PASS_RATE, LATENCY = "coverage", "pass_rate", "latency"
+QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
+DROP = "drop"
+# Means of scores that are what they look like in decimal are a little off in binary.
+TOLERANCE = 1e-9
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_COMPARISON = "|".join(_COMPARISONS)
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_NAME = r"[A-Za-z_][\w.:-]*"
+# Compiled when they are used: a DAG file that only imports an operator has not the time.
+_TERM = rf"\s*(?P<name>{_NAME})\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
+_RULE = (
+    rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP})\b)?"
+    rf"\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """
+    A number against a threshold.
+
+    :param name: Name of the number.
+    :param comparison: ``>=``, ``<=``, ``==``, ``>`` or ``<``.
+    :param threshold: The threshold.
+    """
+
+    name: str
+    comparison: str
+    threshold: float
+
+    def holds(self, value: float) -> bool:
+        """Whether a number fulfils it; one that is off by less than 1e-9 counts as equal."""
+        near = abs(value - self.threshold) <= TOLERANCE
+        return _COMPARISONS[self.comparison](self.threshold if near else value, self.threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """
+    What the scores of one question have to be.
+
+    :param text: As it was given.
+    :param terms: All of them have to hold.
+    """
+
+    text: str
+    terms: tuple[Term, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the scores that it looks at, each once."""
+        return tuple(dict.fromkeys(term.name for term in self.terms))
+
+    def holds(self, scores: Mapping[str, float | None]) -> bool | None:
+        """
+        Whether a question fulfils it.
+
+        :param scores: Its scores. What is not among them does not apply to the question, and is not asked of it; None
+            is a score that there ought to be: the question has no answer, or the scorer failed.
+        :return: None if that cannot be said: a score is missing and all others hold, or nothing applies.
+        """
+        found = [term.holds(score) if score is not None else None for term, score in self._applicable(scores)]
+        if False in found:
+            return False
+        return None if None in found or not found else True
+
+    def _applicable(self, scores: Mapping[str, float | None]) -> list[tuple[Term, float | None]]:
+        return [(term, scores[term.name]) for term in self.terms if term.name in scores]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """
+    One rule of a gate.
+
+    :param text: As it was given.
+    :param term: The number it looks at, and the threshold.
+    :param tag: The tag whose questions it looks at, or None for all.
+    :param of: A quantile such as ``p95``, ``drop``, or None for the mean or share.
+    """
+
+    text: str
+    term: Term
+    tag: str | None = None
+    of: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of a scorer, ``coverage`` or ``pass_rate``."""
+        return self.term.name
+
+    @property
+    def is_drop(self) -> bool:
+        """Whether it compares with the baseline."""
+        return self.of == DROP
+
+
+def parse_condition(text: str, scorers: Collection[str] | None = None) -> Condition:
+    """
+    Read a condition such as ``token_f1 >= 0.5 and must_include >= 1``.
+
+    :param text: The condition.
+    :param scorers: Names that it may use; None for any.
+    :raises AssistantInputError: It is no condition, or names something else.
+    """
+    terms = [_term(part, text) for part in re.split(r"\band\b", _checked(text, "condition"))]
+    for term in terms:
+        if scorers is not None and term.name not in scorers:
+            raise _refused(text, "condition", f"there is no scorer {term.name!r}, only {_listed(scorers)}")
+    return Condition(text, tuple(terms))
+
+
+def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
+    """
+    Read a rule such as ``token_f1[billing] >= 0.5``.
+
+    :param text: The rule.
+    :param scorers: Names of the scorers that there are; None for any.
+    :raises AssistantInputError: It is no rule, or asks for what there is not.
+    """
+    found = re.fullmatch(_RULE, _checked(text, "rule"))
+    if not found:
+        raise _refused(
+            text,
+            "rule",
+            "write it like 'coverage >= 0.98', 'pass_rate >= 0.8', 'token_f1 >= 0.6', 'token_f1[billing] >= 0.5', "
+            "'latency p95 <= 20' or 'token_f1 drop <= 0.02', with a number without % or unit",
+        )
+    rule = Rule(text, _term_of(found), found["tag"], found["of"])
+    _check_rule(rule, scorers)
+    return rule
+
+
+def check_baseline(baseline: Any) -> None:
+    """
+    Make sure that something says which baseline to use.
+
+    :raises AssistantInputError: It does not.
+    """
+    is_tag = isinstance(baseline, Mapping) and set(baseline) == {"tag"} and isinstance(baseline["tag"], str)
+    if baseline is not None and not is_tag and not (isinstance(baseline, str) and baseline):
+        raise AssistantInputError(
+            f"baseline must be a path, 'previous' or {{'tag': name}}, not {baseline!r}", field="baseline"
+        )
+
+
+def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
+    is_scorer = rule.name not in {COVERAGE, PASS_RATE}
+    # How long answers take is known without a scorer; only its quantiles are.
+    of_latency = rule.name == LATENCY and rule.of in QUANTILES
+    if scorers is not None and is_scorer and not of_latency and rule.name not in scorers:
+        raise _refused(rule.text, "rule", f"there is no scorer {rule.name!r}, only {_listed(scorers)}")
+    if rule.tag == "":
+        raise _refused(rule.text, "rule", "there is no tag between the brackets")
+    if rule.of is None:
+        return
+    if not is_scorer:
+        raise _refused(rule.text, "rule", f"{rule.name} is one number and has no {rule.of}")
+    if rule.is_drop:
+        if rule.term.comparison not in {"<=", "<"}:
+            raise _refused(rule.text, "rule", "a drop has to stay below something: use <=")
+        if rule.term.threshold < 0:
+            raise _refused(rule.text, "rule", "a drop is a loss and not negative")
+    elif rule.of not in QUANTILES:
+        raise _refused(rule.text, "rule", f"the quantiles are {', '.join(QUANTILES)}")
+    elif rule.tag is not None:
+        raise _refused(rule.text, "rule", "quantiles are those of all questions, not of one tag")
+
+
+def _term(part: str, text: str) -> Term:
+    found = re.fullmatch(_TERM, part)
+    if not found:
+        reason = f"{part.strip()!r} is no 'scorer >= number'" if part.strip() else "something is missing beside 'and'"
+        raise _refused(text, "condition", f"{reason}; write it like 'token_f1 >= 0.5 and must_include >= 1'")
+    return _term_of(found)
+
+
+def _term_of(found: re.Match[str]) -> Term:
+    return Term(found["name"], found["comparison"], float(found["threshold"]))
+
+
+def _checked(text: object, what: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise _refused(text, what, "it must be text")
+    return text
+
+
+def _refused(text: object, what: str, reason: str) -> AssistantInputError:
+    field = "pass_if" if what == "condition" else "gate"
+    return AssistantInputError(f"{what} {text!r}: {reason}", field=field)
+
+
+def _listed(scorers: Collection[str]) -> str:
+    return ", ".join(scorers) or "none"

@@ -1,0 +1,159 @@
+"""
+Scorers: each gives an answer a number.
+
+Those that compare an answer with the expected one see how much of the text is the same, and nothing of what it means:
+they are lexical similarities. Checks look for something certain.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.extra import needs
+from airflow_provider_assistant.evaluation.refusals import refuses
+from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+LEXICAL, CHECK, LATENCY, CUSTOM = "lexical similarity", "check", "latency", "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """
+    One way to score.
+
+    :param name: Its name, or the dotted path of one's own.
+    :param kind: ``lexical similarity``, ``check``, ``latency`` or ``custom``.
+    :param score: Scores a question that has an answer; None where there is nothing to score by.
+    :param higher_is_better: False for latency.
+    :param is_share: Whether it is from 0 to 1.
+    :param library: Module of the extra that it needs, if any.
+    """
+
+    name: str
+    kind: str
+    score: Callable[[Case], float | bool | None]
+    higher_is_better: bool = True
+    is_share: bool = True
+    library: str | None = None
+
+
+def scorers_of(names: Sequence[str]) -> list[Scorer]:
+    """
+    Return scorers, ready to be used.
+
+    :param names: Names of ``SCORERS``, or dotted paths of functions ``score(question, expected, answer, row)`` that
+        return a bool, a number from 0 to 1, or None where there is nothing to score by.
+    :raises AssistantInputError: There is none of that name, it cannot be imported or called so, it is named twice, or
+        its library is not installed.
+    """
+    if isinstance(names, str) or not names:
+        raise AssistantInputError(f"scorers must be a list of at least one name, not {names!r}", field="scorers")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise AssistantInputError(f"scorers name {', '.join(twice)} more than once", field="scorers")
+    scorers = [SCORERS[name] if name in SCORERS else _own(name) for name in names]
+    for scorer in scorers:
+        if scorer.library:
+            needs(scorer.library)
+    return scorers
+
+
+def exact_match(answer: str, expected: str) -> bool:
+    """Whether both are the same when normalised, as SQuAD v1.1 has it."""
+    return normalise(answer) == normalise(expected)
+
+
+def token_f1(answer: str, expected: str) -> float:
+    """Harmonic mean of precision and recall of the words, whatever their order, as SQuAD v1.1 has it."""
+    given, right = tokens(answer), tokens(expected)
+    same = (Counter(given) & Counter(right)).total()
+    return 2 * same / (len(given) + len(right)) if same else 0.0
+
+
+def ratio(answer: str, expected: str) -> float:
+    """Share of the characters of normalised text that need not be inserted or deleted to get from one to the other."""
+    return float(needs("rapidfuzz.fuzz").ratio(normalise(answer), normalise(expected))) / 100
+
+
+def token_set_ratio(answer: str, expected: str) -> float:
+    """:func:`ratio` of the words that both have and of those that only one has; 1 if one has all words of the other."""
+    given, right = " ".join(tokens(answer)), " ".join(tokens(expected))
+    return float(needs("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
+
+
+def chrf(answer: str, expected: str) -> float:
+    """chrF2 of the text as it is, sacrebleu's default: F-score of runs of one to six characters, recall counts more."""
+    return float(_chrf().sentence_score(answer, [expected]).score) / 100
+
+
+@cache
+def _chrf() -> Any:
+    return needs("sacrebleu.metrics").CHRF()
+
+
+def _lexical(compare: Callable[[str, str], float | bool]) -> Callable[[Case], float | bool | None]:
+    def score(case: Case) -> float | bool | None:
+        return None if case.expected is None else compare(case.answer or "", case.expected)
+
+    return score
+
+
+def _must_include(case: Case) -> float | None:
+    phrases = case.must_include
+    return sum(includes(case.answer or "", phrase) for phrase in phrases) / len(phrases) if phrases else None
+
+
+def _must_not_include(case: Case) -> bool | None:
+    phrases = case.must_not_include
+    return not any(includes(case.answer or "", phrase) for phrase in phrases) if phrases else None
+
+
+def _refusal(case: Case) -> bool | None:
+    return None if case.expect_no_answer is None else refuses(case.answer or "") == case.expect_no_answer
+
+
+SCORERS = {
+    scorer.name: scorer
+    for scorer in (
+        Scorer("exact_match", LEXICAL, _lexical(exact_match)),
+        Scorer("token_f1", LEXICAL, _lexical(token_f1)),
+        Scorer("ratio", LEXICAL, _lexical(ratio), library="rapidfuzz.fuzz"),
+        Scorer("token_set_ratio", LEXICAL, _lexical(token_set_ratio), library="rapidfuzz.fuzz"),
+        Scorer("chrf", LEXICAL, _lexical(chrf), library="sacrebleu.metrics"),
+        Scorer("must_include", CHECK, _must_include),
+        Scorer("must_not_include", CHECK, _must_not_include),
+        Scorer("refusal", CHECK, _refusal),
+        Scorer("latency", LATENCY, lambda case: case.seconds, higher_is_better=False, is_share=False),
+    )
+}
+
+
+def _own(path: str) -> Scorer:
+    module, dot, name = path.rpartition(".")
+    if not dot:
+        raise AssistantInputError(
+            f"there is no scorer {path!r}, only {', '.join(SCORERS)}; one of your own is named by its dotted path",
+            field="scorers",
+        )
+    try:
+        function = getattr(import_module(module), name)
+    except Exception as error:
+        raise AssistantInputError(
+            f"scorer {path!r} cannot be imported: {type(error).__name__}: {error}", field="scorers"
+        ) from error
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise AssistantInputError(f"scorer {path!r} must be a function, and not an async one", field="scorers")
+    try:
+        inspect.signature(function).bind(None, None, None, None)
+    except TypeError as error:
+        raise AssistantInputError(
+            f"scorer {path!r} must be called as score(question, expected, answer, row): {error}", field="scorers"
+        ) from error
+    return Scorer(path, CUSTOM, lambda case: function(case.message, case.expected, case.answer, case.row))

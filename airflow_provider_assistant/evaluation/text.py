@@ -1,0 +1,136 @@
+"""
+Text as scorers compare it: what makes no difference is taken away.
+
+For words in Latin letters this is the normalisation of the SQuAD v1.1 evaluation: lower case, no ASCII punctuation, no
+articles (a, an, the), single spaces. It is extended so that no other script loses anything:
+
+- Characters that look alike become the same (NFKC), and case is folded, not lowered: ``ß`` is ``ss``.
+- Punctuation is what Unicode calls so; combining marks, symbols and emoji stay. Em dashes separate, as spaces do.
+- Articles are dropped only as whole words. SQuAD drops them in every language, and so does this: another language's
+  word ``a`` goes from both texts that are compared.
+- A text that consists of nothing else keeps it: ``A`` and ``The``, or ``?`` and ``!``, are different answers. Here, and
+  nowhere else in ASCII, SQuAD finds them equal by exact match, and gives them an F1 of 0.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from functools import lru_cache
+
+_ARTICLES = frozenset(("a", "an", "the"))
+# They are seen nowhere: soft hyphen, zero-width space and no-break space, direction marks, variants of emoji.
+_INVISIBLE = dict.fromkeys(
+    map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff\ufe0e\ufe0f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+)
+_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_EM_DASHES = re.compile("[\u2014\u2015]")
+_JOINERS = "\u200c\u200d"
+# What an apostrophe, a quotation mark or a hyphen is also written as.
+_PLAIN = str.maketrans(
+    {**dict.fromkeys("\u2018\u2019\u02bc", "'"), **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')}
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-")
+    # Emphasis and code in Markdown.
+    | dict.fromkeys("*`")
+)
+# A point or comma in a number, and the apostrophe of "can't"; not that of "l'eau" or "Ann's".
+_INSIDE = re.compile(r"\d[.,]\d|[^\W\d]'t\b")
+# Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
+    "\u3021-\u3029\u3031-\u303c\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+)
+
+
+@lru_cache(maxsize=32)
+def normalise(text: str) -> str:
+    """Return text without case, punctuation, English articles and needless space; of blank text nothing is left."""
+    folded = fold(text)
+    words = _without_punctuation(folded).split()
+    return " ".join([word for word in words if word not in _ARTICLES] or words or folded.split())
+
+
+def tokens(text: str) -> list[str]:
+    """
+    Return the words of normalised text.
+
+    Where a script has no spaces between words, each character is a word, with the marks that belong to it.
+    """
+    normal = normalise(text)
+    words = normal.split()
+    return [piece for word in words for piece in _pieces(word)] if _UNSPACED.search(normal) else words
+
+
+def includes(text: str, phrase: str) -> bool:
+    """
+    Tell whether a phrase stands in a text, word by word.
+
+    Case, width, spaces, the kind of quotation marks and hyphens, and Markdown's emphasis make no difference. Other
+    punctuation does: ``5 %`` is not ``5``. A phrase is not part of a longer word or number: ``can`` is not in
+    ``can't``, nor ``5`` in ``3.5``. In scripts without spaces it may be: they do not show where a word ends.
+    """
+    where, what = _plain(text), _plain(phrase)
+    if not what:
+        return phrase in text
+    start = where.find(what)
+    while start >= 0:
+        end = start + len(what)
+        if not (_continues(where, start) or _continues(where, end)):
+            return True
+        start = where.find(what, start + 1)
+    return False
+
+
+def fold(text: str) -> str:
+    """Return text without differences of case and of characters that look alike."""
+    if text.isascii():
+        return text.lower()
+    visible = unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
+    return unicodedata.normalize("NFKC", visible.casefold())
+
+
+def _without_punctuation(folded: str) -> str:
+    text = folded.translate(_ASCII_PUNCTUATION)
+    if text.isascii():
+        return text
+    return "".join([char for char in _EM_DASHES.sub(" ", text) if not _is(char, "P")])
+
+
+def _pieces(word: str) -> list[str]:
+    pieces: list[str] = []
+    for char in word:
+        if pieces and (_is(char, "M") or char in _JOINERS or not _UNSPACED.search(pieces[-1][0] + char)):
+            pieces[-1] += char
+        else:
+            pieces.append(char)
+    return pieces
+
+
+@lru_cache(maxsize=512)
+def _plain(text: str) -> str:
+    return " ".join(fold(text).translate(_PLAIN).split())
+
+
+def _continues(text: str, position: int) -> bool:
+    """Whether a word or number goes on from before a position to behind it."""
+    if position in {0, len(text)}:
+        return False
+    before, after = text[position - 1], text[position]
+    if _is(after, "M"):
+        return True
+    if _UNSPACED.match(before) or _UNSPACED.match(after):
+        return False
+    if _is_word(before) and _is_word(after):
+        return True
+    # Of one mark the two characters beside it are known: it stands before the position, or behind it.
+    return any(_INSIDE.match(text, start) for start in (position - 2, position - 1) if start >= 0)
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or _is(char, "M")
+
+
+def _is(char: str, kind: str) -> bool:
+    return unicodedata.category(char)[0] == kind

@@ -1,0 +1,13 @@
+"""
+The datasets in a warehouse: DuckDB or PostgreSQL.
+
+A day of a dataset is replaced as a whole, in one transaction, as the Parquet partition was before. Three views say what
+is in the tables.
+"""
+
+from airflow_provider_assistant.lake.warehouse.load import Loaded, load, loadable
+from airflow_provider_assistant.lake.warehouse.partitions import exported
+from airflow_provider_assistant.lake.warehouse.stores import LOCK_TIMEOUT, Store, in_duckdb, in_postgres
+from airflow_provider_assistant.lake.warehouse.views import VIEWS
+
+__all__ = ["LOCK_TIMEOUT", "VIEWS", "Loaded", "Store", "exported", "in_duckdb", "in_postgres", "load", "loadable"]

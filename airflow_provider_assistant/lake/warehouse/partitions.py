@@ -1,0 +1,65 @@
+"""What the lake has of one day, read back."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.exceptions import AssistantWarehouseError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def exported(root: str, dataset: str) -> bool:
+    """Return whether a dataset was ever exported there."""
+    return bool((ObjectStoragePath(root) / dataset).is_dir())
+
+
+def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table | None:
+    """
+    Return all rows of a partition, or None if there is no such partition.
+
+    Columns are found by name: what a file of an older version lacks is null, and what a file of a newer version has
+    besides comes after the known columns.
+
+    :param root: Folder of the datasets: a local path or an object storage URL.
+    :param dataset: Name of the dataset, a folder below ``root``.
+    :param day: The partition.
+    :param schema: The columns that this version knows.
+    :raises AssistantWarehouseError: A column has another type than it should.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = ObjectStoragePath(root) / dataset / f"date={day.isoformat()}"
+    if not folder.is_dir():
+        return None
+    known = pa.schema([field.with_nullable(True) for field in schema])
+    found = [known.empty_table()]
+    # As readers of a dataset do, this skips names that begin with a dot or an underscore.
+    files = [path for path in folder.iterdir() if path.suffix == ".parquet" and path.name[0] not in "._"]
+    for path in sorted(files, key=str):
+        with path.open("rb") as file:
+            table = pq.ParquetFile(file).read().replace_schema_metadata()
+        found.append(table.cast(pa.schema([field.with_nullable(True) for field in table.schema])))
+    try:
+        return _without_nul(pa.concat_tables(found, promote_options="default"))
+    except pa.ArrowException as error:
+        raise AssistantWarehouseError(
+            f"the files of {folder} do not agree in the types of their columns: {error}. Nothing was changed in the "
+            "warehouse. Export that day again, with this version of the package."
+        ) from error
+
+
+def _without_nul(table: pa.Table) -> pa.Table:
+    """Return a table whose texts PostgreSQL can hold: JSON may have a NUL, a database may not; it becomes an escape."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            table = table.set_column(index, field, pc.replace_substring(table.column(index), "\0", "\\x00"))
+    return table

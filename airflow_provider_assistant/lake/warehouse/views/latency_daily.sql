@@ -1,0 +1,15 @@
+-- One row per site and day: async requests by how they ended, and how long the complete ones took. A percentile is the
+-- seconds of a request that there was: seconds_p95 is what 95 of 100 did not exceed.
+CREATE OR REPLACE VIEW $schema.latency_daily AS
+SELECT
+    date,
+    site_id,
+    count(*) AS requests,
+    count(*) FILTER (WHERE state = 'complete') AS complete,
+    count(*) FILTER (WHERE state = 'failed') AS failed,
+    percentile_disc(0.5) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p50,
+    percentile_disc(0.95) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p95,
+    percentile_disc(0.99) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p99,
+    max(seconds) FILTER (WHERE state = 'complete') AS seconds_max
+FROM $schema.requests
+GROUP BY date, site_id

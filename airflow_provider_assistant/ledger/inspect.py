@@ -1,0 +1,230 @@
+"""What people ask the ledger, and what they tell it after a look at the site."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.ledger.batches import LEASE
+from airflow_provider_assistant.ledger.schema import RunRef, documents, questions, ratings, submissions
+from airflow_provider_assistant.ledger.store import Ledger
+
+TABLES = {"document": documents, "question": questions, "submission": submissions, "rating": ratings}
+UNSETTLED = ("intended", "ambiguous")
+BY_HAND = "settled by hand"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """
+    An effect that may or may not have happened.
+
+    :param kind: ``document``, ``question``, ``submission`` or ``rating``.
+    :param scope: What it is made on.
+    :param key: Tells it from the others of its scope.
+    :param site_id: Its site.
+    :param label: Its key in words; for chats their session.
+    :param source: Name of the source of a row.
+    :param outcome: ``ambiguous``, or ``intended`` if its task never said what came of it.
+    :param attempts: How many times it was intended.
+    :param error: What went wrong.
+    :param run: Who intended it.
+    :param intended_at: When.
+    """
+
+    kind: str
+    scope: str
+    key: str
+    site_id: str
+    label: str
+    source: str | None
+    outcome: str
+    attempts: int
+    error: str | None
+    run: RunRef
+    intended_at: datetime
+
+    @property
+    def may_be_under_way(self) -> bool:
+        """Whether a task may be making it at this moment."""
+        return self.outcome == "intended" and datetime.now(UTC) - self.intended_at < LEASE
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        return {
+            "key": self.key,
+            "kind": self.kind,
+            "site_id": self.site_id,
+            "label": self.label,
+            "source": self.source,
+            "outcome": self.outcome,
+            "attempts": self.attempts,
+            "error": self.error,
+            "intended_at": self.intended_at.isoformat(timespec="seconds"),
+            "may_be_under_way": self.may_be_under_way,
+            "run": str(self.run),
+        }
+
+
+def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
+    """
+    Count the effects by kind, site and outcome.
+
+    :param ledger: The ledger.
+    :param site_id: Only of this site.
+    """
+    found = []
+    with ledger.engine.connect() as connection:
+        for kind, table in TABLES.items():
+            c = table.c
+            query = (
+                sa.select(c.site_id, c.outcome, sa.func.count().label("entries"), sa.func.max(c.intended_at))
+                .group_by(c.site_id, c.outcome)
+                .order_by(c.site_id, c.outcome)
+            )
+            for site, outcome, entries, latest in connection.execute(_on(query, table, site_id)):
+                at = latest.isoformat(timespec="seconds")
+                found.append({"kind": kind, "site_id": site, "outcome": outcome, "entries": entries, "latest": at})
+    return found
+
+
+def unsettled(ledger: Ledger, site_id: str | None = None) -> Iterator[Entry]:
+    """
+    Yield what may or may not have happened, the oldest first.
+
+    :param ledger: The ledger.
+    :param site_id: Only of this site.
+    """
+    with ledger.engine.connect() as connection:
+        for kind, table in TABLES.items():
+            query = sa.select(table).where(table.c.outcome.in_(UNSETTLED)).order_by(table.c.intended_at, table.c.key)
+            for row in connection.execute(_on(query, table, site_id)):
+                yield _entry(kind, row)
+
+
+def superseded(
+    ledger: Ledger, site_id: str | None = None, source: str | None = None
+) -> Iterator[tuple[str, str, str, str]]:
+    """
+    Yield site, source, label and id of every document that another one of the same key has superseded.
+
+    :param ledger: The ledger.
+    :param site_id: Only of this site.
+    :param source: Only of this source.
+    """
+    c = documents.c
+    query = sa.select(c.site_id, c.source, c.label, c.superseded).where(c.superseded.is_not(None))
+    if source is not None:
+        query = query.where(c.source == source)
+    with ledger.engine.connect() as connection:
+        for site, name, label, ids in connection.execute(_on(query.order_by(c.source, c.label), documents, site_id)):
+            for document_id in json.loads(ids):
+                yield site, name, label, document_id
+
+
+def entry_of(ledger: Ledger, beginning: str, site_id: str | None = None) -> Entry:
+    """
+    Return the one unsettled entry whose key begins so.
+
+    :raises AssistantInputError: There is none, or more than one.
+    """
+    found = [entry for entry in unsettled(ledger, site_id) if entry.key.startswith(beginning)]
+    if not found:
+        raise AssistantInputError(f"no entry whose key begins with {beginning!r} is ambiguous", field="entry")
+    if len(found) > 1:
+        listed = "; ".join(f"{entry.kind} {entry.key} on {entry.site_id}" for entry in found[:5])
+        raise AssistantInputError(
+            f"{len(found)} entries begin with {beginning!r}: {listed}. Give more of the key, or the site",
+            field="entry",
+        )
+    return found[0]
+
+
+def resolve(
+    ledger: Ledger,
+    entry: Entry,
+    outcome: Literal["done", "refused"],
+    *,
+    identifier: str | None = None,
+    content_hash: str | None = None,
+) -> None:
+    """
+    Settle an entry by hand.
+
+    Refused means that this attempt left nothing on the site; what stood there before it still does.
+
+    :param ledger: The ledger.
+    :param entry: What is settled.
+    :param outcome: What a person saw.
+    :param identifier: Id of the document or request that there is.
+    :param content_hash: Of the content that a document has.
+    :raises AssistantInputError: It cannot be settled so, or somebody else has been faster.
+    """
+    table = TABLES[entry.kind]
+    c = table.c
+    same = (c.scope == entry.scope) & (c.key == entry.key)
+    with ledger.engine.begin() as connection:
+        row = connection.execute(sa.select(table).where(same)).one_or_none()
+        facts = {} if row is None else _facts(entry, row, outcome, identifier, content_hash)
+        change = sa.update(table).where(same, c.outcome == entry.outcome, c.intended_at == entry.intended_at)
+        settled = change.values(**{"outcome": outcome, "error": BY_HAND, "settled_at": datetime.now(UTC), **facts})
+        if not connection.execute(settled).rowcount:
+            raise AssistantInputError(
+                f"{entry.kind} {entry.key} has changed since it was looked up; look again", field="entry"
+            )
+
+
+def _facts(entry: Entry, row: Any, outcome: str, identifier: str | None, content_hash: str | None) -> dict[str, Any]:
+    """Return what changes beside the outcome."""
+    if entry.kind == "rating":
+        return {}
+    if entry.kind == "submission":
+        if outcome == "done" and not identifier:
+            raise AssistantInputError("a submission that is done needs the id of its request: --id", field="id")
+        return {"request_id": identifier}
+    if entry.kind == "question":
+        if outcome == "done":
+            raise AssistantInputError(
+                "a question can only be settled as refused, so that the task's next try asks it anew", field="as"
+            )
+        return {"ambiguous": 0}
+    if outcome == "refused":
+        # As after a refusal by the service: the older document remains what the key stands for.
+        return {"ambiguous": 0, "outcome": "refused" if row.content_hash is None else "done"}
+    if content_hash is None:
+        raise AssistantInputError(
+            "a document that is done needs its content, or the next load would take it for changed: --file, with the "
+            "--key, --column and --constant that it is loaded with",
+            field="file",
+        )
+    facts = {"ambiguous": 0, "content_hash": content_hash, "document_id": identifier}
+    if row.content_hash is not None and row.document_id is not None:
+        facts["superseded"] = json.dumps([*json.loads(row.superseded or "[]"), row.document_id])
+    return facts
+
+
+def _entry(kind: str, row: Any) -> Entry:
+    is_batch = kind in {"document", "question"}
+    return Entry(
+        kind=kind,
+        scope=row.scope,
+        key=row.key,
+        site_id=row.site_id,
+        label=row.label if is_batch else row.session_id,
+        source=row.source if is_batch else None,
+        outcome=row.outcome,
+        attempts=row.attempts,
+        error=row.error,
+        run=RunRef(row.dag_id, row.run_id, row.task_id, row.map_index),
+        intended_at=row.intended_at,
+    )
+
+
+def _on(query: sa.Select[Any], table: sa.Table, site_id: str | None) -> sa.Select[Any]:
+    return query if site_id is None else query.where(table.c.site_id == site_id)

@@ -1,0 +1,92 @@
+"""The part of the ledger that remembers loads as a whole: when each ran, and what it counted."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import TaskDeferred
+
+from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger.batches import attempts_on, said
+from airflow_provider_assistant.ledger.schema import COUNTS, RunRef, loads
+
+# So much of an error is kept; the task's log has all of it.
+ERROR_LENGTH = 2000
+
+log = logging.getLogger(__name__)
+
+
+class LoadRecord:
+    """
+    One try of a load.
+
+    :ivar counts: What it has counted by its end: the columns of ``COUNTS``, and ``seconds``; empty if it did not
+        come so far.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Mapping[str, Any] = {}
+
+
+@contextlib.contextmanager
+def recorded(
+    engine: sa.Engine, names: Mapping[str, str], run: RunRef, *, now: Callable[[], datetime]
+) -> Iterator[LoadRecord]:
+    """
+    Record that a load runs, and at the end of the ``with`` block how it ended.
+
+    A load that is killed leaves a row without an end. The end of one that ran is not worth an error: if it cannot
+    be written, that is logged.
+
+    :param engine: The ledger's database.
+    :param names: Scope, endpoint, site and source.
+    :param run: The task instance.
+    :param now: The current time, aware.
+    :raises AssistantLedgerError: The start cannot be written.
+    """
+    load_id, record = uuid.uuid4().hex, LoadRecord()
+    start = {
+        "load_id": load_id,
+        **names,
+        "dag_id": run.dag_id,
+        "run_id": run.run_id,
+        "task_id": run.task_id,
+        "map_index": run.map_index,
+        "started_at": now(),
+    }
+    _execute(engine, sa.insert(loads).values(start))
+    outcome, why = "succeeded", None
+    try:
+        yield record
+    except TaskDeferred:
+        outcome = "deferred"
+        raise
+    except BaseException as error:
+        outcome, why = "failed", _kept(error)
+        raise
+    finally:
+        counts = {name: record.counts.get(name) for name in (*COUNTS, "seconds")}
+        end = sa.update(loads).where(loads.c.load_id == load_id)
+        try:
+            _execute(engine, end.values(ended_at=now(), outcome=outcome, error=why, **counts))
+        except AssistantLedgerError as error:
+            log.warning("The end of this load is not recorded, and its counts are in this log only: %s", error)
+
+
+def _execute(engine: sa.Engine, statement: sa.Executable) -> None:
+    with said("cannot be written"):
+        for attempt in attempts_on(engine.dialect.name):
+            with attempt, engine.begin() as connection:
+                connection.execute(statement)
+
+
+def _kept(error: BaseException) -> str:
+    """Return an error as a database can keep it: not every one takes half a surrogate pair or a NUL."""
+    text = str(error) or type(error).__name__
+    return text[:ERROR_LENGTH].encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -1,0 +1,351 @@
+"""The operator that judges answers: scores, comparison, gate, report. It does not use the service."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from airflow.providers.common.compat.sdk import BaseOperatorLink, Context, ObjectStoragePath, SkipMixin
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.excerpts import failures_of, head_of, means_of, rows_of
+from airflow_provider_assistant.evaluation.extra import needs
+from airflow_provider_assistant.evaluation.rules import (
+    PASS_RATE,
+    BaselineOf,
+    Condition,
+    OnFail,
+    Rule,
+    check_baseline,
+    parse_condition,
+    parse_rule,
+)
+from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
+from airflow_provider_assistant.loading.source import Wanted, open_source
+from airflow_provider_assistant.operators.base import ResultOperator, as_given, day_of_run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_assistant.evaluation.history import Place
+    from airflow_provider_assistant.evaluation.summary import Summary
+
+DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
+
+
+class AssistantReportLink(BaseOperatorLink):
+    """The report of an evaluation, as a button at its task."""
+
+    name = "Evaluation report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002
+        """
+        Return the report's address; Airflow asks when the task has ended, whatever its state.
+
+        :param operator: The task.
+        :param ti_key: Its instance.
+        :return: A URL, or an empty string if the task came to no report.
+        """
+        report: ObjectStoragePath | None = getattr(operator, "report", None)
+        if report is None:
+            return ""
+        return Path(report.path).absolute().as_uri() if report.protocol in {"file", ""} else str(report)
+
+
+class AssistantEvaluateOperator(ResultOperator, SkipMixin):
+    """
+    Score answers, compare them with an earlier evaluation, and judge them by the rules of a gate.
+
+    Writes three files to ``<output_path>/<name>/<moment and id of the run>/``: ``scores.parquet``, one row per question
+    and scorer; ``report.html``; and, last, ``summary.json``, see
+    :class:`~airflow_provider_assistant.evaluation.summary.Summary`. They have no time of day in them: a retry writes
+    the same bytes.
+
+    :param answers: Parquet that :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote, or any
+        source that it takes, with a column ``answer``.
+    :param expectations: A source with the columns ``expected``, ``must_include``, ``must_not_include``,
+        ``expect_no_answer``, ``weight`` and ``tags``, as far as they are needed; by default they are columns of
+        ``answers``.
+    :param output_path: Folder of the evaluations: a local path or an object storage URL.
+    :param scorers: Names of scorers, or dotted paths of your own.
+    :param pass_if: When a question has passed, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that is not
+        applicable to a question is not asked.
+    :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. All
+        have to hold.
+    :param on_fail: What happens if one does not: ``fail``, the task fails for good; ``skip_downstream``, it succeeds
+        and the tasks directly behind it are skipped; ``report``, it succeeds.
+    :param baseline: What to compare with: ``previous``, the latest run before this one whose gate did not fail; a
+        mapping with ``tag``; or the path of an evaluation's folder.
+    :param tag: Name of this evaluation, for the ``baseline`` of later ones.
+    :param key: Column that tells the questions apart, or columns, in both sources.
+    :param name: Name of the evaluation; ``previous`` and ``tag`` look at those of the same name. By default the DAG's
+        and the task's.
+    :param lake_path: Folder of the datasets, to also write the figures to the dataset ``evaluations``.
+    """
+
+    template_fields: Sequence[str] = (
+        "answers",
+        "expectations",
+        "output_path",
+        "scorers",
+        "pass_if",
+        "gate",
+        "baseline",
+        "tag",
+        "name",
+        "lake_path",
+    )
+    operator_extra_links = (AssistantReportLink(),)
+    inherits_from_skipmixin = True
+
+    # Where the report is, for the link.
+    report: ObjectStoragePath | None = None
+
+    def __init__(
+        self,
+        *,
+        answers: Any,
+        output_path: str,
+        expectations: Any = None,
+        scorers: Sequence[str] = DEFAULT_SCORERS,
+        pass_if: str | None = None,
+        gate: Sequence[str] = (),
+        on_fail: OnFail = "fail",
+        baseline: BaselineOf | None = None,
+        tag: str | None = None,
+        key: str | Sequence[str] = "key",
+        name: str | None = None,
+        lake_path: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if on_fail not in get_args(OnFail):
+            raise ValueError(f"on_fail must be 'fail', 'skip_downstream' or 'report', not {on_fail!r}")
+        self.answers = as_given(answers)
+        self.expectations = as_given(expectations)
+        self.output_path = output_path
+        self.scorers = scorers
+        self.pass_if = pass_if
+        self.gate = gate
+        self.on_fail: OnFail = on_fail
+        self.baseline = baseline
+        self.tag = tag
+        self.key = key
+        self.name = name
+        self.lake_path = lake_path
+        self._check_what_is_known()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Evaluate.
+
+        :return: ``name``, ``verdict``, ``questions``, ``answered``, ``coverage``, ``pass_rate``, ``means`` by scorer,
+            ``failed_rules``, the first of them with ``rule`` and ``reason``, ``baseline``, the scores compared with,
+            and ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``. A failed gate pushes it too.
+        :raises AssistantInputError: A rule, a scorer, the baseline or a source cannot be used, and nothing was written.
+        :raises AssistantGateFailed: The gate failed, and ``on_fail`` is ``fail``. All files are written.
+        """
+        # Their models and scorers cost time that a DAG file which imports this has not.
+        from airflow_provider_assistant.evaluation.cases import read_cases
+        from airflow_provider_assistant.evaluation.evaluate import summarise
+        from airflow_provider_assistant.evaluation.history import Place, find_baseline
+        from airflow_provider_assistant.evaluation.scorers import scorers_of
+        from airflow_provider_assistant.evaluation.scoring import score_cases
+
+        scorers = scorers_of(self.scorers)
+        pass_if, rules = self._parsed([scorer.name for scorer in scorers])
+        for module in ("numpy", "matplotlib"):
+            needs(module)
+        run, moment = self._run(context)
+        place = Place.of(self.output_path, self._name(context), moment, str(run["run_id"]))
+        _check_owner(place, run)
+        baseline = find_baseline(place, self.baseline)
+        expectations = None if self.expectations is None else _table(self.expectations)
+        cases = read_cases(_table(self.answers), expectations, key=self.key)
+        scores = score_cases(cases, scorers)
+        summary = summarise(
+            cases,
+            scores,
+            scorers,
+            name=self._name(context),
+            run=run,
+            tag=self.tag,
+            pass_if=pass_if,
+            rules=rules,
+            on_fail=self.on_fail,
+            baseline=baseline,
+        )
+        from airflow_provider_assistant.evaluation.report import render
+
+        page = render(summary, cases, scores, place.trend())
+        lake_file = self._write(context, place, summary, scores, page)
+        return self._finished(context, summary, head_of(summary, place, lake_file))
+
+    def _check_what_is_known(self) -> None:
+        """
+        Refuse when the DAG is parsed what needs no rendering to be refused.
+
+        :raises AssistantInputError: Something that was asked for cannot be done.
+        """
+        from airflow_provider_assistant.evaluation.scorers import SCORERS
+
+        names = None if _is_template(self.scorers) else [str(name) for name in self.scorers]
+        for name in names or ():
+            if name not in SCORERS and "." not in name:
+                raise AssistantInputError(
+                    f"scorers: there is no {name!r}, only {', '.join(SCORERS)}, and your own by their dotted path",
+                    field="scorers",
+                )
+        gate = self.gate if isinstance(self.gate, str | list | tuple) else ()
+        if any(map(_is_template, (gate, self.pass_if, self.baseline))):
+            for rule in [] if isinstance(gate, str) else gate:
+                if not _is_template(rule):
+                    parse_rule(rule, names)
+        else:
+            self._parsed(names)
+
+    def _parsed(self, names: Sequence[str] | None) -> tuple[Condition | None, list[Rule]]:
+        """
+        Return the condition for passing and the rules of the gate.
+
+        :param names: Names of the scorers, or None if they are not known yet.
+        :raises AssistantInputError: They cannot be used.
+        """
+        if isinstance(self.gate, str):
+            raise AssistantInputError(f"gate must be a list of rules, not {self.gate!r}", field="gate")
+        rules = [parse_rule(rule, names) for rule in self.gate]
+        pass_if = None if self.pass_if is None else parse_condition(self.pass_if, names)
+        check_baseline(self.baseline)
+        if pass_if is None and (rates := [rule.text for rule in rules if rule.name == PASS_RATE]):
+            raise AssistantInputError(f"gate: {rates[0]!r} needs pass_if, which says what passing is", field="pass_if")
+        if self.baseline is None and (drops := [rule.text for rule in rules if rule.is_drop]):
+            raise AssistantInputError(f"gate: {drops[0]!r} needs a baseline, such as 'previous'", field="baseline")
+        return pass_if, rules
+
+    def _name(self, context: Context) -> str:
+        return self.name or self.part(context)
+
+    def _run(self, context: Context) -> tuple[dict[str, str | None], datetime]:
+        """Return who evaluates, and the moment that tells what came before."""
+        ti, run = context["ti"], context["dag_run"]
+        # Not the logical date: a run that was started by hand has none, and one with an interval has that of its start.
+        moment: datetime = run.run_after
+        index = ti.map_index
+        about = {
+            "dag_id": ti.dag_id,
+            "run_id": ti.run_id,
+            "task_id": ti.task_id,
+            "map_index": None if index is None or index < 0 else str(index),
+            "logical_date": run.logical_date.isoformat() if run.logical_date else None,
+            "run_after": moment.isoformat(),
+        }
+        return about, moment
+
+    def _write(self, context: Context, place: Place, summary: Summary, scores: pa.Table, page: str) -> str | None:
+        """Write everything; the summary says that all the rest is there, and goes first and comes last."""
+        place.summary.unlink(missing_ok=True)
+        lake.replace(scores, place.scores)
+        lake.replace_bytes(page.encode(), place.report)
+        lake_file = self._publish(context, summary, place) if self.lake_path else None
+        lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), place.summary)
+        self.report = place.report
+        return lake_file
+
+    def _publish(self, context: Context, summary: Summary, place: Place) -> str:
+        """Replace this run's rows of the dataset."""
+        ti, run = context["ti"], context["dag_run"]
+        provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
+        table = lake.evaluations_table(rows_of(summary, str(place.summary), run.logical_date))
+        file = lake.publish(
+            table,
+            str(self.lake_path),
+            "evaluations",
+            day_of_run(None, context),
+            f"{self.part(context)}.{ti.run_id}",
+            provenance=provenance,
+        )
+        return file.path
+
+    def _finished(self, context: Context, summary: Summary, head: dict[str, Any]) -> dict[str, Any]:
+        """Let the task end as the gate says."""
+        self.log.info(
+            "%s: %s. Coverage %.4g, %s. Report: %s",
+            summary.name,
+            head["verdict"],
+            head["coverage"],
+            means_of(head),
+            head["report_path"],
+        )
+        for rule in summary.gate.rules:
+            self.log.info("%s: %s (%s)", rule.verdict, rule.rule, rule.reason)
+        self.tell(context, head)
+        if summary.gate.verdict != "failed" or self.on_fail == "report":
+            return head
+        # What a task returns is not pushed if it ends with an exception, and these two do.
+        self._push(context, head)
+        if self.on_fail == "fail":
+            raise AssistantGateFailed(
+                f"{summary.name}: {failures_of(summary.gate.rules)}. Report: {head['report_path']}. A retry would judge"
+                " the same answers: ask again, or change the gate."
+            )
+        behind = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
+        self.log.info(
+            "Skipping %s.", ", ".join(task.task_id for task in behind) or "nothing: no task is behind this one"
+        )
+        self.skip(ti=context["ti"], tasks=behind)
+        return head
+
+    def _push(self, context: Context, head: Mapping[str, Any]) -> None:
+        if self.do_xcom_push:
+            items = head.items() if self.multiple_outputs else ()
+            for key, value in (*items, ("return_value", dict(head))):
+                context["ti"].xcom_push(key, value)
+
+
+def _is_template(value: Any) -> bool:
+    """Whether something has Jinja in it, or is not there before the DAG runs."""
+    if value is None:
+        return False
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    if isinstance(value, Mapping):
+        return any(map(_is_template, value.values()))
+    return any(map(_is_template, value)) if isinstance(value, list | tuple) else True
+
+
+def _table(source: Any) -> pa.Table:
+    """Return all of a source."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {}
+    rows = 0
+    with open_source(source, Wanted((), rest=True)) as opened:
+        for batch in opened.batches():
+            for name, values in batch.columns.items():
+                columns.setdefault(name, [None] * rows).extend(values)
+            rows += len(batch)
+            for values in columns.values():
+                values.extend(itertools.repeat(None, rows - len(values)))
+    try:
+        return pa.table(columns)
+    except (pa.ArrowException, TypeError) as error:
+        raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
+
+
+def _check_owner(place: Place, run: Mapping[str, str | None]) -> None:
+    """
+    Make sure that a folder is not that of another task.
+
+    :raises AssistantInputError: It is.
+    """
+    found = place.read_summary()
+    of = ("dag_id", "task_id", "run_id", "map_index")
+    if found and any(found.run.get(item) != run[item] for item in of):
+        raise AssistantInputError(
+            f"{str(place.folder)!r} holds the evaluation of "
+            f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one a name or a folder of its own",
+            field="name",
+        )

@@ -1,0 +1,140 @@
+"""The operator that loads the Parquet datasets into a warehouse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import BaseHook, Context
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.lake import warehouse
+from airflow_provider_assistant.operators.base import ResultOperator, day_of_run
+
+
+class AssistantParquetToWarehouseOperator(ResultOperator):
+    """
+    Load days of the Parquet datasets into a warehouse, and bring its views up to date.
+
+    Each dataset has a table of its name, with the day of the partition as column ``date``. All days of all datasets
+    are replaced in one transaction: a run for a day makes the table's rows of that day those of the partition.
+
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param database: Path of a DuckDB file, which is created if it is missing; or else give ``conn_id``.
+    :param conn_id: Airflow connection to a PostgreSQL database; or else give ``database``.
+    :param datasets: The datasets to load; by default all that were ever exported to ``output_path``.
+    :param date: The last day to load, ``YYYY-MM-DD``; by default the day of the DAG run.
+    :param days: How many days up to that one are loaded. Two, the default, are what the feedback export writes.
+    :param schema: Schema of tables and views in the warehouse.
+    """
+
+    template_fields: Sequence[str] = ("output_path", "database", "conn_id", "datasets", "date")
+
+    def __init__(
+        self,
+        *,
+        output_path: str,
+        database: str | None = None,
+        conn_id: str | None = None,
+        datasets: Sequence[str] | None = None,
+        date: str | None = None,
+        days: int = 2,
+        schema: str = "assistant",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if (database is None) == (conn_id is None):
+            raise AssistantInputError(
+                "give database, the path of a DuckDB file, or conn_id, a PostgreSQL connection", field="database"
+            )
+        if days < 1:
+            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
+            raise AssistantInputError(f"schema must be a plain SQL name, not {schema!r}", field="schema")
+        self.output_path = output_path
+        self.database = database
+        self.conn_id = conn_id
+        self.datasets = datasets
+        self.date = date
+        self.days = days
+        self.schema = schema
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Load the days.
+
+        :return: ``rows``, how many were loaded, and ``datasets``, how many of each; ``replaced``, how many rows of
+            these days the warehouse had before; ``missing``, how many partitions the lake does not have; ``views``;
+            ``date``, the last day.
+        :raises AssistantInputError: An argument cannot be used, or DuckDB is not installed.
+        :raises AssistantWarehouseError: The warehouse cannot be opened or written; it is as it was.
+        """
+        last = day_of_run(self.date, context)
+        days = [last - timedelta(days=back) for back in reversed(range(self.days))]
+        datasets = self._datasets()
+        with self._store() as store:
+            loaded = warehouse.load(store, self.output_path, datasets, days, schema=self.schema)
+        if loaded.missing:
+            self.log.warning(
+                "Not in the lake, so of these the warehouse has no rows either: %s.", ", ".join(loaded.missing)
+            )
+        result = {
+            "rows": sum(loaded.rows.values()),
+            "datasets": loaded.rows,
+            "replaced": loaded.replaced,
+            "missing": len(loaded.missing),
+            "views": [f"{self.schema}.{view}" for view in warehouse.VIEWS],
+            "date": last.isoformat(),
+        }
+        self.log.info(
+            "Loaded %d rows of %d day(s) up to %s in place of %d: %s.",
+            result["rows"], self.days, last, loaded.replaced,
+            ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items()),
+        )  # fmt: skip
+        return self.tell(context, result)
+
+    def _datasets(self) -> list[str]:
+        """Return the datasets to load; a wrong path must not empty the days of the warehouse."""
+        known = warehouse.loadable()
+        if self.datasets is None:
+            found = [dataset for dataset in known if warehouse.exported(self.output_path, dataset)]
+            if not found:
+                raise AssistantInputError(
+                    f"{self.output_path!r} has none of the datasets {', '.join(known)}. Nothing was changed. "
+                    "Is it the output_path of the exports?",
+                    field="output_path",
+                )
+            return found
+        is_list = isinstance(self.datasets, Iterable) and not isinstance(self.datasets, str | Mapping)
+        if not is_list or not self.datasets or not set(self.datasets) <= set(known):
+            raise AssistantInputError(
+                f"datasets must be a list of some of {', '.join(known)}, not {self.datasets!r:.100}", field="datasets"
+            )
+        wanted = list(dict.fromkeys(self.datasets))
+        if never := [dataset for dataset in wanted if not warehouse.exported(self.output_path, dataset)]:
+            raise AssistantInputError(
+                f"{self.output_path!r} has no {', '.join(never)}. Nothing was changed. Is it the output_path of the "
+                "exports, and did one run before this task?",
+                field="datasets",
+            )
+        return wanted
+
+    def _store(self) -> AbstractContextManager[warehouse.Store]:
+        if self.conn_id is not None:
+            return warehouse.in_postgres(BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine())
+        if not self.database or "://" in self.database:
+            raise AssistantInputError(
+                f"database must be the path of a file on this worker, not {self.database!r}", field="database"
+            )
+        # DuckDB calls a database by the name of its file.
+        if Path(self.database).name.partition(".")[0].casefold() == self.schema.casefold():
+            raise AssistantInputError(
+                f"{self.database!r} and the schema {self.schema!r} have the same name, so nobody could say which of "
+                "them a query means: give the file another name",
+                field="database",
+            )
+        return warehouse.in_duckdb(self.database)

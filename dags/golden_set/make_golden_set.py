@@ -1,0 +1,127 @@
+"""
+Make the golden set of the DAG ``assistant_evaluation`` from what ``assistant_knowledge_base`` loads.
+
+Run as ``python dags/golden_set/make_golden_set.py``; it writes ``golden_set.csv`` beside itself. Options of Airflow's
+configuration reference and sentences of the guides become questions by a few rules of paraphrase, and what their
+documents say is what is expected. A third kind of question has no answer in the knowledge base. The choice is random,
+with a seed: the same Airflow and the same guides give the same file.
+"""
+
+import csv
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+GUIDES = HERE.parent / "guides"
+COLUMNS = ("key", "message", "expected", "must_include", "expect_no_answer", "tags")
+SEED = 20261121
+# Another version of Airflow describes some options in other words: then make the file anew.
+MADE_WITH = "3.3.2"
+OPTIONS = 26
+# One text, or several with this between them, stands in a cell.
+SEPARATOR = "|"
+
+ASK_FOR_AN_OPTION = (
+    "What is [{section}] {name} for?",
+    "Tell me about {words} in the {section} settings.",
+    "Which default does Airflow have for {words} in section {section}?",
+    "I want to change the {words} of the {section}. What does this option do?",
+    "How is {name} of the section {section} set as long as nobody sets it?",
+)
+ASK_FOR_A_SENTENCE = ("What do the guides say about {words}?", "Explain to me: {words}.")
+OFF_TOPIC = {
+    "Where can I {}?": ("bake sourdough bread", "catch the ferry to Nairobi", "charge an electric bicycle"),
+    "Who won the {}?": ("football world championship of 1954", "chess tournament at Zurich", "presidential election"),
+    "What is the best way to {}?": ("remove red wine stains", "prune apple trees", "learn Portuguese irregular verbs"),
+    "How much does {} cost?": ("a return ticket to Vienna", "the premium subscription", "parking downtown overnight"),
+    "When does the {} open on Sundays?": ("swimming pool", "city library", "farmers market"),
+}
+
+
+def options() -> list[dict[str, str]]:
+    """Return the options that are described in one short paragraph and have a plain default."""
+    from airflow.configuration import retrieve_configuration_description
+
+    return [
+        {"section": section, "name": name, "description": description, "default": default}
+        for section, content in sorted(retrieve_configuration_description(include_providers=False).items())
+        for name, option in sorted(content["options"].items())
+        if re.fullmatch(r"[^\n`{]{40,220}", description := (option.get("description") or "").strip())
+        and re.fullmatch(r"[\w.:-]{1,40}", default := str(option.get("default") or ""))
+    ]
+
+
+def about_options(rng: random.Random) -> Iterator[dict[str, str]]:
+    """Ask for some options, each in two ways."""
+    for option in rng.sample(options(), OPTIONS):
+        words = option["name"].replace("_", " ")
+        for number, question in enumerate(rng.sample(ASK_FOR_AN_OPTION, 2), start=1):
+            yield {
+                "key": f"{option['section']}.{option['name']}.{number}",
+                "message": question.format(**option, words=words),
+                # As assistant_knowledge_base words it.
+                "expected": f"{option['description']} Default: {option['default']}.",
+                "must_include": f"Default: {option['default']}.",
+                "tags": SEPARATOR.join(("configuration", option["section"])),
+            }
+
+
+def about_guides(rng: random.Random) -> Iterator[dict[str, str]]:
+    """Ask for every sentence of the guides by its three longest words."""
+    for path in sorted(path for path in GUIDES.iterdir() if path.suffix in {".md", ".txt"}):
+        _title, _, text = path.read_text(encoding="utf-8").partition("\n")
+        for number, sentence in enumerate(re.split(r"(?<=\.)\s+", " ".join(text.split())), start=1):
+            longest = sorted(set(re.findall(r"\w+(?:-\w+)*", sentence)), key=lambda word: (-len(word), word))[:3]
+            words = [word for word in re.findall(r"\w+(?:-\w+)*", sentence) if word in longest]
+            yield {
+                "key": f"{path.stem}.{number}",
+                "message": rng.choice(ASK_FOR_A_SENTENCE).format(words=", ".join(dict.fromkeys(words))),
+                "expected": sentence,
+                "must_include": SEPARATOR.join(dict.fromkeys(words)),
+                "tags": "guides",
+            }
+
+
+def without_an_answer(rng: random.Random) -> Iterator[dict[str, str]]:
+    """Ask for what no document says: other subjects, and options that do not exist."""
+    for question, subjects in OFF_TOPIC.items():
+        for subject in subjects:
+            key = "-".join(re.findall(r"\w+", subject.lower()))
+            yield {"key": f"off-topic.{key}", "message": question.format(subject), "tags": "unanswerable"}
+    known = options()
+    for number in range(1, 6):
+        one, other = rng.sample(known, 2)
+        name = "_".join((*one["name"].split("_")[:1], "zeppelin", *other["name"].split("_")[-1:]))
+        yield {
+            "key": f"made-up.{number}",
+            "message": rng.choice(ASK_FOR_AN_OPTION).format(
+                section=one["section"], name=name, words=name.replace("_", " ")
+            ),
+            "tags": SEPARATOR.join(("unanswerable", "made-up")),
+        }
+
+
+def golden_set() -> list[dict[str, str]]:
+    """Return all questions, the same ones every time."""
+    rng = random.Random(SEED)  # noqa: S311 (the same choice every time, and no secret)
+    unanswerable = {"expected": "", "must_include": "", "expect_no_answer": "true"}
+    return [
+        *({"expect_no_answer": "false", **row} for row in (*about_options(rng), *about_guides(rng))),
+        *({**unanswerable, **row} for row in without_an_answer(rng)),
+    ]
+
+
+def write(path: Path) -> int:
+    """Write the golden set as CSV, and return how many questions it has."""
+    rows = golden_set()
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return len(rows)
+
+
+if __name__ == "__main__":
+    print(f"{write(HERE / 'golden_set.csv')} questions")

@@ -1,0 +1,96 @@
+"""What scoring costs."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.measure import Figure, Size, worked
+from tests.benchmarks.service import Service
+
+WORDS = 80
+
+
+def evaluate(_: Service, size: Size) -> list[Figure]:
+    """10,000 answers of 80 words, with all scorers, on one core, in a process of its own."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "answers.parquet"
+        pq.write_table(pa.Table.from_pylist(rows(size.rows(10_000))), path)
+        measured = worked("tests.benchmarks.evaluations", str(path))
+    return [
+        Figure(
+            "reading and scoring, seconds of the core", measured["core"], 20, at_most=True, unit="s", samples=measured
+        ),
+        Figure("peak memory above import", measured["above_import_mb"], 300, at_most=True, unit="MB"),
+    ]
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    """Return rows of an ask operator's output with expectations; about one answer in five words differs."""
+    chosen = random.Random(11)
+    vocabulary = ["".join(chosen.choices("etaoinshrdlucmfw", k=chosen.randint(2, 9))) for _ in range(3_000)]
+    made = []
+    for number in range(count):
+        expected = chosen.choices(vocabulary, k=WORDS)
+        answer = [word if chosen.random() < 0.8 else chosen.choice(vocabulary) for word in expected]
+        text = " ".join(answer).capitalize() + "."
+        made.append(
+            {
+                "key": f"q{number}",
+                "message": " ".join(chosen.choices(vocabulary, k=12)) + "?",
+                "answer": text,
+                "status": "complete",
+                "seconds": chosen.random() * 20,
+                "raw": json.dumps({"status": "complete", "answer": text}),
+                "expected": " ".join(expected),
+                "must_include": [expected[3], " ".join(expected[10:12])],
+                "must_not_include": "can not|no refund",
+                "expect_no_answer": number % 10 == 0,
+                "tags": chosen.choice(["billing", "shipping|en", ""]),
+            }
+        )
+    return made
+
+
+def _measure(path: str) -> dict[str, Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from airflow_provider_assistant.evaluation.cases import read_cases
+    from airflow_provider_assistant.evaluation.scorers import SCORERS, scorers_of
+    from airflow_provider_assistant.evaluation.scoring import score_cases
+
+    scorers = scorers_of(list(SCORERS))
+    pa.array([None])  # where pandas is installed, this imports it
+    imported = peak()
+    started, used = time.perf_counter(), time.process_time()
+    cases = read_cases(pq.ParquetFile(path).read(use_threads=False))
+    scores = score_cases(cases, scorers)
+    core, seconds = time.process_time() - used, time.perf_counter() - started
+    if scores.num_rows != len(cases) * len(scorers):
+        raise RuntimeError(f"{scores.num_rows} scores of {len(cases)} questions")
+    return {
+        "questions": len(cases),
+        "core": round(core, 2),
+        "seconds": round(seconds, 2),
+        "above_import_mb": round(peak() - imported),
+        "peak_mb": round(peak()),
+    }
+
+
+def peak() -> float:
+    """Return the most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(sys.argv[1])))

@@ -1,0 +1,79 @@
+"""
+The reference of the command line, from its parser.
+
+``python -m tests.docs.command_line`` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
+
+from airflow_provider_assistant.cli.definition import COMMON, get_cli_commands
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
+BEGIN, END = "<!-- from the parser: begin -->\n", "<!-- from the parser: end -->\n"
+
+
+def written() -> str:
+    """Return the page as it should be: what stands outside of the marks stays."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{''.join(_of(get_cli_commands(), 'airflow'))}{END}{after}"
+
+
+def _of(commands: Iterable[Any], above: str) -> Iterator[str]:
+    for command in commands:
+        name = f"{above} {command.name}"
+        if isinstance(command, GroupCommand):
+            yield from _of(command.subcommands, name)
+        else:
+            yield _action(command, name)
+
+
+def _action(command: ActionCommand, name: str) -> str:
+    args = [arg for arg in command.args if arg not in COMMON]
+    positional = [arg for arg in args if not arg.flags[0].startswith("-")]
+    # Those that take the rest come last.
+    positional.sort(key=lambda arg: arg.kwargs.get("nargs") == "*")
+    parts = [_metavar(arg) for arg in positional]
+    parts.insert(sum(arg.kwargs.get("nargs") != "*" for arg in positional), "[OPTIONS]")
+    usage = " ".join([name, *parts])
+    lines = [f"### {name}", "", f"{command.help}.", "", f"`{usage}`", ""]
+    if args:
+        lines += ["| Argument | Default | Meaning |", "|---|---|---|"]
+        rows = (" | ".join([_flags(arg), _default(arg), _cell(arg.kwargs["help"])]) for arg in args)
+        lines += [f"| {row} |".replace("|  |", "| |") for row in rows] + [""]
+    return "\n".join(lines) + "\n"
+
+
+def _flags(arg: Arg) -> str:
+    takes = arg.flags[0].startswith("-") and arg.kwargs.get("action") != "store_true"
+    flags = ", ".join(f"`{flag}`" for flag in arg.flags) if arg.flags[0].startswith("-") else f"`{_metavar(arg)}`"
+    return f"{flags} `{_metavar(arg)}`" if takes else flags
+
+
+def _metavar(arg: Arg) -> str:
+    choices = arg.kwargs.get("choices")
+    named = arg.kwargs.get("metavar") or (
+        "{" + ",".join(choices) + "}" if choices else arg.flags[-1].strip("-").upper()
+    )
+    return f"[{named}]" if arg.kwargs.get("nargs") in {"?", "*"} else str(named)
+
+
+def _default(arg: Arg) -> str:
+    default = arg.kwargs.get("default")
+    if arg.kwargs.get("required") or not (arg.flags[0].startswith("-") or arg.kwargs.get("nargs")):
+        return "required"
+    return "" if default is None else f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+
+
+def _cell(text: str) -> str:
+    return (text[0].upper() + text[1:]).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written())

@@ -1,0 +1,38 @@
+"""The page on scores shows true numbers, and leaves no scorer or column out."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
+from airflow_provider_assistant.evaluation.scorers import SCORERS
+from airflow_provider_assistant.evaluation.scoring import OUTCOMES
+from tests.docs.pages import codes, section, table
+from tests.unit.evaluation.test_scorers import make_case, score
+
+PAGE = "docs/concepts/evaluation.md"
+TRAPS, CHECKS = section(PAGE, "Traps").split("Checks see", 1)
+
+
+@pytest.mark.parametrize("row", table(TRAPS), ids=lambda row: row["Answer"])
+def test_scores_of_the_traps(row):
+    shown = {codes(name)[0]: value for name, value in row.items() if codes(name)}
+    assert list(shown) == [name for name, scorer in SCORERS.items() if scorer.kind == "lexical similarity"]
+    case = make_case(row["Answer"], expected=row["Expected"])
+    assert shown == {name: f"{SCORERS[name].score(case):.2f}" for name in shown}
+
+
+@pytest.mark.parametrize("row", table(CHECKS), ids=lambda row: row["Answer"])
+def test_scores_of_the_checks(row):
+    [name], phrase = codes(row["Check"]), row["Check"].partition(": ")[2]
+    assert f"{score(name, row['Answer'], **{name: (phrase,)}):.2f}" == row["Score"]
+
+
+def test_every_scorer_is_listed_with_its_kind():
+    listed = {codes(row["Name"])[0]: row["Kind"] for row in table(section(PAGE, "Scorers"))}
+    assert listed == {name: scorer.kind for name, scorer in SCORERS.items()}
+
+
+def test_every_column_and_outcome_is_listed():
+    assert [codes(row["Column"])[0] for row in table(section(PAGE, "Expectations"))] == list(EXPECTATIONS)
+    assert {codes(row["`outcome`"])[0] for row in table(section(PAGE, "Scores"))} == set(OUTCOMES)

@@ -1,0 +1,264 @@
+"""A lake on a disk that is full or read-only, and readers of a day whose writer is killed at every step."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import signal
+import subprocess
+import threading
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from airflow_provider_assistant import lake
+from tests.integration.faults.loads import processes
+
+DAY = date(2026, 11, 21)
+FILE = "numbers/date=2026-11-21/dag.task.parquet"
+NOBODY = 65534
+# What a publish does, one after the other.
+STEPS = [
+    (Path, "mkdir"),
+    (Path, "iterdir"),
+    (Path, "open"),
+    (fcntl, "flock"),
+    (os, "fsync"),
+    (Path, "replace"),
+]
+
+
+def publish(root, number, size=0):
+    """Write a day of one number; what is random stays large however it is compressed."""
+    table = pa.table({"n": pa.array([number] * 1000), "noise": pa.array([os.urandom(size)] * 1000, pa.binary())})
+    return lake.publish(table, str(root), "numbers", DAY, "dag.task")
+
+
+def with_pyarrow(root):
+    return ds.dataset(root / "numbers", partitioning="hive").to_table(columns=["n"])["n"].to_pylist()
+
+
+def with_pandas(root):
+    return pd.read_parquet(root / "numbers", columns=["n"])["n"].to_list()
+
+
+def with_duckdb(root):
+    import duckdb
+
+    with duckdb.connect() as database:
+        return [row[0] for row in database.execute(f"SELECT n FROM '{root}/numbers/*/*.parquet'").fetchall()]
+
+
+READERS = [with_pyarrow, with_pandas, with_duckdb]
+
+
+def files(root):
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def attempted(prepare, root, number, size, pipe):
+    """Publish in a process of its own, and say what came of it."""
+    prepare()
+    try:
+        publish(root, number, size)
+    except OSError as error:
+        pipe.send((error.errno, str(error)))
+    else:
+        pipe.send(None)
+
+
+def apart(prepare, root, number, size=0):
+    mine, theirs = processes.Pipe()
+    process = processes.Process(target=attempted, args=(prepare, root, number, size, theirs))
+    process.start()
+    theirs.close()
+    try:
+        return mine.recv()
+    finally:
+        process.join(60)
+
+
+def is_unharmed(failure, codes, root):
+    """The error says what, where and what is still there; and it is."""
+    assert failure is not None, "a publish that did not write does not succeed"
+    code, said = failure
+    assert code in codes
+    assert os.strerror(code) in said
+    assert "what was there before is as it was" in said
+    assert f"{root}/{FILE}" in said
+    assert files(root) == [FILE]
+    for read in READERS:
+        assert read(root) == [1] * 1000
+
+
+def is_replaced(root):
+    publish(root, 2)
+    assert files(root) == [FILE]
+    assert with_pyarrow(root) == [2] * 1000
+
+
+def files_may_not_grow():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+
+def test_files_may_not_grow(tmp_path, measured):
+    """Needs no rights, so that a write that breaks off half way is seen everywhere."""
+    publish(tmp_path, 1)
+    failure = apart(files_may_not_grow, tmp_path, 2, 10**6)
+    is_unharmed(failure, {errno.EFBIG}, tmp_path)
+    is_replaced(tmp_path)
+    measured(error=failure[1].partition(" (")[0])
+
+
+def becomes_another():
+    """Root may write everything."""
+    if os.getuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+@pytest.mark.parametrize("folder", [".", "numbers", "numbers/date=2026-11-21"])
+def test_a_folder_that_may_not_be_written(folder, tmp_path, measured):
+    root = tmp_path / "lake"
+    publish(root, 1)
+    for parent in tmp_path.parents[:3]:
+        with contextlib.suppress(PermissionError):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    tmp_path.chmod(0o755)
+    for inner in (root, *root.rglob("*")):
+        inner.chmod(0o555 if inner.is_dir() else 0o444)
+    closed = root / folder
+    try:
+        failure = apart(becomes_another, root, 2)
+        is_unharmed(failure, {errno.EACCES}, root)
+    finally:
+        for inner in (root, *root.rglob("*")):
+            inner.chmod(0o755)
+    is_replaced(root)
+    measured(error=failure[1].partition(" (")[0], closed=closed.name)
+
+
+@contextlib.contextmanager
+def mounted(place, *options):
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", str(place)], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+# Where it may not mount, the two tests above are what there is of a full disk and a read-only one.
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="mounting a file system needs more rights")
+
+
+@as_root
+def test_a_disk_that_is_full(tmp_path, measured):
+    with mounted(tmp_path / "small", "-o", "size=300k"):
+        root = tmp_path / "small" / "lake"
+        publish(root, 1)
+        with pytest.raises(OSError, match="No space left") as caught:
+            publish(root, 2, 10**6)
+        is_unharmed((caught.value.errno, str(caught.value)), {errno.ENOSPC}, root)
+        is_replaced(root)
+    measured(error=str(caught.value).partition(" (")[0])
+
+
+@as_root
+def test_a_disk_without_room_for_old_and_new(tmp_path):
+    """Both are there for a moment: a day that fits once does not fit twice."""
+    with mounted(tmp_path / "small", "-o", "size=300k"):
+        root = tmp_path / "small"
+        lake.publish(
+            pa.table({"n": [1] * 1000, "noise": [os.urandom(200) for _ in range(1000)]}),
+            str(root),
+            "numbers",
+            DAY,
+            "dag.task",
+        )
+        with pytest.raises(OSError, match="No space left"):
+            lake.publish(
+                pa.table({"n": [2] * 1000, "noise": [os.urandom(200) for _ in range(1000)]}),
+                str(root),
+                "numbers",
+                DAY,
+                "dag.task",
+            )
+        assert with_pyarrow(root) == [1] * 1000
+        assert files(root) == [FILE]
+
+
+@as_root
+def test_a_disk_that_is_read_only(tmp_path, measured):
+    place = tmp_path / "lake"
+    with mounted(place):
+        publish(place, 1)
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        with pytest.raises(OSError, match="Read-only file system") as caught:
+            publish(place, 2)
+        is_unharmed((caught.value.errno, str(caught.value)), {errno.EROFS}, place)
+        subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
+        is_replaced(place)
+    measured(error=str(caught.value).partition(" (")[0])
+
+
+def killed_at(step, after, root):
+    """Publish, and die at a step."""
+    owner, name = STEPS[step]
+    do = getattr(owner, name)
+
+    def die(*args, **options):
+        if after:
+            do(*args, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, die)
+    publish(root, 2, 100)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_who_reads_while_writers_are_killed_sees_old_or_new(read, tmp_path, measured):
+    publish(tmp_path, 1)
+    seen, wrong, done = [], [], threading.Event()
+
+    def look():
+        while not done.wait(0.005):
+            found = read(tmp_path)
+            seen.append(found[0])
+            if found not in ([1] * 1000, [2] * 1000):
+                wrong.append(found)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    kills = [(step, after) for step in range(len(STEPS)) for after in (False, True)]
+    try:
+        for step, after in kills:
+            writer = processes.Process(target=killed_at, args=(step, after, tmp_path))
+            writer.start()
+            writer.join(60)
+            assert writer.exitcode == -signal.SIGKILL, STEPS[step]
+            is_new = after and STEPS[step][1] == "replace"
+            assert read(tmp_path) == ([2] if is_new else [1]) * 1000, STEPS[step]
+    finally:
+        done.set()
+        reader.join()
+    assert not wrong
+    assert seen
+    is_replaced(tmp_path)
+    measured(kills=len(kills), reads=len(seen))
+
+
+def test_a_run_that_is_repeated_writes_the_same_bytes(tmp_path):
+    def written():
+        return lake.publish(pa.table({"n": [1, 2], "text": ["a", None]}), str(tmp_path), "numbers", DAY, "dag.task")
+
+    first = Path(written().path).read_bytes()
+    assert Path(written().path).read_bytes() == first

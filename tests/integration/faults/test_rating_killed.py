@@ -1,0 +1,63 @@
+"""A task that rates many answers, killed or ended, and its retry."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pytest
+
+from tests.integration.faults.loads import CONCURRENCY
+
+COUNT = 120
+SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_while_it_rates(seed, rating, measured):
+    rating.ask(COUNT)
+    attempt = rating.attempt()
+    task = rating.start(attempt)
+    rating.wait_seen(int(random.Random(seed).uniform(0.02, 0.9) * COUNT))
+    task.kill()
+    assert task.wait().exitcode == -signal.SIGKILL
+    there, doubt = len(rating.rated()), rating.in_doubt()
+    assert doubt <= CONCURRENCY
+    result = rating.run(attempt)
+    twice = rating.audit(COUNT)
+    assert twice <= result["possibly_duplicated"] == len(rating.suspected()) == doubt
+    assert result["sent"] + result["already_sent"] == result["rows"] == COUNT
+    measured(killed_at=there, listed=doubt, twice=twice)
+    sent = rating.seen()
+    assert rating.run(attempt)["already_sent"] == COUNT
+    assert rating.seen() == sent
+
+
+@pytest.mark.parametrize(("setup", "sent"), [("dies_before_sending", False), ("dies_after_sending", True)])
+def test_killed_around_a_rating(setup, sent, rating, measured):
+    rating.ask(COUNT)
+    assert rating.run_apart(rating.attempt(setup=setup)).exitcode == -signal.SIGKILL
+    assert 0 < rating.in_doubt() <= CONCURRENCY
+    rating.run(rating.attempt())
+    twice = rating.audit(COUNT)
+    assert bool(twice) >= sent
+    measured(listed=len(rating.suspected()), twice=twice)
+
+
+def test_terminated_while_it_rates(rating, measured):
+    rating.ask(COUNT)
+    attempt = rating.attempt()
+    task = rating.start(attempt)
+    rating.wait_seen(COUNT // 3)
+    task.kill(signal.SIGTERM)
+    ended = task.wait()
+    assert ended.error, "a task that is ended does not succeed"
+    assert "ended from outside" in ended.error, ended.trace
+    there = len(rating.rated())
+    assert there < COUNT
+    assert rating.in_doubt() == 0, "answers to what is in flight are awaited"
+    result = rating.run(attempt)
+    assert (result["sent"], result["already_sent"]) == (COUNT - there, there)
+    assert rating.audit(COUNT) == 0
+    measured(ended_at=there, listed=0, twice=0)

@@ -1,0 +1,207 @@
+"""The warehouse in a real PostgreSQL: the same rows as in DuckDB, and nobody's half."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import duckdb
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
+from airflow_provider_assistant.lake import warehouse
+from airflow_provider_assistant.lake.warehouse import stores
+from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
+from tests.live.postgres import PostgresServer
+from tests.unit.lake.nights import FIRST, capture, rating, write_nights, write_rows, write_statistics
+
+SECOND = FIRST + timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as running:
+        yield running
+
+
+@pytest.fixture
+def engine(server) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(server.url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP SCHEMA IF EXISTS assistant CASCADE")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def load(engine, root):
+    def loaded(*days, datasets=("statistics",), **options):
+        with warehouse.in_postgres(engine, **options) as store:
+            return warehouse.load(store, str(root), datasets, days, schema="assistant")
+
+    return loaded
+
+
+@pytest.fixture
+def read(engine):
+    def rows(what, order="1"):
+        with engine.connect() as connection:
+            found = connection.exec_driver_sql(f"SELECT * FROM assistant.{what} ORDER BY {order}")
+            return [dict(row._mapping) for row in found]
+
+    return rows
+
+
+def in_order(rows):
+    # Collations differ, and NaN is not equal to itself.
+    return sorted(repr({name: _plain(value) for name, value in row.items()}) for row in rows)
+
+
+def _plain(value):
+    return value.timestamp() if hasattr(value, "timestamp") else value
+
+
+def test_the_same_rows_as_in_duckdb(root, load, read, tmp_path):
+    days = write_nights(root)
+    for _ in range(2):
+        loaded = load(*days, datasets=warehouse.loadable())
+    database = str(tmp_path / "warehouse.duckdb")
+    with warehouse.in_duckdb(database) as store:
+        other = warehouse.load(store, str(root), warehouse.loadable(), days, schema="assistant")
+    assert loaded.rows == other.rows
+    assert loaded.replaced == sum(loaded.rows.values())
+    with duckdb.connect(database) as connection:
+        for name in (*warehouse.loadable(), *warehouse.VIEWS):
+            there = connection.sql(f"SELECT * FROM assistant.{name}").to_arrow_table()
+            here = read(name)
+            assert here, name
+            assert set(here[0]) == set(there.column_names)
+            assert in_order(here) == in_order(there.to_pylist()), name
+    assert list(read("statistics_daily")[0])[4:6] == ["Total", "answered%"]
+
+
+def test_both_drivers_copy(server, engine, root, read):
+    write_statistics(root, FIRST, capture(FIRST, {"quoted": 'a "b", \\.\n', "empty": "", "nothing": None}))
+    found = []
+    for driver in ("psycopg2", "psycopg"):
+        mine = sa.create_engine(server.url.replace("psycopg2", driver))
+        with warehouse.in_postgres(mine) as store:
+            warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
+        found.append(read("statistics", "metric"))
+    assert found[0] == found[1]
+    assert [row["text"] for row in found[0]] == ["", "null", 'a "b", \\.\n']
+    assert [row["period"] for row in found[0]] == [None] * 3
+
+
+def test_a_day_is_replaced_and_others_stay(root, load, read):
+    for day in (FIRST, SECOND):
+        write_statistics(root, day, capture(day, {"a": 1, "b": 1}))
+    load(FIRST, SECOND)
+    write_statistics(root, SECOND, capture(SECOND, {"b": 2}))
+    assert load(SECOND) == ({"statistics": 1}, 2, [])
+    assert [(row["date"], row["metric"], row["value"]) for row in read("statistics", "date, metric")] == [
+        (FIRST, "a", 1),
+        (FIRST, "b", 1),
+        (SECOND, "b", 2),
+    ]
+
+
+def test_new_columns(engine, root, load, read):
+    write_rows(root, "feedback", FIRST, [rating(FIRST, "good")])
+    load(FIRST, datasets=["feedback"])
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE assistant.feedback DROP COLUMN answer_seconds")
+    load(FIRST, datasets=["feedback"])
+    (row,) = read("feedback")
+    assert (row["rating"], row["answer_seconds"]) == ("good", None)
+
+
+def test_views_on_the_views_stay(engine, root, load, read):
+    write_statistics(root, FIRST, capture(FIRST, {"b": 1}))
+    load(FIRST)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE VIEW assistant.mine AS SELECT date, b FROM assistant.statistics_daily")
+    write_statistics(root, SECOND, capture(SECOND, {"a": 1}))
+    write_statistics(root, FIRST)
+    load(FIRST, SECOND)
+    assert read("mine") == [{"date": SECOND, "b": None}]
+    assert read("statistics_daily")[0]["a"] == 1
+
+
+def test_a_failure_in_the_middle_leaves_the_old_day(engine, root, load, read, monkeypatch):
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
+    load(FIRST)
+    write_statistics(root, FIRST, capture(FIRST, {"a": 2}))
+    insert = stores._Postgres.insert
+
+    def breaks(store, table, rows):
+        insert(store, table, rows)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            )
+
+    monkeypatch.setattr(stores._Postgres, "insert", breaks)
+    with pytest.raises(AssistantWarehouseError, match="rolled back, and the warehouse is as it was"):
+        load(FIRST)
+    assert [row["value"] for row in read("statistics")] == [1]
+
+
+def test_loads_of_one_day_at_once_double_nothing(engine, root, read):
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1, "b": 2}))
+    barrier, failures = threading.Barrier(5), []
+
+    def loads():
+        mine = sa.create_engine(engine.url)
+        barrier.wait()
+        try:
+            with warehouse.in_postgres(mine) as store:
+                warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
+        except Exception as error:  # noqa: BLE001 (asserted below)
+            failures.append(error)
+
+    threads = [threading.Thread(target=loads) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(read("statistics")) == 2
+
+
+def test_a_lock_that_stays_is_an_error(engine, root, load):
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
+    with warehouse.in_postgres(sa.create_engine(engine.url)):
+        with pytest.raises(AssistantWarehouseError, match=r"lock timeout.*as it was"):
+            load(FIRST, lock_timeout=0.1)
+
+
+def test_a_server_that_is_not_there(server):
+    away = sa.create_engine(server.url.replace("airflow@", "airflow:hunter2@").replace(f":{server.port}/", ":1/"))
+    with pytest.raises(AssistantWarehouseError, match="refused") as error, warehouse.in_postgres(away):
+        pass
+    assert "hunter2" not in str(error.value)
+
+
+def test_another_database_is_refused(tmp_path):
+    with pytest.raises(AssistantInputError, match="PostgreSQL connection, not sqlite"):
+        with warehouse.in_postgres(sa.create_engine(f"sqlite:///{tmp_path / 'file.db'}")):
+            pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_operator_loads_through_an_airflow_connection(server, engine, root, read, run_operator, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", server.airflow_url)
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
+    arguments = {"output_path": str(root), "conn_id": "{{ 'warehouse' }}", "date": FIRST.isoformat()}
+    run = run_operator(AssistantParquetToWarehouseOperator, **arguments)
+    assert run.state == "success", run.errors
+    assert run.xcom()["datasets"] == {"statistics": 1}
+    assert [row["value"] for row in read("statistics")] == [1]

@@ -1,0 +1,48 @@
+"""Chromium without a window, for tests that look at pages."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def program(*names: str) -> str:
+    """Return the path of a program under the first of its names that is installed."""
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    pytest.fail(
+        f"{names[0]} is not installed, and this test looks at a page in a browser. "
+        "On Debian: make browser, or apt-get install chromium chromium-driver."
+    )
+
+
+def chromium(home: Path, *arguments: str) -> Chrome:
+    """
+    Start it.
+
+    :param home: Folder for its profile and log.
+    :param arguments: More arguments of its command line.
+    """
+    options = ChromeOptions()
+    options.binary_location = program("chromium", "chromium-browser", "google-chrome")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",  # a container's root has no other choice
+        "--disable-dev-shm-usage",
+        "--no-proxy-server",
+        "--hide-scrollbars",
+        "--lang=en-US",
+        f"--user-data-dir={home / 'browser'}",
+        *arguments,
+    ):
+        options.add_argument(argument)
+    service = ChromeService(program("chromedriver"), log_output=str(home / "chromedriver.log"))
+    return Chrome(options=options, service=service)

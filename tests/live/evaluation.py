@@ -1,0 +1,95 @@
+"""The demo's evaluation: what it found, what it wrote, and a service that got worse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from tests.live.rest import RUN_OVER
+
+if TYPE_CHECKING:
+    from tests.live.demo import Screen
+    from tests.live.rest import AirflowApi
+    from tests.live.service import AssistantService
+
+EVALUATION = "assistant_evaluation"
+# Answers of the worse service end after so many characters: in the middle of the first sentence.
+CUT = 40
+TIMEOUT = 120
+
+
+def show(screen: Screen, head: dict[str, Any], rated: dict[str, Any] | None) -> None:
+    """Show what an evaluation came to, and how many answers were rated for it."""
+    shares = {"coverage": head["coverage"], "pass rate": head["pass_rate"], **head["means"]}
+    screen.show(f"The evaluation of {head['questions']} questions: {head['verdict']}", head["summary_path"])
+    screen.table([*shares], [["" if share is None else f"{share:.3f}" for share in shares.values()]])
+    for rule in head["failed_rules"]:
+        screen.show("", f"- {rule['rule']}: {rule['reason']}")
+    if rated:
+        counts = ("rows", "sent", "already_sent", "not_rated", "not_answered", "failed", "by_rating")
+        screen.show("Its answers, rated by rule")
+        screen.table(counts, [[rated[count] for count in counts]])
+
+
+def problem_of(head: dict[str, Any], rated: dict[str, Any]) -> str | None:
+    """Return what is wrong with an evaluation that should have passed."""
+    path = _local(head["report_path"])
+    if "</html>" not in Path(path).read_text(encoding="utf-8"):
+        return f"{path} is no report"
+    ends = ("sent", "already_sent", "not_rated", "not_answered", "failed")
+    if rated["rows"] != head["questions"] or rated["rows"] != sum(rated[end] for end in ends) or not rated["sent"]:
+        return f"the ratings do not add up: {rated}"
+    return None if head["verdict"] == "passed" else f"the gate: {head['verdict']}"
+
+
+def over_time(lake: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the quality over time, as the lake's dataset has it."""
+    import duckdb
+
+    query = """
+        SELECT run_id, verdict, round(coverage, 3) AS coverage, scorer, round(mean, 3) AS mean
+        FROM read_parquet(?, union_by_name => true) WHERE scorer IN ('token_f1', 'must_include') ORDER BY ALL
+    """
+    with duckdb.connect() as connection:
+        found = connection.execute(query, [f"{lake}/evaluations/*/*.parquet"])
+        return [column[0] for column in found.description], found.fetchall()
+
+
+def degrade(airflow: AirflowApi, service: AssistantService) -> tuple[str, dict[str, Any] | None]:
+    """
+    Evaluate again with a service whose answers are cut, and return the run's state and what its gate said.
+
+    The service is well again afterwards.
+    """
+    airflow.wait("the end of other evaluations", lambda: _all_over(airflow), timeout=TIMEOUT)
+    service.faults(answer_limit=CUT)
+    try:
+        run_id = airflow.trigger(EVALUATION)
+        state = airflow.wait_run(EVALUATION, run_id, TIMEOUT)
+    finally:
+        service.faults(answer_limit=None)
+    return state, airflow.xcom(EVALUATION, run_id, "evaluate")
+
+
+def last_words(head: dict[str, Any], degraded: dict[str, Any] | None = None) -> list[str]:
+    """Return the verdict and the path of the report."""
+    lines = [_verdict("Verdict", head)]
+    if degraded:
+        lines.append(_verdict(f"Verdict on answers cut to {CUT} characters", degraded))
+    return lines
+
+
+def _verdict(what: str, head: dict[str, Any]) -> str:
+    failed = [rule["rule"] for rule in head["failed_rules"]]
+    because = f" ({', '.join(failed)})" if failed else ""
+    return f"{what}: {head['verdict']}{because}\nReport: {_local(head['report_path'])}"
+
+
+def _all_over(airflow: AirflowApi) -> bool:
+    runs = airflow.request("GET", f"/api/v2/dags/{EVALUATION}/dagRuns")["dag_runs"]
+    return all(run["state"] in RUN_OVER for run in runs)
+
+
+def _local(url: str) -> str:
+    return unquote(urlsplit(url).path) if "://" in url else url

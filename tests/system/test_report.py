@@ -1,0 +1,173 @@
+"""
+The report of an evaluation in a browser: what hostile texts do to it, and how it looks.
+
+With ``UPDATE_IMAGES=1`` in the environment, the pictures of the documentation are taken anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_assistant.evaluation.report import render
+from tests.live.chromium import chromium
+from tests.unit.evaluation.report.examples import nightly
+from tests.unit.evaluation.report.hostile import CANARY, hostile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.system
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+PHONE, DESKTOP = 360, 1200
+OVERFLOWING = """
+const width = document.documentElement.clientWidth;
+return [...document.body.querySelectorAll('*')]
+    .filter(one => !one.closest('.scroll, .hidden, thead') && one.getBoundingClientRect().right > width + 1)
+    .map(one => one.outerHTML.slice(0, 120))
+"""
+# The ratio that WCAG asks of small text, of every element that has text of its own.
+FAINT = """
+const parse = colour => { const [r, g, b, a] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a ?? 1] };
+const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+    .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = one => { for (; one; one = one.parentElement) {
+    const colour = parse(getComputedStyle(one).backgroundColor); if (colour[3] === 1) return colour } };
+const found = new Set();
+for (const one of document.body.querySelectorAll('*')) {
+    if (![...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    const style = getComputedStyle(one), text = parse(one.closest('svg') ? style.fill : style.color);
+    const [low, high] = [light(text), light(behind(one))].sort((a, b) => a - b);
+    if ((high + 0.05) / (low + 0.05) < 4.5) found.add(one.tagName + ' ' + one.className + ' ' + text);
+}
+return [...found]
+"""
+
+
+class Viewer:
+    """A browser without a network."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.driver = chromium(home, "--host-resolver-rules=MAP * ~NOTFOUND")
+
+    def show(self, html: str, *, width: int = DESKTOP, scheme: str = "light") -> None:
+        """Open a report."""
+        path = self.home / "report.html"
+        path.write_text(html, encoding="utf-8")
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=width == PHONE,
+        )
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.driver.get_log("performance")
+        self.driver.get(path.as_uri())
+
+    def command(self, name: str, **arguments: Any) -> Any:
+        return self.driver.execute_cdp_cmd(name, arguments)
+
+    def run(self, script: str) -> Any:
+        return self.driver.execute_script(script)
+
+    def requests(self) -> list[str]:
+        """Return what the page asked for since it was opened, itself included."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+
+    def picture(self, path: Path, *, top: str, height: int) -> None:
+        """Save what is seen from an element downwards."""
+        place = self.run(f"return document.querySelector('{top}').getBoundingClientRect().top + scrollY - 24")
+        width = self.run("return innerWidth")
+        clip = {"x": 0, "y": max(0, place), "width": width, "height": height, "scale": 1}
+        taken = self.command("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(taken["data"]))
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
+        environment.setenv("no_proxy", "127.0.0.1,localhost")
+        viewer = Viewer(tmp_path_factory.mktemp("chromium"))
+    yield viewer
+    viewer.driver.quit()
+
+
+@pytest.fixture(scope="module")
+def report() -> str:
+    return render(*nightly())
+
+
+@pytest.fixture(scope="module")
+def hostile_report() -> str:
+    return render(*hostile())
+
+
+def without_policy(html: str) -> str:
+    """Leave out what forbids scripts, so that only the escaping is left to stop them."""
+    start = html.index('<meta http-equiv="Content-Security-Policy"')
+    return html[:start] + html[html.index(">", start) + 1 :]
+
+
+@pytest.mark.parametrize("policy", [True, False], ids=["with policy", "escaping alone"])
+def test_hostile_texts_run_nothing_and_load_nothing(viewer: Viewer, hostile_report: str, policy: bool) -> None:
+    viewer.show(hostile_report if policy else without_policy(hostile_report))
+    assert viewer.run(f"return typeof window.{CANARY}") == "undefined"
+    assert viewer.run("return document.scripts.length + document.images.length + document.links.length") == 0
+    handlers = "[...document.querySelectorAll('*')].flatMap(one => one.getAttributeNames()).filter(n => /^on/.test(n))"
+    assert viewer.run(f"return {handlers}") == []
+    assert [url for url in viewer.requests() if not url.endswith("/report.html")] == []
+    assert viewer.driver.get_log("browser") == []
+
+
+def test_the_canary_sings_if_a_text_is_not_escaped(viewer: Viewer) -> None:
+    viewer.show(f"<!DOCTYPE html><title>t</title><script>window.{CANARY} = 1</script><img src=https://evil.invalid/x>")
+    assert viewer.run(f"return typeof window.{CANARY}") == "number"
+    assert any("evil.invalid" in url for url in viewer.requests())
+
+
+@pytest.mark.parametrize("which", ["report", "hostile_report"])
+def test_a_phone_need_not_scroll_sideways(viewer: Viewer, which: str, request: pytest.FixtureRequest) -> None:
+    viewer.show(request.getfixturevalue(which), width=PHONE)
+    assert viewer.run("return innerWidth") == PHONE
+    assert viewer.run("return document.documentElement.scrollWidth") == PHONE
+    assert viewer.run(OVERFLOWING) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_what_is_behind_them(viewer: Viewer, report: str, scheme: str) -> None:
+    viewer.show(report, scheme=scheme)
+    assert viewer.run(FAINT) == []
+
+
+def test_pictures_follow_into_dark_mode(viewer: Viewer, report: str) -> None:
+    colours = []
+    for scheme in ("light", "dark"):
+        viewer.show(report, scheme=scheme)
+        colours.append(viewer.run("return getComputedStyle(document.querySelector('svg path[style*=bar]')).fill"))
+    assert len(set(colours)) == 2
+
+
+def test_pictures_of_the_documentation(viewer: Viewer, report: str, tmp_path: Path) -> None:
+    images = IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path
+    for width, scheme, top, height, name in (
+        (DESKTOP, "light", "header", 1160, "evaluation-report-verdict"),
+        (DESKTOP, "light", "#worst", 900, "evaluation-report-worst"),
+        (DESKTOP, "light", "#changes", 1000, "evaluation-report-baseline"),
+        (DESKTOP, "dark", "#trend", 1180, "evaluation-report-dark"),
+        (PHONE, "light", "header", 1100, "evaluation-report-phone"),
+    ):
+        viewer.show(report, width=width, scheme=scheme)
+        viewer.picture(images / f"{name}.png", top=top, height=height)
+        assert 5_000 < (images / f"{name}.png").stat().st_size < 200_000

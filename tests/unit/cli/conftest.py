@@ -1,0 +1,80 @@
+"""Commands run in this process, as a shell would run them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from airflow_provider_assistant.__main__ import parser
+
+LOGGERS = ("", "airflow", "airflow_provider_assistant", "airflow_provider_assistant.loading.report")
+
+
+class Ran(NamedTuple):
+    """What became of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.out.count("\n") == 1, self.out
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[list[str]]:
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def _as_before() -> Iterator[None]:
+    """A command ends with its process, and leaves the log and the environment as it wants them."""
+    environment = dict(os.environ)
+    states = [
+        (logger, logger.level, logger.propagate, logger.handlers[:]) for logger in map(logging.getLogger, LOGGERS)
+    ]
+    yield
+    os.environ.clear()
+    os.environ.update(environment)
+    for logger, level, propagate, handlers in states:
+        logger.level, logger.propagate, logger.handlers[:] = level, propagate, handlers
+    logging.getLogger().manager._clear_cache()
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], _as_before: None, ledger_home: Path) -> Callable[..., Ran]:
+    """Run a command with these arguments."""
+
+    def run(*argv: Any) -> Ran:
+        capsys.readouterr()
+        args = parser().parse_args([str(arg) for arg in argv])
+        with pytest.raises(SystemExit) as end:
+            args.func(args)
+        return Ran(end.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def faq(tmp_path: Path) -> Path:
+    """A file of three rows, all of them good."""
+    return rows(
+        tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "Hours", "Nine to five."), ("3", "A", "B")
+    )
+
+
+def rows(path: Path, *rows: tuple[str, str, str]) -> Path:
+    """Write rows of id, title and answer."""
+    lines = [
+        "id,title,question,answer,category",
+        *(f"{key},{title},{title}?,{answer},faq" for key, title, answer in rows),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path

@@ -1,0 +1,117 @@
+"""What Airflow reads whenever somebody types ``airflow``."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from airflow.cli.cli_config import ActionCommand, GroupCommand
+from airflow.sdk.module_loading import import_string
+
+from airflow_provider_assistant.__main__ import parser
+from airflow_provider_assistant.cli.definition import get_cli_commands
+from airflow_provider_assistant.provider_info import get_provider_info
+
+BUDGET_MS = 10
+
+MEASURE = """
+import json, sys, time, airflow.cli.cli_config
+before = set(sys.modules)
+started = time.perf_counter()
+from airflow_provider_assistant.cli.definition import get_cli_commands
+get_cli_commands()
+seconds = time.perf_counter() - started
+print(json.dumps({"ms": 1000 * seconds, "added": sorted(set(sys.modules) - before)}))
+"""
+
+
+def actions(commands=None, above=()):
+    for command in commands or get_cli_commands():
+        if isinstance(command, GroupCommand):
+            yield from actions(command.subcommands, (*above, command.name))
+        else:
+            assert isinstance(command, ActionCommand)
+            yield " ".join((*above, command.name)), command
+
+
+ACTIONS = dict(actions())
+
+
+def test_these_are_the_commands():
+    assert set(ACTIONS) == {
+        *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "sandbox")),
+        *(f"assistant ledger {name}" for name in ("status", "ambiguous", "stale", "resolve")),
+    }
+
+
+def test_airflow_is_told_of_them():
+    (path,) = get_provider_info()["cli"]
+    assert import_string(path) is get_cli_commands
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_command_leads_to_a_function_that_knows_its_arguments(name):
+    command = ACTIONS[name]
+    path = inspect.getclosurevars(command.func).nonlocals["import_path"]
+    assert callable(import_string(path))
+    flags = {flag for arg in command.args for flag in arg.flags}
+    assert {"--output", "--verbose"} <= flags
+    assert all(arg.kwargs["help"] for arg in command.args)
+
+
+def test_reading_them_imports_nothing_and_takes_no_time():
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    costs = []
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURE], env=environment, capture_output=True, text=True, check=True
+        )
+        measured = json.loads(done.stdout.splitlines()[-1])
+        assert {name for name in measured["added"] if name.startswith("airflow_provider_assistant.")} == {
+            "airflow_provider_assistant.cli",
+            "airflow_provider_assistant.cli.definition",
+        }
+        costs.append(measured["ms"])
+        if min(costs) <= BUDGET_MS:
+            return
+    raise AssertionError(costs)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["nonsense"],
+        ["ledger"],
+        ["load"],
+        ["load", "f.csv", "--on-change", "ask"],
+        ["limits", "--output", "xml"],
+        ["smoke", "--timeout", "soon"],
+        ["ledger", "resolve", "abc"],
+        ["ledger", "resolve", "abc", "--as", "maybe"],
+    ],
+)
+def test_wrong_arguments_are_exit_code_2(argv, capsys):
+    with pytest.raises(SystemExit) as end:
+        parser().parse_args(argv)
+    assert end.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_what_is_given_arrives():
+    args = parser().parse_args(
+        ["load", "faq.csv", "--site", "s", "--key", "a", "--key", "b", "--column", "title=t", "--dry-run", "-o", "json"]
+    )
+    assert (args.file, args.site, args.key, args.column, args.dry_run) == (
+        "faq.csv",
+        "s",
+        ["a", "b"],
+        ["title=t"],
+        True,
+    )
+    assert (args.output, args.conn_id, args.kind, args.verbose) == ("json", "assistant_default", "qa", False)
+    assert parser().parse_args(["sandbox", "--", "--latency", "1"]).flags == ["--latency", "1"]

@@ -1,0 +1,177 @@
+"""Looking into the ledger, and settling what only people can."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_assistant.ledger import Claim, Ledger, RunRef
+from airflow_provider_assistant.ledger.batches import LEASE
+from airflow_provider_assistant.ledger.schema import documents
+from airflow_provider_assistant.loading.rows import digest_of, encoded
+from tests.unit.cli.conftest import rows
+
+LOAD = ("--key", "id")
+
+
+@pytest.fixture
+def in_doubt(connection, cli, faq, service):
+    """One of three rows may be on the site, and is."""
+    service.answer("store-then-status:503", path="/documents/qa$")
+    assert cli("load", faq, *LOAD).code == 1
+    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
+    return entry
+
+
+def claimed(service, key="9"):
+    """Claim a row as a task does that was killed before it said what came of it."""
+    with (
+        Ledger.open() as ledger,
+        ledger.documents(
+            scope=f"{service.url}/m2m/sites/acme-docs/documents/qa",
+            site_id="acme-docs",
+            source="d.t",
+            run=RunRef("d", "r", "t", -1),
+        ) as memory,
+    ):
+        assert memory.exchange((), [Claim(digest_of(encoded((key,))), key, None)])
+
+
+def test_an_empty_ledger(cli):
+    assert cli("ledger", "status", "-o", "json").json["counts"] == []
+    assert cli("ledger", "ambiguous").out == "Nothing is ambiguous.\n"
+    assert cli("ledger", "stale").out == "Nothing is stale.\n"
+
+
+def test_status_counts_by_kind_site_and_outcome(cli, in_doubt, ledger_home):
+    status = cli("ledger", "status", "-o", "json").json
+    assert status["ledger"] == f"sqlite:///{ledger_home}/assistant_ledger.db"
+    assert {(one["kind"], one["site_id"], one["outcome"], one["entries"]) for one in status["counts"]} == {
+        ("document", "acme-docs", "done", 2),
+        ("document", "acme-docs", "ambiguous", 1),
+    }
+    assert cli("ledger", "status", "--site", "acme-shop", "-o", "json").json["counts"] == []
+
+
+def test_a_ledger_on_a_server_does_not_show_its_password(cli, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "ledger_db")
+    monkeypatch.setenv("AIRFLOW_CONN_LEDGER_DB", "postgresql://me:sesame-1234@127.0.0.1:1/none")
+    ran = cli("ledger", "status")
+    assert (ran.code, ran.out) == (5, "")
+    assert "sesame" not in ran.err
+
+
+def test_what_is_in_doubt_is_listed(cli, in_doubt):
+    ran = cli("ledger", "ambiguous")
+    assert ran.code == 1
+    assert ran.lines[1][:6] == [
+        in_doubt["key"][:12],
+        "document",
+        "acme-docs",
+        "faq.csv",
+        in_doubt["label"],
+        "ambiguous",
+    ]
+    assert "503" in in_doubt["error"]
+    assert cli("ledger", "ambiguous", "--site", "acme-shop").code == 0
+
+
+def test_done_by_hand_is_not_sent_again(cli, in_doubt, faq, service):
+    sent = service.posts()
+    ran = cli("ledger", "resolve", in_doubt["key"][:8], "--as", "done", "--id", "doc_1", "--file", faq, *LOAD)
+    assert ran.code == 0, ran.err
+    assert cli("ledger", "ambiguous").code == 0
+    loaded = cli("load", faq, *LOAD, "-o", "json")
+    assert (loaded.code, loaded.json["unchanged"], service.posts()) == (0, 3, sent)
+
+
+def test_refused_by_hand_is_sent_once_more_and_is_no_duplicate(cli, in_doubt, faq):
+    ran = cli("ledger", "resolve", in_doubt["key"], "--as", "refused", "-o", "json")
+    assert (ran.code, ran.json["outcome"]) == (0, "refused")
+    loaded = cli("load", faq, *LOAD, "-o", "json").json
+    assert (loaded["created"], loaded["unchanged"], loaded["possibly_duplicated"]) == (1, 2, 0)
+
+
+def test_a_refused_change_leaves_the_older_document(cli, connection, faq, service):
+    cli("load", faq, *LOAD)
+    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
+    service.answer("status:503", path="/documents/qa$")
+    cli("load", faq, *LOAD)
+    cli("ledger", "resolve", digest_of(encoded(("1",))), "--as", "refused")
+    rows(faq, ("1", "Refunds", "In five days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
+    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
+
+
+def test_a_change_that_is_done_supersedes_the_older_document(cli, connection, faq, service):
+    cli("load", faq, *LOAD)
+    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
+    service.answer("store-then-status:503", path="/documents/qa$")
+    cli("load", faq, *LOAD)
+    cli("ledger", "resolve", digest_of(encoded(("1",))), "--as", "done", "--id", "doc_new", "--file", faq, *LOAD)
+    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
+    (found,) = cli("ledger", "stale", "-o", "json").json
+    assert (found["why"], found["label"]) == ("superseded", "1")
+    assert found["document_id"] in {document["id"] for document in service.documents("acme-docs")}
+
+
+def test_done_needs_the_content_that_the_site_has(cli, in_doubt, faq, tmp_path):
+    without = cli("ledger", "resolve", in_doubt["key"], "--as", "done")
+    assert without.code == 2
+    assert "--file" in without.err
+    other = cli("ledger", "resolve", in_doubt["key"], "--as", "done", "--file", faq, "--key", "title")
+    assert other.code == 2
+    assert "no row with the key" in other.err
+    assert cli("ledger", "ambiguous").code == 1
+
+
+def test_an_uploaded_file_is_done_by_its_content(cli, connection, tmp_path, run_operator, service):
+    from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
+
+    (tmp_path / "guide.md").write_text("# Guide")
+    service.answer("store-then-status:503", path="/documents$")
+    run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.md"))
+    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
+    ran = cli("ledger", "resolve", entry["key"], "--as", "done", "--file", tmp_path / "guide.md")
+    assert ran.code == 0, ran.err
+    again = run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.md"))
+    assert again.xcom()["unchanged"] == 1
+
+
+def test_a_key_that_fits_none_or_several_entries(cli, in_doubt, service):
+    claimed(service)
+    none = cli("ledger", "resolve", "zz", "--as", "refused")
+    assert (none.code, "no entry" in none.err) == (2, True)
+    several = cli("ledger", "resolve", "", "--as", "refused")
+    assert (several.code, "2 entries" in several.err) == (2, True)
+
+
+def test_what_may_be_under_way_is_left_alone(cli, connection, service):
+    claimed(service)
+    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
+    assert (entry["outcome"], entry["may_be_under_way"]) == ("intended", True)
+    assert cli("ledger", "ambiguous").lines[1][5] == "under way?"
+    ran = cli("ledger", "resolve", entry["key"], "--as", "refused")
+    assert ran.code == 2
+    assert "--force" in ran.err
+    assert cli("ledger", "resolve", entry["key"], "--as", "refused", "--force").code == 0
+
+
+def test_what_is_older_than_any_request_is_not_under_way(cli, connection, service):
+    claimed(service)
+    with Ledger.open() as ledger, ledger.engine.begin() as database:
+        then = database.execute(documents.select()).one().intended_at - LEASE - timedelta(minutes=1)
+        database.execute(documents.update().values(intended_at=then))
+    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
+    assert entry["may_be_under_way"] is False
+    assert cli("ledger", "resolve", entry["key"], "--as", "refused").code == 0
+
+
+def test_rows_that_the_file_no_longer_has_are_stale(cli, connection, faq):
+    cli("load", faq, *LOAD)
+    rows(faq, ("1", "Refunds", "In five days."))
+    ran = cli("ledger", "stale", faq, *LOAD, "-o", "json")
+    assert ran.code == 1
+    assert {(one["why"], one["label"]) for one in ran.json} == {("not in the file", "2"), ("not in the file", "3")}
+    assert cli("ledger", "stale", faq, *LOAD, "--source-name", "other").code == 0
+    assert cli("ledger", "stale").code == 0

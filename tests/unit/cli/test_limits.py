@@ -1,0 +1,43 @@
+"""Showing limits."""
+
+from __future__ import annotations
+
+
+def test_every_field_is_a_line(cli, connection):
+    ran = cli("limits")
+    assert ran.code == 0
+    assert ran.lines[0] == ["limit", "value"]
+    assert ["limits.documents.limit", "1000000"] in ran.lines
+
+
+def test_a_program_gets_what_the_service_says(cli, connection, service):
+    result = cli("limits", "--output", "json").json
+    assert result["tenant_id"] == "acme"
+    assert result["limits"]["sites"] == ["acme-docs", "acme-shop"]
+
+
+def test_a_reply_without_a_body_is_no_error(cli, connection, service):
+    service.answer("empty", path="/limits")
+    assert cli("limits").code == 0
+
+
+def test_another_tenant_is_refused(cli, connection):
+    ran = cli("limits", "--tenant", "globex")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith("error: ")
+
+
+def test_a_service_that_fails_is_worth_another_try(cli, connection, service):
+    service.answer("status:503", path="/limits")
+    assert cli("limits").code == 4
+
+
+def test_retries_are_told_on_standard_error(cli, connect, service, monkeypatch):
+    from airflow_provider_assistant.api.flow import RetryRule
+
+    monkeypatch.setattr(RetryRule, "pause", lambda *_: 0.0)
+    connect(retries=1)
+    service.answer("status:503", path="/limits")
+    ran = cli("limits", "-o", "json")
+    assert ran.code == 0
+    assert ran.err.startswith("warning: Trying again in ")

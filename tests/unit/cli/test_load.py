@@ -1,0 +1,170 @@
+"""Loading a file from a shell: what the load operators do, without a DAG."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.inspect import outcomes
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from tests.unit.cli.conftest import rows
+
+QA = "/documents/qa$"
+
+
+@pytest.fixture(autouse=True)
+def _connected(connection):
+    pass
+
+
+def recorded():
+    with Ledger.open() as ledger:
+        return {one["outcome"]: one["entries"] for one in outcomes(ledger)}
+
+
+def counts(ran, *names):
+    return tuple(ran.json[name] for name in names)
+
+
+def test_every_row_once(cli, faq, service):
+    first = cli("load", faq, "--key", "id", "-o", "json")
+    second = cli("load", faq, "--key", "id", "-o", "json")
+    assert (first.code, second.code) == (0, 0)
+    assert counts(first, "rows", "created", "unchanged") == (3, 3, 0)
+    assert counts(second, "rows", "created", "unchanged") == (3, 0, 3)
+    assert service.posts(QA) == 3
+    assert recorded() == {"done": 3}
+
+
+def test_what_is_told_of_it(cli, faq):
+    result = cli("load", faq, "--key", "id", "-o", "json").json
+    assert {"dry_run": False, "site_id": "acme-docs", "source": "faq.csv", "findings": None, "error": None}.items() <= (
+        result.items()
+    )
+    assert sorted(result["sent"]) == ["1", "2", "3"]
+    assert cli("load", faq, "--key", "id").out == "site acme-docs: 3 rows: 0 created, 3 unchanged\n"
+
+
+def test_the_command_and_a_dag_know_what_the_other_has_loaded(cli, faq, run_operator, service):
+    task = {"source": str(faq), "key_columns": "id", "source_name": "faq.csv"}
+    cli("load", faq, "--key", "id")
+    assert run_operator(AssistantLoadQAOperator, **task).xcom()["unchanged"] == 3
+    rows(faq, ("1", "Refunds", "In five days."), ("4", "New", "Yes."))
+    assert run_operator(AssistantLoadQAOperator, **task).xcom()["created"] == 1
+    last = cli("load", faq, "--key", "id", "-o", "json")
+    assert counts(last, "created", "unchanged", "stale") == (0, 2, 2)
+    assert service.posts(QA) == 4
+
+
+def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(cli, faq, service, ledger_home):
+    cli("load", faq, "--key", "id")
+    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("4", "New", "Yes."), ("5", "", "No."))
+    before = (service.posts(), recorded())
+    rehearsed = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
+    assert (service.posts(), recorded()) == before
+    assert not (ledger_home / "assistant_loads").exists()
+    assert rehearsed.json["dry_run"] is True
+    assert rehearsed.json["sent"] == ["1", "4"]
+    loaded = cli("load", faq, "--key", "id", "-o", "json")
+    same = ("rows", "created", "changed", "unchanged", "rejected", "stale", "failed", "ambiguous")
+    assert counts(rehearsed, *same) == counts(loaded, *same) == (4, 2, 1, 1, 1, 1, 0, 0)
+    assert rehearsed.code == loaded.code == 1
+    kinds = [[one["kind"] for one in ran.json["listed"]] for ran in (rehearsed, loaded)]
+    assert sorted(kinds[0]) == sorted(kinds[1]) == ["rejected", "stale", "superseded"]
+
+
+def test_a_dry_run_for_people(cli, faq):
+    ran = cli("load", faq, "--key", "id", "--dry-run")
+    assert ran.out == ("would send\n1\n2\n3\nDry run, nothing was sent; a load of site acme-docs: 3 rows: 3 created\n")
+
+
+def test_rows_that_want_attention_are_listed(cli, tmp_path, ledger_home):
+    file = rows(tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "", "Nothing."))
+    ran = cli("load", file, "--key", "id")
+    assert ran.code == 1
+    assert ["rejected", "2", "2", "QADocument: title must not be empty"] in ran.lines
+    (path,) = (ledger_home / "assistant_loads").rglob("*.parquet")
+    assert str(path) in ran.err
+    assert pq.read_table(path)["kind"].to_pylist() == ["rejected"]
+    there = cli("load", file, "--key", "id", "--findings", tmp_path / "findings.parquet", "-o", "json")
+    assert there.json["findings"] == str(tmp_path / "findings.parquet")
+    assert pq.read_table(tmp_path / "findings.parquet").num_rows == 1
+
+
+@pytest.mark.parametrize(("allowed", "code"), [("0", 1), ("1", 0), ("0.4", 1), ("0.5", 0)])
+def test_bad_rows_may_be_allowed(cli, tmp_path, allowed, code):
+    file = rows(tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "", "Nothing."))
+    assert cli("load", file, "--max-rejected", allowed).code == code
+
+
+def test_names_that_differ_and_fields_for_all_rows(cli, tmp_path, service):
+    (tmp_path / "faq.csv").write_text("headline,question,answer\nRefunds,When?,In five days.\n")
+    ran = cli("load", tmp_path / "faq.csv", "--column", "title=headline", "--constant", "category=a=b")
+    assert ran.code == 0
+    assert service.documents("acme-docs")[0]["category"] == "a=b"
+
+
+def test_texts(cli, tmp_path, service):
+    (tmp_path / "a.jsonl").write_text('{"title": "T", "content": "C", "category": "c"}\n')
+    assert cli("load", tmp_path / "a.jsonl", "--kind", "text").code == 0
+    assert service.posts("/documents/text$") == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--column", "title"], "--column must look like NAME=VALUE"),
+        (["--constant", "=x"], "--constant must look like NAME=VALUE"),
+        (["--column", "title=a", "--column", "title=b"], "names title twice"),
+        (["--column", "nonsense=a"], "nonsense"),
+        (["--key", "nowhere"], "source has no column nowhere"),
+    ],
+)
+def test_wrong_input_is_refused_before_anything_is_sent(cli, faq, service, wrong, said):
+    ran = cli("load", faq, *wrong)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert service.posts() == 0
+
+
+def test_no_such_file(cli, tmp_path):
+    ran = cli("load", tmp_path / "none.csv")
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_a_wrong_key_stops_it_and_the_counts_still_add_up(cli, connect, faq):
+    connect(key="wrong-key-123")
+    ran = cli("load", faq, "-o", "json")
+    assert ran.code == 3
+    assert counts(ran, "rows", "created", "failed") == (3, 0, 3)
+    assert ran.json["error"]
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+
+
+def test_rows_in_doubt_are_an_exit_code(cli, faq, service):
+    service.answer("store-then-status:503", path=QA)
+    ran = cli("load", faq, "--key", "id", "-o", "json")
+    assert ran.code == 1
+    assert counts(ran, "created", "ambiguous") == (2, 1)
+    assert cli("load", faq, "--key", "id", "--on-ambiguous", "skip").code == 0
+    assert cli("load", faq, "--key", "id", "--on-ambiguous", "fail").code == 4
+    again = cli("load", faq, "--key", "id", "-o", "json")
+    assert again.code == 0
+    assert counts(again, "created", "possibly_duplicated") == (1, 1)
+    assert len(service.documents("acme-docs")) == 4
+
+
+def test_what_is_in_doubt_is_in_a_rehearsal_too(cli, faq, service):
+    service.answer("store-then-status:503", path=QA)
+    cli("load", faq, "--key", "id")
+    ran = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
+    assert counts(ran, "created", "possibly_duplicated") == (1, 1)
+    ran = cli("load", faq, "--key", "id", "--dry-run", "--on-ambiguous", "skip", "-o", "json")
+    assert counts(ran, "created", "ambiguous") == (0, 1)
+
+
+def test_another_site(cli, faq, service):
+    cli("load", faq, "--site", "acme-shop")
+    assert len(service.documents("acme-shop")) == 3

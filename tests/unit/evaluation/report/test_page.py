@@ -1,0 +1,322 @@
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from airflow_provider_assistant.evaluation import summary as parts
+from airflow_provider_assistant.evaluation.report import content, render
+from airflow_provider_assistant.evaluation.summary import Summary
+from tests.unit.evaluation.report.examples import case, nightly, scored, summary_of
+from tests.unit.evaluation.report.hostile import HOSTILE, hostile
+
+VOID = {"meta", "br"}
+INLINE = {"code", "del", "ins"}
+
+
+class Page(HTMLParser):
+    """Elements in their order, which have to be closed in the right order, and the text of each section."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.sections: dict[str, str] = {"": ""}
+        self._open: list[str] = []
+        self._section = ""
+        self.feed(html)
+        self.close()
+        assert self._open == []
+        self.sections = {name: " ".join(text.split()) for name, text in self.sections.items()}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+        if tag == "h2":
+            self._section = dict(attrs)["id"] or ""
+            self.sections[self._section] = ""
+        self._part(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+        self._part(tag)
+
+    def _part(self, tag: str) -> None:
+        if tag not in INLINE:
+            self.sections[self._section] += " "
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.sections[self._section] += data
+
+
+def page(summary: Summary, cases: list[Any], scores: Any, trend: list[Summary] | None = None) -> Page:
+    return Page(render(summary, cases, scores, trend or []))
+
+
+@pytest.fixture(scope="module")
+def night() -> Page:
+    return page(*nightly())
+
+
+def gate(verdict: Any, *verdicts: Any, on_fail: Any = "fail") -> parts.Gate:
+    rules = [
+        parts.RuleVerdict(rule=f"r{n} >= 1", verdict=one, value=None, reason="why") for n, one in enumerate(verdicts)
+    ]
+    return parts.Gate(verdict=verdict, on_fail=on_fail, rules=rules)
+
+
+def test_the_order_is_from_the_verdict_to_the_details(night: Page) -> None:
+    assert list(night.sections) == [
+        "",
+        "coverage",
+        "scores",
+        "trend",
+        "latency",
+        "tags",
+        "worst",
+        "changes",
+        "unanswered",
+    ]
+    assert night.sections[""].startswith("Failed: support_quality.evaluate ✗ Failed: support_quality.evaluate")
+
+
+@pytest.mark.parametrize(
+    ("gate", "told"),
+    [
+        (gate("passed", "passed", "passed"), ["✓ Passed:", "2 rules passed. The task succeeds."]),
+        (gate("failed", "failed", "passed", "not_judged"), ["1 rule failed, 1 not judged, 1 passed. The task fails."]),
+        (
+            gate("failed", "failed", on_fail="skip_downstream"),
+            ["The task succeeds, and the tasks after it are skipped."],
+        ),
+        (gate("failed", "failed", on_fail="report"), ["✗ Failed:", "This is only reported: the task succeeds."]),
+        (gate("none"), ["No gate:", "There are no rules: the figures are for you to judge."]),
+    ],
+)
+def test_the_verdict_says_in_words_what_follows(gate: parts.Gate, told: list[str]) -> None:
+    cases = [case()]
+    scores = scored(cases, token_f1=[1.0])
+    header = page(summary_of(cases, scores, gate=gate), cases, scores).sections[""]
+    for words in told:
+        assert words in header
+    for rule in gate.rules:
+        words = {"passed": "✓ Passed", "failed": "✗ Failed", "not_judged": "? Not judged"}[rule.verdict]
+        assert f"{rule.rule} {words} – why" in header
+
+
+def test_coverage_and_counts(night: Page) -> None:
+    summary, *_ = nightly()
+    told = night.sections["coverage"]
+    assert f"{summary.questions.answered} of 400 questions answered" in told
+    assert "A question passes if token_f1 >= 0.7" in told
+    for status, number in summary.questions.unanswered.items():
+        assert f"{number} {status.replace('_', ' ')}" in told
+
+
+def test_every_scorer_has_a_picture_or_at_least_its_figures() -> None:
+    cases = [case(number) for number in range(3)]
+    scores = scored(cases, token_f1=[0.2, 0.4, "broken <b>"], latency=[1.0, 2.0, 3.0])
+    report = page(summary_of(cases, scores), cases, scores)
+    told = report.sections["scores"]
+    assert "token_f1 0.300 0.200" in told
+    assert "latency less is better 2.00\u202fs".replace("\u202f", " ") in told
+    assert "faq-0002 token_f1 broken <b>" in told
+
+
+def test_the_trend_is_in_order_of_time_and_has_this_run_once() -> None:
+    summary, cases, scores, trend = nightly(40)
+    runs = content.runs(summary, [*reversed(trend), summary])
+    assert [run.asked_at for run in runs] == sorted(run.asked_at or "" for run in [*trend, summary])
+    told = page(summary, cases, scores, trend).sections["trend"]
+    assert "The last 15 evaluations, from 2026-11-06 00:03 UTC to 2026-11-20 00:03 UTC." in told
+
+
+def test_the_trend_is_of_the_last_runs() -> None:
+    summary, *_, trend = nightly(40)
+    old = [
+        run.model_copy(update={"asked_at": f"2025-01-{day:02}T00:00:00Z"}) for day in range(1, 29) for run in trend[:1]
+    ]
+    runs = content.runs(summary, [*old, *trend])
+    assert len(runs) == content.MAX_RUNS
+    assert runs[-1] is summary
+    assert runs[-2] is trend[-1]
+
+
+def test_a_first_run_has_no_trend_and_no_baseline() -> None:
+    cases = [case()]
+    scores = scored(cases, token_f1=[1.0])
+    told = page(summary_of(cases, scores), cases, scores).sections
+    assert "There are no earlier evaluations to show." in told["trend"]
+    assert "There is no baseline to compare with." in told["changes"]
+    assert "No answered question scored less than 1." in told["worst"]
+    assert "Every question has an answer." in told["unanswered"]
+
+
+def test_an_evaluation_without_an_answer_is_reported_too() -> None:
+    cases = [case(answer=None, seconds=None, status="lost")]
+    scores = scored(cases, token_f1=[None])
+    told = page(summary_of(cases, scores), cases, scores).sections
+    assert "0.0 % 0 of 1 question answered" in told["coverage"]
+    assert "No question was answered, so there is no latency." in told["latency"]
+    assert "faq-0000 When are refunds paid? lost –" in told["unanswered"]
+
+
+def test_an_empty_evaluation_is_reported_too() -> None:
+    scores = scored([])
+    assert "0 of 0 questions answered" in page(summary_of([], scores), [], scores).sections["coverage"]
+
+
+def test_the_worst_are_those_with_the_lowest_mean_of_their_shares() -> None:
+    cases = [case(number) for number in range(5)]
+    scores = scored(
+        cases,
+        token_f1=[0.9, 0.5, 0.6, 1.0, 0.7],
+        must_include=[1.0, 1.0, 0.0, 1.0, None],
+        latency=[9.0, 0.1, 0.1, 0.1, 0.1],
+    )
+    worst = content.worst(summary_of(cases, scores), cases, scores)
+    assert [row.case.key for row in worst.rows] == ["faq-0002", "faq-0004", "faq-0001", "faq-0000"]
+    assert [round(row.mean, 2) for row in worst.rows] == [0.3, 0.7, 0.75, 0.95]
+
+
+def test_a_bad_answer_stands_beside_what_was_expected() -> None:
+    cases = [
+        case(answer="Within ten working days.", must_include=("five",), must_not_include=("ten",)),
+        case(1, expected=None, expect_no_answer=True, answer="Of course."),
+    ]
+    scores = scored(cases, token_f1=[0.8, 0.1])
+    report = page(summary_of(cases, scores), cases, scores)
+    told = report.sections["worst"]
+    assert "Expected No answer: the assistant should say that it does not know. Answer Of course." in told
+    assert "Must include: “five”" in told
+    assert "Must not include: “ten”" in told
+    html = render(summary_of(cases, scores), cases, scores)
+    assert "Within <del>five</del> working days." in html
+    assert "Within <ins>ten</ins> working days." in html
+
+
+def test_lists_end_with_the_number_of_what_is_left_out() -> None:
+    cases = [
+        case(number, answer="No." if number % 2 else None, status="complete" if number % 2 else "failed")
+        for number in range(200)
+    ]
+    scores = scored(cases, token_f1=[0.1] * 200, custom=["broken"] * 200)
+    told = page(summary_of(cases, scores), cases, scores).sections
+    assert "And 80 more, see scores.parquet." in told["worst"]
+    assert "And 80 more, see scores.parquet." in told["scores"]
+    assert "And 50 more, see scores.parquet." in told["unanswered"]
+
+
+def test_of_too_many_tags_the_common_ones_are_shown() -> None:
+    cases = [case(number, tags=("common", f"tag{number:03}")) for number in range(120)]
+    scores = scored(cases, token_f1=[0.5] * 120)
+    some = content.tags(summary_of(cases, scores))
+    assert len(some.rows) == content.MAX_TAGS
+    assert "common" in some.rows
+    assert some.more == 21
+
+
+def test_changes_are_named_and_the_changed_set_is_told(night: Page) -> None:
+    summary, cases, *_ = nightly()
+    comparison = summary.comparison
+    assert comparison is not None
+    worst = comparison.scorers["token_f1"].worst[0]
+    [message] = [one.message for one in cases if one.key == worst.key]
+    told = night.sections["changes"]
+    assert f"{worst.key} {message} {worst.before:.3f} {worst.after:.3f} −{worst.before - worst.after:.3f}" in told
+    assert "Compared are 388 questions" in told
+    assert "The set has changed, and these are not compared: 4 changed questions, 8 new, 3 removed." in told
+    assert f"And {comparison.scorers['token_f1'].worse - content.MAX_CHANGES} more" in told
+
+
+def test_less_latency_is_better() -> None:
+    cases = [case()]
+    scores = scored(cases, latency=[1.0])
+    faster = parts.Difference(paired=1, mean=-1.0, low=-1.5, high=-0.5, worse=0, better=1)
+    comparison = parts.Comparison(
+        baseline={"name": "before"},
+        confidence=0.95,
+        same=1,
+        changed=0,
+        added=0,
+        removed=0,
+        coverage_before=1.0,
+        scorers={"latency": faster},
+    )
+    summary = summary_of(cases, scores, comparison=comparison)
+    assert '<span class="better">−1.000</span>' in render(summary, cases, scores)
+    assert "The set has not changed." in page(summary, cases, scores).sections["changes"]
+
+
+def test_the_page_needs_nothing_and_runs_nothing(night: Page) -> None:
+    names = {name for _, attributes in night.tags for name in attributes}
+    assert not {tag for tag, _ in night.tags} & {
+        "script",
+        "link",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "base",
+        "form",
+        "a",
+    }
+    assert not names & {"src", "href", "action"}
+    assert not [name for name in names if name.startswith("on")]
+
+
+def test_ids_are_unique_but_for_shapes_that_are_the_same(night: Page) -> None:
+    seen: dict[str, dict[str, str | None]] = {}
+    for _, attributes in night.tags:
+        if identifier := attributes.get("id"):
+            assert seen.setdefault(identifier, attributes) == attributes
+
+
+def test_headings_and_tables_can_be_read_aloud(night: Page) -> None:
+    levels = [int(tag[1]) for tag, _ in night.tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert all(attributes.get("scope") in {"row", "col"} for tag, attributes in night.tags if tag == "th")
+    figures = [attributes for tag, attributes in night.tags if tag == "figure"]
+    assert figures
+    assert all(one["role"] == "img" and one["aria-label"] for one in figures)
+
+
+def test_the_same_evaluation_gives_the_same_bytes() -> None:
+    assert render(*nightly(40)) == render(*nightly(40))
+
+
+def test_hostile_texts_stay_texts() -> None:
+    html = render(*hostile())
+    assert len(html.encode("utf-8")) < 1_000_000
+    report = Page(html)
+    assert not {tag for tag, _ in report.tags} & {"script", "img", "iframe", "base", "link", "a", "b"}
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", html)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=[repr(text[:20]) for text in HOSTILE])
+def test_each_hostile_answer_is_shown_as_what_it_is(text: str) -> None:
+    cases = [case(answer=text)]
+    scores = scored(cases, token_f1=[0.0])
+    report = page(summary_of(cases, scores), cases, scores)
+    start = " ".join(text.split())[:12]
+    assert not start.isprintable() or start in report.sections["worst"]
+    assert ("&lt;" in report.sections["worst"]) == ("&lt;" in text)
+
+
+def test_five_thousand_questions_fit_in_a_megabyte_and_three_seconds() -> None:
+    night = nightly(5000)
+    started = time.process_time()
+    html = render(*night)
+    assert time.process_time() - started <= 3
+    assert len(html.encode()) <= 300_000

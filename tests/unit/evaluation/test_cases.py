@@ -1,0 +1,266 @@
+"""Answers and expectations become cases, or an error that says what is wrong where."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_assistant.evaluation.cases import read_cases
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+ANSWER = {
+    "key": "q1",
+    "message": "Refund?",
+    "answer": "Yes.",
+    "status": "complete",
+    "error": None,
+    "request_id": "r1",
+    "session_id": "s1",
+    "seconds": 1.5,
+}
+
+
+def table(*rows):
+    return pa.Table.from_pylist(list(rows))
+
+
+def answered(*keys, **columns):
+    return table(*({**ANSWER, "key": key, **columns} for key in keys))
+
+
+def case(**cells):
+    """Return the case of one answer that carries these columns."""
+    return read_cases(table({**ANSWER, **cells}))[0]
+
+
+def test_a_case_is_its_answer_and_what_is_expected():
+    wanted = table(
+        {
+            "key": "q1",
+            "expected": "Yes, in 30 days.",
+            "must_include": ["30 days", "yes"],
+            "must_not_include": ["no refund"],
+            "expect_no_answer": False,
+            "weight": 2.0,
+            "tags": ["billing", "en"],
+            "note": "from the handbook",
+        }
+    )
+    [found] = read_cases(answered("q1"), wanted)
+
+    assert (found.key, found.message, found.answer, found.status) == ("q1", "Refund?", "Yes.", "complete")
+    assert (found.error, found.seconds, found.session_id, found.request_id) == (None, 1.5, "s1", "r1")
+    assert (found.expected, found.must_include, found.must_not_include) == (
+        "Yes, in 30 days.",
+        ("30 days", "yes"),
+        ("no refund",),
+    )
+    assert (found.expect_no_answer, found.weight, found.tags) == (False, 2.0, ("billing", "en"))
+    assert found.row["note"] == "from the handbook"
+    assert found.row["request_id"] == "r1"
+
+
+def test_expectations_can_be_columns_of_the_answers():
+    assert case(expected="Yes.", tags="a|b").tags == ("a", "b")
+
+
+def test_a_table_of_expectations_wins_over_columns_that_were_carried_along():
+    [found] = read_cases(answered("q1", expected="old", tags="kept"), table({"key": "q1", "expected": "new"}))
+    assert (found.expected, found.tags) == ("new", ("kept",))
+    assert found.row["expected"] == "new"
+
+
+def test_an_answer_without_expectations_is_a_case_that_expects_nothing():
+    first, second = read_cases(answered("q1", "q2"), table({"key": "q1", "expected": "Yes."}))
+    assert (second.key, second.expected, second.must_include, second.expect_no_answer) == ("q2", None, (), None)
+    assert (second.weight, second.tags, second.seconds) == (1.0, (), 1.5)
+    assert first.expected == "Yes."
+
+
+def test_what_was_not_asked_is_a_case_too():
+    wanted = [{"key": key, "message": text, "expected": "x"} for key, text in (("q0", "Zero?"), ("q1", "Refund?"))]
+    asked, missing = read_cases(answered("q1"), table(*wanted))
+    assert asked.key == "q1"
+    assert (missing.key, missing.message, missing.answer, missing.status) == ("q0", "Zero?", None, "not_asked")
+    assert missing.error
+    assert missing.seconds is None
+
+
+@pytest.mark.parametrize("status", ["failed", "timed_out", "lost", "not_submitted"])
+def test_only_a_complete_question_has_an_answer(status):
+    found = case(status=status, answer="half an ans", error="broke")
+    assert (found.answer, found.status, found.error) == (None, status, "broke")
+
+
+def test_complete_without_text_is_an_empty_answer():
+    assert case(answer=None).answer == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "kept"),
+    [("Yes.", "complete", "Yes."), ("", "failed", None), (None, "failed", None)],
+)
+def test_without_a_status_the_answer_tells(answer, status, kept):
+    [found] = read_cases(pa.table({"key": ["q1"], "answer": pa.array([answer], pa.string())}))
+    assert (found.status, found.answer, found.message) == (status, kept, "q1")
+
+
+@pytest.mark.parametrize(
+    ("cell", "phrases"),
+    [
+        ("30 days|yes", ("30 days", "yes")),
+        (" 30 days | yes | ", ("30 days", "yes")),
+        ("one", ("one",)),
+        ("a|a", ("a",)),
+        ("", ()),
+        (" ", ()),
+        (None, ()),
+        (["a|b", None, " "], ("a|b",)),
+        ([], ()),
+        (14, ("14",)),
+        (14.0, ("14",)),
+        (math.nan, ()),
+    ],
+)
+@pytest.mark.parametrize("column", ["must_include", "must_not_include", "tags"])
+def test_several_phrases_in_one_cell(column, cell, phrases):
+    assert getattr(case(**{column: cell}), column) == phrases
+
+
+@pytest.mark.parametrize("column", ["must_include", "must_not_include", "tags"])
+@pytest.mark.parametrize("cell", ["['a', 'b']", '["a"]'])
+def test_a_list_that_became_text_is_refused(column, cell):
+    with pytest.raises(AssistantInputError, match=rf"'q1': {column} must be a list, or text with \|") as caught:
+        case(**{column: cell})
+    assert caught.value.field == column
+
+
+@pytest.mark.parametrize(
+    ("cell", "truth"),
+    [
+        *[(cell, True) for cell in (True, "true", "TRUE", " Yes ", "1", 1, 1.0, "y", "t")],
+        *[(cell, False) for cell in (False, "False", "no", "0", 0, 0.0)],
+        *[(cell, None) for cell in (None, "", " ", math.nan)],
+    ],
+)
+def test_a_truth_can_be_a_word(cell, truth):
+    assert case(expect_no_answer=cell).expect_no_answer is truth
+
+
+@pytest.mark.parametrize(("cell", "weight"), [(None, 1.0), ("", 1.0), ("0.5", 0.5), (3, 3.0), (math.nan, 1.0)])
+def test_a_weight_is_1_unless_given(cell, weight):
+    assert case(weight=cell).weight == weight
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"weight": 0}, "'q1': weight must be more than 0; leave a question out"),
+        ({"weight": -1.0}, "weight must be more than 0"),
+        ({"weight": math.inf}, "weight must be a finite number"),
+        ({"weight": "heavy"}, "weight must be a number, not 'heavy'"),
+        ({"seconds": "soon"}, "seconds must be a number, not 'soon'"),
+        ({"expect_no_answer": "maybe"}, "expect_no_answer must be true, false or empty, not 'maybe'"),
+        ({"expect_no_answer": 2}, "expect_no_answer must be true, false or empty, not 2"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_named(cells, message):
+    with pytest.raises(AssistantInputError, match=message) as caught:
+        case(**cells)
+    assert caught.value.field == next(iter(cells))
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"), [("", None), ("  ", None), (math.nan, None), (42, "42"), (42.0, "42"), (4.5, "4.5")]
+)
+def test_an_empty_cell_expects_nothing(cell, expected):
+    assert case(expected=cell).expected == expected
+
+
+def test_keys_of_other_types_meet():
+    wanted = pa.table({"id": pa.array([1.0, None, 3.0]).fill_null(2.0), "expected": ["a", "b", "c"]})
+    found = read_cases(pa.table({"id": [1, 2, 3], "answer": ["a", "b", "c"]}), wanted, key="id")
+    assert [(each.key, each.expected) for each in found] == [("1", "a"), ("2", "b"), ("3", "c")]
+
+
+def test_several_columns_are_one_key():
+    answers = pa.table({"page": [1, 1], "line": ["a", "b"], "answer": ["x", "y"]})
+    wanted = pa.table({"line": ["b", "a"], "page": ["1", "1"], "expected": ["y", "x"]})
+    found = read_cases(answers, wanted, key=["page", "line"])
+    assert [(each.key, each.expected) for each in found] == [("page=1, line=a", "x"), ("page=1, line=b", "y")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "wanted", "key", "message"),
+    [
+        (answered("q1", "q1"), None, "key", r"answers: 1 keys are there more than once, such as 'q1'"),
+        (
+            answered("q1"),
+            table(*[{"key": "q1", "expected": "x"}] * 2),
+            "key",
+            r"expectations: 1 keys .* more than once",
+        ),
+        (answered("q1", None), None, "key", r"answers: 'key' is empty in 1 rows, such as number 2"),
+        (answered("q1", " "), None, "key", r"answers: 'key' is empty in 1 rows"),
+        (answered("q1"), None, "id", r"answers have no column 'id', only 'key'"),
+        (answered("q1"), table({"id": "q1", "expected": "x"}), "key", r"expectations have no column 'key', only 'id'"),
+        (answered("q1"), None, [], r"key must name at least one column"),
+        (table({"key": "q1", "text": "x"}), None, "key", r"answers have no column 'answer', only 'key', 'text'"),
+        (
+            answered("q1"),
+            table({"key": "q1", "Expected": "x"}),
+            "key",
+            r"none of the columns 'expected', .* only 'key', 'Ex",
+        ),
+        (
+            answered("q1"),
+            table({"key": "Q1", "expected": "x"}),
+            "key",
+            r"no key in common: 'q1' on one side, 'Q1' on the",
+        ),
+        (
+            answered("q1"),
+            table({"key": "q1", "message": "Return?", "expected": "x"}),
+            "key",
+            r"1 questions were asked in other words than in the expectations, such as 'q1'",
+        ),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(answers, wanted, key, message):
+    with pytest.raises(AssistantInputError, match=message):
+        read_cases(answers, wanted, key=key)
+
+
+def test_only_a_few_keys_are_named():
+    with pytest.raises(AssistantInputError, match=r"9 keys .* such as 'q0', 'q1', 'q2', 'q3', 'q4', …;"):
+        read_cases(answered(*(f"q{number}" for number in range(9)), *(f"q{number}" for number in range(9))))
+
+
+def test_a_message_may_be_spaced_otherwise():
+    wanted = table({"key": "q1", "message": " Refund?\n", "expected": "x"})
+    assert read_cases(answered("q1"), wanted)[0].message == "Refund?"
+
+
+def test_empty_tables_are_no_cases():
+    assert read_cases(answered("q1").slice(0, 0)) == []
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [{"message": "x"}, {"expected": "x"}, {"must_include": "x"}, {"must_not_include": "x"}, {"expect_no_answer": True}],
+)
+def test_the_digest_changes_with_the_question_and_what_is_expected(cells):
+    assert case(**cells).digest != case().digest
+
+
+@pytest.mark.parametrize(
+    "cells", [{"answer": "x"}, {"seconds": 9.0}, {"weight": 9}, {"tags": "x"}, {"status": "lost"}, {"key": "q2"}]
+)
+def test_the_digest_does_not_change_with_the_answer(cells):
+    assert case(**cells).digest == case().digest
+
+
+def test_the_digest_is_the_same_wherever_the_lists_come_from():
+    assert case(must_include=["a", "b"]).digest == case(must_include="a|b").digest

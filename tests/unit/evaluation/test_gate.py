@@ -1,0 +1,181 @@
+"""What comes of the rules of a gate."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
+from airflow_provider_assistant.evaluation.rules import parse_rule
+from airflow_provider_assistant.evaluation.summary import (
+    Comparison,
+    Difference,
+    Distribution,
+    PassRate,
+    Questions,
+    ScorerSummary,
+    TagSummary,
+)
+
+
+def scorer(mean, *, up=True, **spread):
+    return ScorerSummary(
+        kind="k",
+        higher_is_better=up,
+        scored=8,
+        unanswered=2,
+        not_applicable=0,
+        errors=0,
+        mean=mean,
+        spread=Distribution(count=8, **spread),
+    )
+
+
+def difference(mean, low, high, paired=50):
+    return Difference(paired=paired, mean=mean, low=low, high=high, worse=0, better=0)
+
+
+def comparison(scorers, tags=None, same=50, changed=0):
+    return Comparison(
+        baseline={"path": "p"},
+        confidence=0.95,
+        same=same,
+        changed=changed,
+        added=0,
+        removed=0,
+        coverage_before=1.0,
+        scorers=scorers,
+        tags=tags or {},
+    )
+
+
+def findings(**changes):
+    found = Findings(
+        Questions(total=10, answered=8, unanswered={"failed": 2}, coverage=0.8),
+        {"token_f1": scorer(0.6, p5=0.1), "exact_match": scorer(None), "slow": scorer(4.0, up=False)},
+        PassRate(condition="token_f1 >= 0.5", passed=4, failed=1, not_judged=5, rate=0.8),
+        Distribution(count=8, p50=2.0, p95=20.0),
+        {"billing": TagSummary(questions=4, answered=3, means={"token_f1": 0.5, "exact_match": None}, pass_rate=1.0)},
+        None,
+    )
+    return found._replace(**changes)
+
+
+def judged(rule, found=None):
+    (verdict,) = judge([parse_rule(rule)], found or findings())
+    assert verdict.rule == rule
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("coverage >= 0.8", 0.8),
+        ("coverage[billing] >= 0.75", 0.75),
+        ("pass_rate >= 0.8", 0.8),
+        ("pass_rate[billing] >= 1", 1.0),
+        ("token_f1 >= 0.6", 0.6),
+        ("token_f1[billing] >= 0.5", 0.5),
+        ("token_f1 p5 >= 0.1", 0.1),
+        ("latency p95 <= 20", 20.0),
+    ],
+)
+def test_a_rule_passes_at_its_threshold_and_fails_beyond_it(rule, value):
+    verdict = judged(rule)
+    assert (verdict.verdict, verdict.value) == ("passed", value)
+    strict = rule.replace(">=", ">").replace("<=", "<")
+    assert (judged(strict).verdict, judged(strict).value) == ("failed", value)
+
+
+def test_a_reason_has_as_many_digits_as_it_takes_to_see_the_difference():
+    found = findings(scorers={"token_f1": scorer(0.5999999)})
+    assert judged("token_f1 >= 0.6", found).reason == "token_f1 is 0.5999999"
+
+
+def test_a_mean_that_leaves_questions_out_says_so():
+    assert judged("token_f1 >= 0.6").reason == "token_f1 is 0.6; 2 of 10 questions have no answer and are not in it"
+
+
+@pytest.mark.parametrize(
+    ("rule", "found", "says"),
+    [
+        ("exact_match >= 0", None, "no question has such a score"),
+        ("exact_match p95 >= 0", None, "no question has such a score"),
+        ("exact_match[billing] >= 0", None, "no question has such a score"),
+        ("token_f1[typo] >= 0", None, "no question has the tag 'typo'"),
+        ("pass_rate >= 0", findings(passes=None), "no question was judged"),
+        ("latency p95 <= 9", findings(latency=Distribution(count=0)), "no question has such a score"),
+        (
+            "token_f1 drop <= 1",
+            findings(comparison=comparison({"token_f1": difference(None, None, None, 0)}, same=0, changed=9)),
+            "no question was scored here and in the baseline; 0 are the same, 9 changed",
+        ),
+        (
+            "token_f1 drop <= 1",
+            findings(comparison=comparison({"token_f1": difference(0.0, None, None, 1)})),
+            "1 question in common is too few",
+        ),
+        (
+            "token_f1[typo] drop <= 1",
+            findings(comparison=comparison({"token_f1": difference(0.0, 0.0, 0.0)})),
+            "no question with the tag 'typo' was scored",
+        ),
+    ],
+)
+def test_a_rule_with_nothing_to_judge_by_fails(rule, found, says):
+    verdict = judged(rule, found)
+    assert (verdict.verdict, verdict.value) == ("failed", None)
+    assert verdict.reason.startswith("nothing to judge by: ")
+    assert says in verdict.reason
+    assert verdict_of([verdict]) == "failed"
+
+
+@pytest.mark.parametrize(("low", "verdict"), [(-0.02, "passed"), (-0.0201, "failed"), (0.01, "passed")])
+def test_a_drop_is_judged_by_the_lower_end_of_the_interval(low, verdict):
+    found = findings(comparison=comparison({"token_f1": difference(0.015, low, 0.03)}))
+    assert judged("token_f1 drop <= 0.02", found).verdict == verdict
+    assert judged("token_f1 drop <= 0.02", found).value == -low
+
+
+@pytest.mark.parametrize(("high", "verdict"), [(2.0, "passed"), (2.1, "failed"), (-1.0, "passed")])
+def test_where_less_is_better_a_drop_is_a_rise(high, verdict):
+    found = findings(comparison=comparison({"slow": difference(0.1, -9.0, high)}))
+    assert judged("slow drop <= 2", found).verdict == verdict
+
+
+def test_a_drop_of_a_tag_looks_at_its_questions():
+    found = findings(
+        comparison=comparison(
+            {"token_f1": difference(0.0, 0.0, 0.0)}, {"billing": {"token_f1": difference(-0.2, -0.3, -0.1)}}
+        )
+    )
+    assert judged("token_f1 drop <= 0.02", found).verdict == "passed"
+    verdict = judged("token_f1[billing] drop <= 0.02", found)
+    assert verdict.verdict == "failed"
+    assert verdict.reason == (
+        "token_f1 of 'billing' changed by -0.2000 (95 %: -0.3000 to -0.1000) over 50 questions; at worst it lost 0.3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (findings(), "there is no baseline yet"),
+        (findings(comparison=comparison({})), "the baseline was not scored with token_f1"),
+    ],
+)
+def test_a_comparison_with_what_is_not_there_yet_is_not_judged_and_does_not_fail(found, says):
+    verdict = judged("token_f1 drop <= 0.02", found)
+    assert (verdict.verdict, verdict.value) == ("not_judged", None)
+    assert says in verdict.reason
+    assert verdict_of([verdict]) == "passed"
+
+
+def test_one_failed_rule_fails_the_gate():
+    rules = [parse_rule(rule) for rule in ("coverage >= 0.5", "token_f1 >= 0.99", "token_f1 drop <= 0.1")]
+    verdicts = judge(rules, findings())
+    assert [verdict.verdict for verdict in verdicts] == ["passed", "failed", "not_judged"]
+    assert verdict_of(verdicts) == "failed"
+
+
+def test_no_rules_are_no_verdict():
+    assert verdict_of(judge([], findings())) == "none"

@@ -1,0 +1,127 @@
+"""Conditions and rules: what they mean, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+NAMES = ("token_f1", "must_include", "my.own.score")
+
+
+@pytest.mark.parametrize(
+    ("text", "scores", "holds"),
+    [
+        ("token_f1 >= 0.8", {"token_f1": 0.8}, True),
+        ("token_f1 >= 0.8", {"token_f1": 0.79}, False),
+        ("token_f1>.8", {"token_f1": 0.8}, False),
+        ("token_f1 <= 8e-1", {"token_f1": 0.8}, True),
+        ("token_f1 < 0.8", {"token_f1": 0.8}, False),
+        ("must_include == 1", {"must_include": 1.0}, True),
+        ("my.own.score >= -2", {"my.own.score": -1.0}, True),
+        ("token_f1 >= 0.5 and must_include >= 1", {"token_f1": 0.5, "must_include": 1.0}, True),
+        ("token_f1 >= 0.5 and must_include >= 1", {"token_f1": 0.5, "must_include": 0.5}, False),
+    ],
+)
+def test_a_condition_holds_or_not(text, scores, holds):
+    assert parse_condition(text, NAMES).holds(scores) is holds
+
+
+def test_a_mean_that_is_off_by_rounding_is_on_the_threshold():
+    value = sum([0.1] * 3)
+    assert value != 0.3
+    assert parse_condition("token_f1 <= 0.3").holds({"token_f1": value})
+    assert not parse_condition("token_f1 > 0.3").holds({"token_f1": value})
+
+
+def test_what_is_missing_leaves_a_condition_open_unless_another_part_fails():
+    condition = parse_condition("token_f1 >= 0.5 and must_include >= 1", NAMES)
+    assert condition.holds({"token_f1": None, "must_include": 1.0}) is None
+    assert condition.holds({"token_f1": None, "must_include": 0.0}) is False
+
+
+def test_what_does_not_apply_is_not_asked():
+    condition = parse_condition("token_f1 >= 0.5 and must_include >= 1", NAMES)
+    assert condition.names == ("token_f1", "must_include")
+    assert condition.holds({"token_f1": 0.6}) is True
+    assert condition.holds({}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "must be text"),
+        (None, "must be text"),
+        (0.5, "must be text"),
+        ("token_f1", "is no 'scorer >= number'"),
+        ("token_f1 >= high", "is no 'scorer >= number'"),
+        ("token_f1 >= nan", "is no 'scorer >= number'"),
+        ("token_f1 >= 80%", "is no 'scorer >= number'"),
+        ("0.8 <= token_f1", "is no 'scorer >= number'"),
+        ("token_f1 => 0.8", "is no 'scorer >= number'"),
+        ("token_f1 >= 0.5 or must_include >= 1", "is no 'scorer >= number'"),
+        ("token_f1 >= 0.5 and", "something is missing beside 'and'"),
+        ("__import__('os').system('x') >= 1", "is no 'scorer >= number'"),
+        ("bleu >= 0.5", "there is no scorer 'bleu', only token_f1, must_include, my.own.score"),
+    ],
+)
+def test_a_bad_condition_is_refused_with_what_is_wrong(text, says):
+    with pytest.raises(AssistantInputError) as caught:
+        parse_condition(text, NAMES)
+    assert says in str(caught.value)
+    assert repr(text) in str(caught.value)
+    assert caught.value.field == "pass_if"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "tag", "of", "comparison", "threshold"),
+    [
+        ("coverage >= 0.98", "coverage", None, None, ">=", 0.98),
+        ("coverage[billing] >= 1", "coverage", "billing", None, ">=", 1.0),
+        ("pass_rate>=.8", "pass_rate", None, None, ">=", 0.8),
+        ("token_f1[ two words ] >= 0.5", "token_f1", "two words", None, ">=", 0.5),
+        ("token_f1[überall, p95] >= 0.5", "token_f1", "überall, p95", None, ">=", 0.5),
+        ("token_f1 p5 >= 0.1", "token_f1", None, "p5", ">=", 0.1),
+        ("latency p95 <= 20", "latency", None, "p95", "<=", 20.0),
+        ("token_f1 drop <= 0.02", "token_f1", None, "drop", "<=", 0.02),
+        ("token_f1[billing] drop < 0.02", "token_f1", "billing", "drop", "<", 0.02),
+        ("my.own.score >= 3", "my.own.score", None, None, ">=", 3.0),
+    ],
+)
+def test_a_rule_is_read(text, name, tag, of, comparison, threshold):
+    rule = parse_rule(text, NAMES)
+    assert (rule.text, rule.name, rule.tag, rule.of) == (text, name, tag, of)
+    assert (rule.term.comparison, rule.term.threshold) == (comparison, threshold)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "must be text"),
+        ("token_f1", "write it like"),
+        ("token_f1 >= ", "write it like"),
+        ("token_f1 >= 60%", "write it like"),
+        ("token_f1 >= inf", "write it like"),
+        ("token_f1[billing >= 0.5", "write it like"),
+        ("token_f1 billing] >= 0.5", "write it like"),
+        ("token_f1[a][b] >= 0.5", "write it like"),
+        ("token_f1 p95 drop <= 0.5", "write it like"),
+        ("token_f1 >= 0.5 and coverage >= 1", "write it like"),
+        ("token_f1[] >= 0.5", "no tag between the brackets"),
+        ("bleu >= 0.5", "there is no scorer 'bleu'"),
+        ("latency <= 20", "there is no scorer 'latency'"),
+        ("token_f1 p96 >= 0.5", "the quantiles are p5, p25"),
+        ("token_f1[billing] p95 >= 0.5", "quantiles are those of all questions"),
+        ("coverage p95 >= 0.5", "coverage is one number and has no p95"),
+        ("pass_rate drop <= 0.1", "pass_rate is one number and has no drop"),
+        ("token_f1 drop >= 0.02", "use <="),
+        ("token_f1 drop <= -0.02", "a drop is a loss and not negative"),
+    ],
+)
+def test_a_bad_rule_is_refused_with_what_is_wrong(text, says):
+    with pytest.raises(AssistantInputError) as caught:
+        parse_rule(text, NAMES)
+    assert says in str(caught.value)
+    assert repr(text) in str(caught.value)
+    assert caught.value.field == "gate"

@@ -1,0 +1,263 @@
+# ruff: noqa: RUF001
+"""What each scorer gives, the traps they fall into, and the checks that do not."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import sacrebleu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.refusals import refuses
+from airflow_provider_assistant.evaluation.scorers import SCORERS, chrf, ratio, scorers_of, token_f1, token_set_ratio
+from airflow_provider_assistant.exceptions import AssistantInputError
+from tests.unit.evaluation.test_text import SCRIPTS
+
+LEXICAL = [name for name, scorer in SCORERS.items() if scorer.kind == "lexical similarity"]
+OWN = "tests.unit.evaluation.own"
+
+
+def make_case(answer="Yes.", **fields):
+    defaults = {
+        "key": "q1",
+        "message": "Refund?",
+        "status": "complete",
+        "error": None,
+        "seconds": 1.5,
+        "session_id": None,
+        "request_id": None,
+        "expected": None,
+        "must_include": (),
+        "must_not_include": (),
+        "expect_no_answer": None,
+        "weight": 1.0,
+        "tags": (),
+        "row": {},
+    }
+    return Case(answer=answer, **defaults | fields)
+
+
+def score(name, answer, **fields):
+    [scorer] = scorers_of([name])
+    return scorer.score(make_case(answer, **fields))
+
+
+def test_the_names_and_kinds():
+    kinds = {name: scorer.kind for name, scorer in SCORERS.items()}
+    assert kinds == {
+        **dict.fromkeys(("exact_match", "token_f1", "ratio", "token_set_ratio", "chrf"), "lexical similarity"),
+        **dict.fromkeys(("must_include", "must_not_include", "refusal"), "check"),
+        "latency": "latency",
+    }
+    assert [name for name, scorer in SCORERS.items() if not (scorer.is_share and scorer.higher_is_better)] == [
+        "latency"
+    ]
+
+
+@pytest.mark.parametrize("name", LEXICAL)
+@pytest.mark.parametrize(
+    "text", [*SCRIPTS.values(), "A", "?!", "can get a refund"], ids=[*SCRIPTS, "A", "?!", "english"]
+)
+def test_identical_text_scores_1_in_every_script(name, text):
+    assert score(name, text, expected=text) == 1.0
+
+
+@pytest.mark.parametrize("name", LEXICAL)
+@pytest.mark.parametrize("answer", ["", "  ", "\u200b"])
+def test_an_empty_answer_scores_0(name, answer):
+    assert score(name, answer, expected="Yes.") == 0.0
+
+
+@pytest.mark.parametrize("name", [name for name in LEXICAL if name != "chrf"])
+def test_an_answer_of_punctuation_scores_0(name):
+    assert score(name, "?!", expected="Yes") == 0.0
+
+
+@pytest.mark.parametrize("name", LEXICAL)
+@settings(deadline=None)
+@given(answer=st.text(max_size=40), expected=st.text(max_size=40))
+def test_a_similarity_is_from_0_to_1(name, answer, expected):
+    value = SCORERS[name].score(make_case(answer, expected=expected))
+    assert 0.0 <= value <= 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in SCORERS if name != "latency"])
+def test_without_an_expectation_there_is_nothing_to_score_by(name):
+    assert score(name, "Yes.") is None
+
+
+@settings(deadline=None)
+@given(answer=st.text(max_size=60), expected=st.text(max_size=60))
+def test_chrf_is_that_of_sacrebleu(answer, expected):
+    assert chrf(answer, expected) == pytest.approx(sacrebleu.sentence_chrf(answer, [expected]).score / 100, abs=1e-12)
+
+
+@pytest.mark.parametrize("compare", [ratio, token_set_ratio, token_f1])
+def test_thai_vowels_and_hindi_marks_count(compare):
+    assert compare("ดี", "ดา") < 1
+    assert compare("कि", "का") < 1
+
+
+class TestTraps:
+    def test_negation_hardly_lowers_a_similarity_but_a_check_sees_it(self):
+        answer, expected = "You can not get a refund", "You can get a refund"
+        assert score("ratio", answer, expected=expected) == 0.9
+        assert score("token_set_ratio", answer, expected=expected) == 1.0
+        assert score("must_not_include", answer, expected=expected, must_not_include=("can not",)) is False
+        assert score("must_not_include", "You can't get it", must_not_include=("can't",)) is False
+        assert score("must_include", "You can't get it", must_include=("can",)) == 0.0
+
+    def test_one_word_is_the_whole_of_a_long_answer_to_token_set_ratio(self):
+        expected = "Yes, within 30 days of the purchase, if you have the receipt."
+        assert score("token_set_ratio", "yes", expected=expected) == 1.0
+        assert score("token_f1", "yes", expected=expected) < 0.3
+
+    def test_order_is_nothing_to_token_f1(self):
+        assert score("token_f1", "dog bites man", expected="man bites dog") == 1.0
+        assert score("exact_match", "dog bites man", expected="man bites dog") is False
+
+    @pytest.mark.parametrize("name", [name for name in LEXICAL if name != "chrf"])
+    @pytest.mark.parametrize(("answer", "expected"), [("PASSWORD", "password"), ("Yes!", "yes"), ("ｙｅｓ", "yes")])
+    def test_case_punctuation_and_width_are_nothing(self, name, answer, expected):
+        assert score(name, answer, expected=expected) == 1.0
+
+    def test_case_is_something_to_chrf(self):
+        assert score("chrf", "PASSWORD", expected="password") == 0.0
+
+    def test_a_number_without_its_point_is_the_same_number_to_squad(self):
+        assert score("exact_match", "35 kg", expected="3.5 kg") is True
+        assert score("exact_match", "1,000", expected="1000") is True
+        assert score("exact_match", "1 000", expected="1000") is False
+        assert score("must_include", "35 kg", must_include=("3.5 kg",)) == 0.0
+
+
+def test_must_include_is_the_share_of_phrases_found():
+    assert score("must_include", "30 days, with receipt", must_include=("30 days", "receipt", "original box")) == 2 / 3
+
+
+def test_one_forbidden_phrase_is_too_many():
+    assert score("must_not_include", "Call us.", must_not_include=("call us", "fax")) is False
+    assert score("must_not_include", "Write to us.", must_not_include=("call us", "fax")) is True
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I don’t know.",
+        "Sorry, I do not have any information about that.",
+        "Leider weiß ich nicht, wann.",
+        "Je ne sais pas.",
+        "No lo sé.",
+        "Não sei.",
+        "Non lo so.",
+        "К сожалению, я не знаю.",
+        "申し訳ありませんが、わかりません。",
+        "抱歉，我不知道。",
+        "لا أعرف.",
+        "मुझे नहीं पता।",
+        "ขออภัย ไม่มีข้อมูล",
+        "",
+        " \n",
+    ],
+)
+def test_refusals_are_known_in_many_languages(answer):
+    assert refuses(answer)
+    assert score("refusal", answer, expect_no_answer=True) is True
+    assert score("refusal", answer, expect_no_answer=False) is False
+
+
+@pytest.mark.parametrize(
+    "answer", ["Within 30 days.", "If you don't know your order number, ask us.", "In 30 Tagen.", "30日以内です"]
+)
+def test_answers_are_no_refusals(answer):
+    assert not refuses(answer)
+    assert score("refusal", answer, expect_no_answer=True) is False
+    assert score("refusal", answer, expect_no_answer=False) is True
+
+
+def test_refusals_can_be_in_other_words():
+    assert refuses("Ask in the shop.", ["ask in the shop"])
+    assert not refuses("I don't know.", ["ask in the shop"])
+
+
+def test_latency_is_seconds():
+    assert score("latency", "x") == 1.5
+    assert score("latency", "x", seconds=None) is None
+
+
+def test_an_own_scorer_sees_question_expected_answer_and_row(own):
+    row = {"language": "en"}
+    assert score(f"{OWN}.length", "Yes.", expected="No", row=row) == 1.0
+    assert own.seen == ("Refund?", "No", "Yes.", row)
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """A module of the user's."""
+
+    def length(question, expected, answer, row):
+        module.seen = (question, expected, answer, row)
+        return 1.0
+
+    async def later(question, expected, answer, row):
+        return 1.0
+
+    module = SimpleNamespace(length=length, later=later, few=lambda answer: 1.0, number=1, more=lambda *texts: 0.5)
+    monkeypatch.setitem(sys.modules, OWN, module)
+    return module
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "scorers must be a list of at least one name"),
+        ("token_f1", "scorers must be a list of at least one name, not 'token_f1'"),
+        (["token_f1", "token_f1"], "scorers name token_f1 more than once"),
+        (["bleu"], "there is no scorer 'bleu', only exact_match, token_f1"),
+        (["no.such.module"], "'no.such.module' cannot be imported: ModuleNotFoundError"),
+        ([f"{OWN}.missing"], "own.missing' cannot be imported: AttributeError"),
+        ([".score"], "'.score' cannot be imported: ValueError"),
+        ([f"{OWN}.number"], "own.number' must be a function"),
+        ([f"{OWN}.later"], "own.later' must be a function, and not an async one"),
+        ([f"{OWN}.few"], r"own.few' must be called as score\(question, expected, answer, row\): too many"),
+    ],
+)
+def test_scorers_that_cannot_be_used_are_refused(names, message):
+    with pytest.raises(AssistantInputError, match=message) as caught:
+        scorers_of(names)
+    assert caught.value.field == "scorers"
+
+
+@pytest.mark.usefixtures("own")
+def test_any_function_of_four_arguments_is_a_scorer():
+    [scorer] = scorers_of([f"{OWN}.more"])
+    assert (scorer.name, scorer.kind, scorer.is_share, scorer.higher_is_better) == (f"{OWN}.more", "custom", True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [("ratio", "rapidfuzz"), ("token_set_ratio", "rapidfuzz"), ("chrf", "sacrebleu")],
+)
+def test_a_library_that_is_not_there_is_named_with_what_to_type(name, library, monkeypatch):
+    for module in [module for module in sys.modules if module.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(
+        AssistantInputError, match=rf"{library} .*pip install 'airflow-provider-assistant\[evaluation\]'"
+    ):
+        scorers_of([name])
+
+
+def test_the_others_need_no_library(monkeypatch):
+    for library in ("rapidfuzz", "sacrebleu", "numpy", "matplotlib"):
+        for module in [module for module in sys.modules if module.partition(".")[0] == library]:
+            monkeypatch.delitem(sys.modules, module)
+        monkeypatch.setitem(sys.modules, library, None)
+    names = [name for name in SCORERS if name not in {"ratio", "token_set_ratio", "chrf"}]
+    case = make_case(expected="Yes", must_include=("a",), must_not_include=("b",), expect_no_answer=False)
+    assert None not in [scorer.score(case) for scorer in scorers_of(names)]

@@ -1,0 +1,80 @@
+"""Nights of exports, for warehouses to load."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.lake.warehouse.load import SCHEMAS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST = date(2026, 11, 14)  # a Saturday: the nights are of three weeks
+SITES = ("docs", "shop")
+# Names and values that a database may stumble over.
+ODD = {
+    "answered%": 0.5,
+    'say "it\'s"': 1,
+    "Total": 2,
+    "total": 3,
+    "date": 4,
+    "größe." + "x" * 70: 5,
+    "nul\0in\0name": 6,
+    "huge": 10**400,
+    "nan": float("nan"),
+    "text": "a\0b",
+    "flag": True,
+    "nothing": None,
+}
+
+
+def capture(day: date, raw: Any, site: str = "docs", hour: int = 1) -> lake.Capture:
+    return lake.Capture(datetime.combine(day, time(hour), UTC), raw, tenant_id="acme", site_id=site)
+
+
+def write_statistics(root: Path, day: date, *captures: lake.Capture, part: str = "dag.task") -> None:
+    lake.publish(lake.statistics_table(captures), str(root), "statistics", day, part)
+
+
+def write_rows(root: Path, dataset: str, day: date, rows: list[dict[str, Any]]) -> None:
+    schema = SCHEMAS[dataset]()
+    table = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
+    lake.publish(table, str(root), dataset, day, "dag.task")
+
+
+def rating(day: date, word: str, site: str = "docs") -> dict[str, Any]:
+    sent_at = datetime.combine(day, time(12), UTC)
+    ids = {"site_id": site, "session_id": "s", "request_id": "r"}
+    return {"sent_at": sent_at, "rating": word, "attempts": 1, "map_index": -1, **ids}
+
+
+def request(day: date, seconds: float | None, state: str = "complete", site: str = "docs") -> dict[str, Any]:
+    submitted_at = datetime.combine(day, time(12), UTC)
+    completed_at = submitted_at + timedelta(seconds=seconds) if seconds is not None else None
+    ids = {"site_id": site, "session_id": "s", "request_id": "r", "attempts": 1, "is_batch": False}
+    return {"submitted_at": submitted_at, "completed_at": completed_at, "seconds": seconds, "state": state, **ids}
+
+
+def write_nights(root: Path, days: int = 12) -> list[date]:
+    """Write so many nights of all datasets, and return them."""
+    dice = random.Random(5)
+    nights = [FIRST + timedelta(days=number) for number in range(days)]
+    for number, day in enumerate(nights):
+        replies = {"chats": {"total": number}, f"only_on_{number}": number, **ODD}
+        captures = [capture(day, replies, site, hour) for site in SITES for hour in (1, 2)]
+        write_statistics(root, day, *captures)
+        lake.publish(lake.statistics_raw_table(captures), str(root), "statistics_raw", day, "dag.task")
+        lake.publish(lake.limits_table([capture(day, {"used": number})]), str(root), "limits", day, "dag.task")
+        words = dice.choices(("good", "Good", "bad", "größe"), k=dice.randrange(8))
+        write_rows(root, "feedback", day, [rating(day, word, dice.choice(SITES)) for word in words])
+        requests = [
+            request(day, round(dice.expovariate(0.2), 3) if state == "complete" else None, state, dice.choice(SITES))
+            for state in dice.choices(("complete", "failed", "open"), (8, 1, 1), k=dice.randrange(200))
+        ]
+        write_rows(root, "requests", day, requests)
+    return nights

@@ -1,0 +1,171 @@
+"""What the ledger has of a day: every async request once, with what is known of its end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_provider_assistant.exceptions import AssistantBadRequestError, AssistantServerError
+from airflow_provider_assistant.ledger import (
+    Claim,
+    End,
+    Ledger,
+    RunRef,
+    Settlement,
+    questions_scope,
+    requests_between,
+    sqlite_engine,
+    submissions,
+)
+
+RUN = RunRef("dag", "run", "task", -1)
+SITE = "https://h/api/v1/m2m/sites/docs"
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path, clock):
+    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=clock) as opened:
+        yield opened
+
+
+def submit(ledger, request_id, *, scope=SITE, send=None):
+    facts = {"site_id": "docs", "session_id": f"s-{request_id}", "state": None, "completed_at": None}
+    ledger.once(submissions, scope, request_id, RUN, send or (lambda: {"request_id": request_id}), **facts)
+
+
+def batch(ledger, *, site=SITE, mode="async"):
+    return ledger.questions(scope=questions_scope(site, mode, "b"), site_id="docs", source="dag.task", run=RUN)
+
+
+def ask(ledger, request_id, outcome="done", *, site=SITE, mode="async", end=None, **facts):
+    with batch(ledger, site=site, mode=mode) as memory:
+        claim = Claim(request_id, request_id, memory.known([request_id]).get(request_id))
+        memory.exchange((), [claim])
+        if outcome != "intended":
+            known_as = request_id if outcome == "done" else None
+            memory.exchange([Settlement(claim, outcome, "h", known_as, **facts)], ())
+        if end:
+            memory.ended({request_id: end})
+            if end.state in {"failed", "lost"}:
+                memory.withdraw([request_id], f"it was {end.state}")
+
+
+def raises(error):
+    def send():
+        raise error
+
+    return send
+
+
+def found(ledger, start=START, end=START + timedelta(hours=1), scope=None):
+    return requests_between(ledger.engine, start, end, scope)
+
+
+def states(rows):
+    return {row["request_id"]: row["state"] for row in rows}
+
+
+def test_requests_alone_and_in_batches_have_the_same_columns(ledger, clock):
+    submit(ledger, "alone")
+    clock.now += SECOND
+    ask(ledger, "batched", end=End("complete", clock.now + 3 * SECOND, "s-batched"), attempts=2, ambiguous=1)
+    clock.now += SECOND
+    ledger.chat_ended(SITE, "alone", "complete")
+    alone, batched = found(ledger)
+    assert alone == {
+        "submitted_at": START, "completed_at": START + 2 * SECOND, "seconds": 2.0, "state": "complete",
+        "site_id": "docs", "session_id": "s-alone", "request_id": "alone", "attempts": 1, "ambiguous": None,
+        "is_batch": False, "dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1,
+    }  # fmt: skip
+    assert batched == {
+        "submitted_at": START + SECOND, "completed_at": START + 4 * SECOND, "seconds": 3.0, "state": "complete",
+        "site_id": "docs", "session_id": "s-batched", "request_id": "batched", "attempts": 2, "ambiguous": 1,
+        "is_batch": True, "dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1,
+    }  # fmt: skip
+
+
+def test_every_end_is_told_apart(ledger, clock):
+    submit(ledger, "alone-failed")
+    ledger.chat_ended(SITE, "alone-failed", "failed")
+    submit(ledger, "alone-open")
+    for state in ("complete", "failed", "lost", "timed_out"):
+        ask(ledger, state, end=End(state, None if state == "timed_out" else clock.now + SECOND, "s"))
+    ask(ledger, "open")
+    rows = found(ledger)
+    assert states(rows) == {
+        "alone-failed": "failed", "alone-open": "open", "open": "open",
+        "complete": "complete", "failed": "failed", "lost": "lost", "timed_out": "timed_out",
+    }  # fmt: skip
+    assert {row["request_id"] for row in rows if row["seconds"] is None} == {"alone-open", "open", "timed_out"}
+
+
+def test_what_may_be_a_request_is_unclear_and_what_is_none_is_left_out(ledger):
+    with pytest.raises(AssistantServerError):
+        submit(ledger, "alone-refused", send=raises(AssistantServerError("down")))
+    with pytest.raises(AssistantBadRequestError):
+        submit(ledger, "alone-bad", send=raises(AssistantBadRequestError("bad")))
+    ledger.intend(submissions, SITE, "alone-killed", RUN, site_id="docs", session_id="s")
+    ask(ledger, "killed", "intended")
+    ask(ledger, "ambiguous", "ambiguous", ambiguous=1)
+    ask(ledger, "refused", "refused")
+    rows = found(ledger)
+    assert {row["state"] for row in rows} == {"unclear"}
+    assert sorted(row["is_batch"] for row in rows) == [False, True, True]
+    assert all(row["request_id"] is row["seconds"] is None for row in rows)
+
+
+def test_a_question_that_is_asked_anew_is_one_row(ledger, clock):
+    ask(ledger, "q", end=End("failed", START + SECOND, "s"))
+    clock.now += 60 * SECOND
+    ask(ledger, "q")
+    (row,) = found(ledger)
+    assert (row["state"], row["submitted_at"], row["completed_at"], row["attempts"]) == ("open", clock.now, None, 2)
+    clock.now += SECOND
+    ask(ledger, "q", "intended")
+    (row,) = found(ledger)
+    assert (row["state"], row["submitted_at"], row["request_id"]) == ("unclear", clock.now, None)
+
+
+def test_questions_with_an_answer_in_the_same_round_trip_are_no_async_requests(ledger):
+    ask(ledger, "sync", mode="sync")
+    assert found(ledger) == []
+
+
+def test_the_span_is_that_of_submission(ledger, clock):
+    for at in (-1, 0, 59, 60):
+        clock.now = START + at * SECOND
+        submit(ledger, f"alone{at}")
+        ask(ledger, f"batched{at}", end=End("complete", START + timedelta(days=2), "s"))
+    rows = found(ledger, START, START + 60 * SECOND)
+    assert [row["request_id"] for row in rows] == ["alone0", "batched0", "alone59", "batched59"]
+
+
+def test_of_one_site(ledger):
+    # Wildcards of LIKE that are none.
+    sites = [
+        "https://h/m2m/sites/a_b%",
+        "https://h/m2m/sites/aXb%",
+        "https://h/m2m/sites/a_b%c",
+        "https://x/m2m/sites/a_b%",
+    ]
+    for number, site in enumerate(sites):
+        submit(ledger, f"alone{number}", scope=site)
+        ask(ledger, f"batched{number}", site=site)
+    assert len(found(ledger)) == 8
+    assert [row["request_id"] for row in found(ledger, scope=sites[0])] == ["alone0", "batched0"]

@@ -1,0 +1,53 @@
+"""Ledgers of older versions, as those created them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.schema import questions
+
+# As the first version created it.
+EFFECT = """
+    scope VARCHAR(400) NOT NULL, "key" VARCHAR(64) NOT NULL, outcome VARCHAR(16) NOT NULL, attempts INTEGER NOT NULL,
+    error TEXT, dag_id VARCHAR(250), run_id VARCHAR(250), task_id VARCHAR(250), map_index INTEGER,
+    intended_at DATETIME NOT NULL, settled_at DATETIME,
+"""
+VERSION_1 = f"""
+CREATE TABLE assistant_ledger_schema (version INTEGER NOT NULL);
+INSERT INTO assistant_ledger_schema VALUES (1);
+CREATE TABLE assistant_submissions ({EFFECT}
+    site_id VARCHAR(250) NOT NULL, session_id VARCHAR(250) NOT NULL, request_id VARCHAR(250), state VARCHAR(16),
+    completed_at DATETIME, PRIMARY KEY (scope, "key"));
+CREATE TABLE assistant_ratings ({EFFECT}
+    site_id VARCHAR(250) NOT NULL, session_id VARCHAR(250) NOT NULL, request_id VARCHAR(250) NOT NULL,
+    rating VARCHAR(250) NOT NULL, PRIMARY KEY (scope, "key"));
+INSERT INTO assistant_ratings VALUES ('s', 'k', 'done', 1, NULL, 'dag', 'run', 'task', -1,
+    '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'session', 'request', 'good');
+"""
+# As the second version added to it.
+VERSION_2 = f"""{VERSION_1}
+INSERT INTO assistant_ledger_schema VALUES (2);
+CREATE TABLE assistant_documents ({EFFECT}
+    site_id VARCHAR(250) NOT NULL, label VARCHAR(250) NOT NULL, source VARCHAR(500) NOT NULL,
+    content_hash VARCHAR(64), document_id VARCHAR(250), superseded TEXT, http_status INTEGER,
+    ambiguous INTEGER NOT NULL, claim VARCHAR(32) NOT NULL, PRIMARY KEY (scope, "key"));
+INSERT INTO assistant_documents VALUES ('s', 'old', 'done', 1, NULL, 'dag', 'run', 'task', -1,
+    '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'kb', 'hash', 'id', NULL, 201, 0, 'c');
+"""
+# And the third.
+VERSION_3 = f"""{VERSION_2}
+INSERT INTO assistant_ledger_schema VALUES (3);
+CREATE TABLE assistant_questions ({EFFECT}
+    site_id VARCHAR(250) NOT NULL, label VARCHAR(250) NOT NULL, source VARCHAR(500) NOT NULL,
+    content_hash VARCHAR(64), request_id VARCHAR(250), superseded TEXT, http_status INTEGER,
+    ambiguous INTEGER NOT NULL, claim VARCHAR(32) NOT NULL, PRIMARY KEY (scope, "key"));
+INSERT INTO assistant_questions VALUES ('https://h/m2m/sites/docs/chat?async=b', 'old', 'done', 1, NULL, 'dag', 'run',
+    'task', -1, '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'dag.task', 'hash', 'req',
+    NULL, 202, 0, 'c');
+"""
+
+
+def version_3_questions() -> sa.Table:
+    """Return the questions as a package of version 3 knows them."""
+    known = [column for column in questions.columns if column.key not in {"state", "completed_at", "session_id"}]
+    return sa.Table(questions.name, sa.MetaData(), *(column._copy() for column in known))

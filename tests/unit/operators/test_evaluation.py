@@ -1,0 +1,540 @@
+"""The operator that judges answers: its files, its ends, and what they say of each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation import report
+from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
+
+NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
+SCORERS = ["exact_match", "token_f1", "must_include"]
+
+
+def question(number, answer="In five days.", expected="In five days.", status="complete", **more):
+    return {
+        "key": f"q{number:02}",
+        "message": f"Question {number}?",
+        "answer": answer if status == "complete" else None,
+        "status": status,
+        "error": None,
+        "seconds": 1.0 + number,
+        "submitted_at": NIGHT + timedelta(seconds=number),
+        "expected": expected,
+        "tags": ["even"] if number % 2 == 0 else ["odd"],
+        **more,
+    }
+
+
+def good(count=20, **more):
+    return [question(number, **more) for number in range(count)]
+
+
+def worse(count=20):
+    return [question(number, answer="I like trains.") for number in range(count)]
+
+
+class Ti(SimpleNamespace):
+    def xcom_push(self, key, value):
+        self.pushed[key] = value
+
+
+def context(moment=NIGHT, run_id=None, map_index=-1, dag_id="nightly"):
+    run_id = run_id or f"scheduled__{moment.isoformat()}"
+    return {
+        "ti": Ti(dag_id=dag_id, task_id="judge", run_id=run_id, map_index=map_index, pushed={}),
+        "dag_run": SimpleNamespace(run_after=moment, logical_date=moment, run_id=run_id),
+        "task": SimpleNamespace(get_direct_relatives=lambda upstream: []),
+    }
+
+
+def execute(operator, **of_run):
+    operator.render_template_fields({})
+    return operator.execute(context(**of_run))
+
+
+@pytest.fixture
+def operator(tmp_path):
+    def build(answers, **arguments):
+        from airflow.sdk import DAG
+
+        with DAG("nightly", schedule=None):
+            return AssistantEvaluateOperator(
+                **{
+                    "task_id": "judge",
+                    "answers": answers,
+                    "output_path": str(tmp_path / "evaluations"),
+                    "scorers": SCORERS,
+                    **arguments,
+                }
+            )
+
+    return build
+
+
+@pytest.fixture
+def evaluate(operator, monkeypatch):
+    """Evaluate as a run of that night would; without pictures, which are slow."""
+    monkeypatch.setattr(report, "render", lambda summary, cases, scores, trend: f"{len(trend)} runs before")
+
+    def run(answers, *, night=0, run_id=None, map_index=-1, **arguments):
+        moment = NIGHT + timedelta(days=night)
+        return execute(operator(answers, **arguments), moment=moment, run_id=run_id, map_index=map_index)
+
+    return run
+
+
+def summary_of(head):
+    return Summary.model_validate_json(Path(head["summary_path"]).read_text())
+
+
+def files(root):
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+# -- what is written -------------------------------------------------------------------------------
+
+
+def test_three_files_say_the_same(operator, tmp_path):
+    answers = [*good(18), question(18, answer="No."), question(19, status="failed")]
+    head = execute(operator(answers, pass_if="token_f1 >= 0.5", gate=["coverage >= 0.9", "pass_rate >= 0.9"]))
+    folder = (
+        tmp_path
+        / "evaluations"
+        / "nightly.judge"
+        / ("2026-11-21T00-00-00.000000Z_scheduled__2026-11-21T00_00_00_00_00")
+    )
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "scores.parquet", "summary.json"]
+    summary = summary_of(head)
+    assert (summary.questions.total, summary.questions.answered, summary.questions.coverage) == (20, 19, 0.95)
+    assert summary.questions.unanswered == {"failed": 1}
+    assert (summary.passes.passed, summary.passes.failed, summary.passes.not_judged) == (18, 1, 1)
+    assert summary.scorers["token_f1"].mean == pytest.approx(18 / 19)
+    assert summary.scorers["must_include"].not_applicable == 19
+    assert summary.latency.count == 19
+    assert (summary.tags["odd"].questions, summary.tags["odd"].answered) == (10, 9)
+    assert summary.tags["odd"].pass_rate == 1.0
+    assert summary.asked_at == NIGHT.isoformat()
+    assert summary.gate.verdict == head["verdict"] == "passed"
+    scores = pq.read_table(folder / "scores.parquet")
+    assert scores.num_rows == 20 * len(SCORERS)
+    for scorer in summary.scorers.values():
+        assert scorer.scored + scorer.unanswered + scorer.not_applicable + scorer.errors == 20
+    assert "<html" in (folder / "report.html").read_text()
+    assert head == {
+        "name": "nightly.judge",
+        "verdict": "passed",
+        "questions": 20,
+        "answered": 19,
+        "coverage": 0.95,
+        "pass_rate": pytest.approx(18 / 19),
+        "means": {"exact_match": pytest.approx(18 / 19), "token_f1": pytest.approx(18 / 19), "must_include": None},
+        "failed_rules": [],
+        "baseline": None,
+        "scores_path": str(folder / "scores.parquet"),
+        "summary_path": str(folder / "summary.json"),
+        "report_path": str(folder / "report.html"),
+        "lake_path": None,
+    }
+
+
+def test_an_error_is_no_zero_and_lowers_coverage(evaluate):
+    answers = [*good(9), question(9, status="timed_out")]
+    head = evaluate(answers, gate=["coverage >= 0.95"], on_fail="report")
+    assert head["means"]["token_f1"] == 1.0
+    assert head["verdict"] == "failed"
+
+
+def test_expectations_may_come_from_elsewhere(evaluate, tmp_path):
+    answers = [{name: row[name] for name in ("key", "message", "answer", "status", "error")} for row in good(3)]
+    pq.write_table(pa.Table.from_pylist(answers), tmp_path / "answers.parquet")
+    (tmp_path / "golden.csv").write_text("key,expected,tags\nq00,In five days.,a|b\nq01,Never.,a\nq02,In five days.,\n")
+    head = evaluate(str(tmp_path / "answers.parquet"), expectations=str(tmp_path / "golden.csv"))
+    assert head["means"]["exact_match"] == pytest.approx(2 / 3)
+    assert summary_of(head).tags["a"].questions == 2
+
+
+def test_columns_that_only_later_rows_have_are_read(evaluate):
+    head = evaluate([*good(1200), question(1200, must_include=["days"])])
+    assert summary_of(head).scorers["must_include"].scored == 1
+
+
+def test_xcom_stays_small(evaluate):
+    rules = [f"token_f1[{'long tag ' * 40}{number}] >= 0.5" for number in range(50)]
+    head = evaluate(good(2), gate=rules, on_fail="report")
+    assert len(json.dumps(head)) < 8000
+    assert len(head["failed_rules"]) == 10
+
+
+def test_mapped_tasks_have_folders_of_their_own(evaluate):
+    assert evaluate(good(2), map_index=3)["name"] == "nightly.judge.3"
+
+
+def test_a_folder_of_another_task_is_not_overwritten(evaluate, operator):
+    evaluate(good(2), name="golden")
+    with pytest.raises(
+        AssistantInputError, match=r"holds the evaluation of dag_id nightly.*a name or a folder of its own"
+    ):
+        execute(operator(good(2), name="golden"), dag_id="other")
+
+
+# -- retries and kills -----------------------------------------------------------------------------
+
+
+def test_a_retry_writes_the_same_bytes(operator, tmp_path):
+    arguments = {"gate": ["token_f1 drop <= 0.1"], "baseline": "previous", "lake_path": str(tmp_path / "lake")}
+    tomorrow = NIGHT + timedelta(days=1)
+    execute(operator(good(), **arguments))
+    execute(operator(good(), **arguments), moment=tomorrow)
+    first = files(tmp_path)
+    assert len(first) == 8
+    execute(operator(good(), **arguments), moment=tomorrow)
+    assert files(tmp_path) == first
+
+
+@pytest.mark.parametrize("killed_at", range(8))
+def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, operator, tmp_path):
+    """Four files, and a kill before each rename and after it."""
+    arguments = {"lake_path": str(tmp_path / "lake"), "pass_if": "token_f1 >= 0.5", "gate": ["pass_rate >= 0.5"]}
+    execute(operator([*worse(5), *good(20)[5:]], **arguments))
+
+    def die(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if child := os.fork():
+        _, status = os.waitpid(child, 0)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    else:
+        try:
+            steps = iter(range(100))
+            rename = Path.replace
+
+            def replace(path, target):
+                if next(steps) == killed_at:
+                    die()
+                renamed = rename(path, target)
+                if next(steps) == killed_at:
+                    die()
+                return renamed
+
+            Path.replace = replace
+            execute(operator(good(), **arguments))
+        finally:
+            os._exit(1)
+    folder = tmp_path / "evaluations" / "nightly.judge"
+    (run,) = folder.iterdir()
+    # What has a summary is whole.
+    assert (run / "summary.json").exists() is (killed_at == 7)
+    execute(operator(good(), **arguments))
+    after = files(tmp_path)
+    for path in sorted(tmp_path.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    execute(operator(good(), **arguments))
+    expected = files(tmp_path)
+    assert after == expected
+
+
+# -- the gate --------------------------------------------------------------------------------------
+
+
+def test_a_failed_gate_fails_the_task_for_good_after_everything_is_written(evaluate):
+    with pytest.raises(AssistantGateFailed) as caught:
+        evaluate(worse(), gate=["token_f1 >= 0.6", "coverage >= 1"])
+    assert isinstance(caught.value, AirflowFailException)
+    assert "1 of 2 rules failed: 'token_f1 >= 0.6' (token_f1 is 0)" in str(caught.value)
+    page = Path(str(caught.value).split("Report: ")[1].split(". A retry")[0])
+    assert page.exists()
+    summary = Summary.model_validate_json((page.parent / "summary.json").read_text())
+    assert (summary.gate.verdict, summary.gate.on_fail) == ("failed", "fail")
+
+
+@pytest.mark.parametrize(
+    ("on_fail", "answers", "judged", "behind"),
+    [
+        ("fail", good, "success", "success"),
+        ("fail", worse, "failed", "upstream_failed"),
+        ("skip_downstream", good, "success", "success"),
+        ("skip_downstream", worse, "success", "skipped"),
+        ("report", good, "success", "success"),
+        ("report", worse, "success", "success"),
+    ],
+)
+def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behind, run_operator, tmp_path):
+    def build():
+        from airflow.providers.standard.operators.empty import EmptyOperator
+
+        judge = AssistantEvaluateOperator(
+            task_id="judge",
+            answers=answers(),
+            output_path=str(tmp_path),
+            scorers=SCORERS,
+            gate=["token_f1 >= {{ 0.6 }}"],
+            on_fail=on_fail,
+            retries=2,
+        )
+        judge >> EmptyOperator(task_id="deploy") >> EmptyOperator(task_id="tell", trigger_rule="all_done")
+
+    run = run_operator(build)
+    assert run.task_state("judge") == judged
+    assert run.tries("judge") == 1
+    assert run.task_state("deploy") == behind
+    assert run.task_state("tell") == "success"
+    passed = answers is good
+    head = run.xcom("judge")
+    summary = summary_of(head)
+    assert head["verdict"] == summary.gate.verdict == ("passed" if passed else "failed")
+    assert run.xcom("judge", key="verdict") == head["verdict"]
+    assert summary.gate.on_fail == on_fail
+    assert summary.gate.rules[0].rule == "token_f1 >= 0.6"
+    page = Path(head["report_path"]).read_text()
+    assert f"<title>{'Passed' if passed else 'Failed'}: " in page
+    # The link is there whatever came of it.
+    assert run.xcom("judge", key="_link_AssistantReportLink") == Path(head["report_path"]).as_uri()
+
+
+# -- the baseline ----------------------------------------------------------------------------------
+
+DROP = {"gate": ["token_f1 drop <= 0.02"], "baseline": "previous"}
+
+
+def test_a_first_run_has_nothing_to_compare_with_and_says_so(evaluate):
+    head = evaluate(good(), **DROP)
+    assert head["verdict"] == "passed"
+    (rule,) = summary_of(head).gate.rules
+    assert (rule.verdict, rule.reason) == (
+        "not_judged",
+        "not judged: there is no baseline yet; this evaluation can be the next one's",
+    )
+
+
+def test_a_night_is_compared_with_the_night_before(evaluate):
+    first, second = evaluate(good(), **DROP), evaluate(good(), night=1, **DROP)
+    assert second["baseline"] == first["scores_path"]
+    about = summary_of(second).comparison.baseline
+    assert about == {
+        "path": first["scores_path"],
+        "name": "nightly.judge",
+        "run_id": "scheduled__2026-11-21T00:00:00+00:00",
+        "tag": None,
+        "asked_at": NIGHT.isoformat(),
+    }
+    with pytest.raises(AssistantGateFailed, match="at worst it lost 1"):
+        evaluate(worse(), night=2, **DROP)
+
+
+def test_what_failed_is_no_baseline(evaluate):
+    first = evaluate(good(), **DROP)
+    for night in (1, 2):
+        head = evaluate(worse(), night=night, **DROP, on_fail="report")
+        assert (head["verdict"], head["baseline"]) == ("failed", first["scores_path"])
+
+
+def test_what_did_not_come_to_its_end_is_no_baseline(evaluate):
+    first, second = evaluate(good(), **DROP), evaluate(good(), night=1, **DROP)
+    Path(second["summary_path"]).unlink()
+    assert evaluate(good(), night=2, **DROP)["baseline"] == first["scores_path"]
+
+
+def test_an_old_run_is_compared_with_what_was_before_it(evaluate):
+    heads = [evaluate(good(), night=night, **DROP) for night in range(3)]
+    assert evaluate(good(), night=1, **DROP)["baseline"] == heads[0]["scores_path"]
+    assert evaluate(good(), night=0, **DROP)["baseline"] is None
+
+
+def test_the_trend_is_of_the_runs_before(evaluate):
+    for night in range(4):
+        head = evaluate(good(2), night=night)
+        assert Path(head["report_path"]).read_text() == f"{night} runs before"
+    head = evaluate(good(2), night=1)
+    assert Path(head["report_path"]).read_text() == "1 runs before"
+
+
+def test_runs_by_hand_are_in_the_order_in_which_they_were_due(evaluate):
+    evaluate(good(), **DROP)
+    by_hand = evaluate(good(), night=0.5, run_id="manual__anything", **DROP)
+    assert evaluate(good(), night=1, **DROP)["baseline"] == by_hand["scores_path"]
+
+
+def test_evaluations_of_another_name_are_no_baseline(evaluate):
+    evaluate(good(), name="other")
+    assert evaluate(good(), night=1, **DROP)["baseline"] is None
+
+
+def test_a_tag_stays_the_baseline(evaluate):
+    tagged = evaluate(good(), tag="v1")
+    evaluate(good(), night=1, tag="v2")
+    head = evaluate(good(), night=2, baseline={"tag": "v1"})
+    assert head["baseline"] == tagged["scores_path"]
+    assert summary_of(head).comparison.baseline["tag"] == "v1"
+
+
+@pytest.mark.parametrize("path", ["folder", "summary_path", "scores_path"])
+def test_a_baseline_may_be_a_path(evaluate, path):
+    first = evaluate(worse(), name="elsewhere")
+    given = str(Path(first["summary_path"]).parent) if path == "folder" else first[path]
+    head = evaluate(good(), baseline=given)
+    assert head["baseline"] == first["scores_path"]
+    assert summary_of(head).comparison.baseline["name"] == "elsewhere"
+    assert summary_of(head).comparison.scorers["token_f1"].better == 20
+
+
+def test_scores_alone_are_a_baseline(evaluate, tmp_path):
+    first = evaluate(good())
+    Path(first["scores_path"]).rename(tmp_path / "kept.parquet")
+    comparison = summary_of(evaluate(good(), night=1, baseline=str(tmp_path / "kept.parquet"))).comparison
+    assert (comparison.same, comparison.baseline["name"]) == (20, None)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "says"),
+    [
+        ({"tag": "v9"}, "no evaluation before this one in .* has the tag 'v9'"),
+        ("/no/such/folder", "baseline '/no/such/folder' does not exist"),
+        ("EMPTY", "has no summary.json"),
+        ("SELF", "the output of this very run"),
+        ("NOT_PARQUET", "cannot be read"),
+        ("OTHER_PARQUET", "is no table of scores"),
+    ],
+)
+def test_a_baseline_that_is_not_there_is_refused_before_anything_is_written(baseline, says, evaluate, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.parquet").write_text("no")
+    pq.write_table(pa.table({"key": ["a"]}), tmp_path / "other.parquet")
+    first = evaluate(good())
+    places = {
+        "EMPTY": tmp_path / "empty",
+        "SELF": Path(first["summary_path"]).parent,
+        "NOT_PARQUET": tmp_path / "text.parquet",
+        "OTHER_PARQUET": tmp_path / "other.parquet",
+    }
+    before = files(tmp_path)
+    given = baseline if isinstance(baseline, dict) else str(places.get(baseline, baseline))
+    with pytest.raises(AssistantInputError, match=says):
+        evaluate(good(), baseline=given)
+    assert files(tmp_path) == before
+
+
+def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
+    evaluate(good(), **DROP)
+    changed = [*good(10), *(question(number, expected="In ten days.") for number in range(10, 20)), question(20)]
+    comparison = summary_of(evaluate(changed, night=1, **DROP)).comparison
+    assert (comparison.same, comparison.changed, comparison.added, comparison.removed) == (10, 10, 1, 0)
+    assert comparison.scorers["token_f1"].paired == 10
+
+
+# -- refused input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"scorers": ["bleu"]}, "there is no 'bleu', only exact_match"),
+        ({"gate": ["chrf >= 0.5"]}, "there is no scorer 'chrf'"),
+        ({"gate": ["token_f1[ >= 0.5"]}, "write it like"),
+        ({"gate": ["token_f1 >= much"]}, "write it like"),
+        ({"gate": "token_f1 >= 0.5"}, "gate must be a list of rules"),
+        ({"gate": ["token_f1 >= {{ x }}", "chrf >= 0.5"]}, "there is no scorer 'chrf'"),
+        ({"pass_if": "token_f1 > high"}, "is no 'scorer >= number'"),
+        ({"gate": ["pass_rate >= 0.5"]}, "needs pass_if"),
+        ({"gate": ["token_f1 drop <= 0.1"]}, "needs a baseline"),
+        ({"baseline": {"run": "x"}}, "baseline must be a path"),
+        ({"baseline": ""}, "baseline must be a path"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_when_the_dag_is_parsed(arguments, says, operator):
+    with pytest.raises(AssistantInputError, match=says):
+        operator([], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"gate": ["{{ rule }}"]}, "there is no scorer 'chrf'"),
+        ({"gate": "{{ rule }}"}, "gate must be a list of rules"),
+        ({"pass_if": "{{ rule }}"}, "there is no scorer 'chrf'"),
+        ({"scorers": ["{{ scorer }}"]}, "there is no scorer 'bleu'"),
+        ({"scorers": ["no_such_module.score"]}, "cannot be imported"),
+    ],
+)
+def test_what_is_rendered_is_refused_before_anything_is_written(arguments, says, operator, tmp_path):
+    built = operator(good(), **arguments)
+    built.render_template_fields({"rule": "chrf >= 0.5", "scorer": "bleu"})
+    with pytest.raises(AssistantInputError, match=says):
+        built.execute(context())
+    assert files(tmp_path) == {}
+
+
+def test_an_unknown_way_to_fail_is_refused(operator):
+    with pytest.raises(ValueError, match="on_fail must be 'fail'"):
+        operator([], on_fail="explode")
+
+
+def test_without_the_extra_the_error_says_what_to_install(operator, monkeypatch, tmp_path):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[evaluation\]'"):
+        execute(operator(good()))
+    assert files(tmp_path) == {}
+
+
+# -- the lake --------------------------------------------------------------------------------------
+
+
+def test_the_lake_has_a_row_for_each_evaluation_and_scorer(evaluate, tmp_path):
+    root = tmp_path / "lake"
+    evaluate(good(), lake_path=str(root), tag="v1")
+    head = evaluate(worse(), night=1, lake_path=str(root), on_fail="report", **DROP)
+    table = pq.ParquetDataset(root / "evaluations").read()
+    assert table.num_rows == 2 * len(SCORERS)
+    assert set(table.column_names) == {*lake.evaluations_schema().names, "date"}
+    (row,) = (row for row in table.to_pylist() if row["path"] == head["summary_path"] and row["scorer"] == "token_f1")
+    assert (row["verdict"], row["mean"], row["difference"], row["difference_low"]) == ("failed", 0.0, -1.0, -1.0)
+    assert (row["name"], row["coverage"], row["map_index"]) == ("nightly.judge", 1.0, -1)
+    assert Path(head["lake_path"]).parent.name == "date=2026-11-22"
+
+
+def test_two_evaluations_of_one_day_are_both_in_the_lake(evaluate, tmp_path):
+    for night in (0, 0.5, 0.5):
+        evaluate(good(2), night=night, lake_path=str(tmp_path / "lake"))
+    assert pq.ParquetDataset(tmp_path / "lake" / "evaluations").read().num_rows == 2 * len(SCORERS)
+
+
+# -- the link --------------------------------------------------------------------------------------
+
+
+def test_the_link_survives_serialization_and_is_known_to_airflow(operator):
+    from airflow.providers_manager import ProvidersManager
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    built = operator(good())
+    dag = DagSerialization.from_dict(DagSerialization.to_dict(built.dag))
+    link = dag.get_task("judge").operator_extra_link_dict["Evaluation report"]
+    assert link.xcom_key == AssistantReportLink().xcom_key
+    name = f"{AssistantReportLink.__module__}.{AssistantReportLink.__name__}"
+    assert name in ProvidersManager().extra_links_class_names
+
+
+def test_there_is_no_link_before_there_is_a_report(operator):
+    assert AssistantReportLink().get_link(operator(good()), ti_key=None) == ""
+
+
+def test_a_report_on_object_storage_is_linked_by_its_url(operator):
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    built = operator(good())
+    built.report = ObjectStoragePath("memory://bucket/report.html")
+    assert AssistantReportLink().get_link(built, ti_key=None) == "memory://bucket/report.html"

@@ -1,0 +1,351 @@
+"""Rating many answers by rules on their scores: each once, and counts that add up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from airflow_provider_assistant.asking import rating as rating_module
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantLedgerError,
+    AssistantRateLimitError,
+)
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+
+FEEDBACK = r"chat/feedback$"
+RULES = {"good": "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}
+ENDS = ("sent", "already_sent", "not_rated", "not_answered", "failed")
+
+
+def context(task_id="rate"):
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, max_tries=0)
+    return {"ti": ti, "outlet_events": {}}
+
+
+class Evaluated:
+    """Answers of the service, and scores of them, as files."""
+
+    def __init__(self, folder, service):
+        self.answers, self.scores = str(folder / "answers.parquet"), str(folder / "scores.parquet")
+        self.service = service
+
+    def ask(self, score, **options):
+        """Ask as many questions as there are scores; those without one are not scored."""
+        source = [{"key": f"q{number}", "message": f"Question {number}?"} for number in range(len(score))]
+        options = {"mode": "sync", "max_failed": len(score), "key_columns": "key", **options}
+        ask = AssistantAskOperator(task_id="ask", source=source, output_path=self.answers, **options)
+        ask.render_template_fields({})
+        ask.execute(context("ask"))
+        rows = pq.read_table(self.answers).to_pylist()
+        scores = [
+            {
+                "key": row["key"],
+                "scorer": "token_f1",
+                "score": value if row["status"] == "complete" else None,
+                "outcome": "unanswered" if row["status"] != "complete" else "error" if value is None else "scored",
+                "status": row["status"],
+                "seconds": row["seconds"],
+            }
+            for row, value in zip(rows, score, strict=True)
+        ]
+        pq.write_table(pa.Table.from_pylist(scores), self.scores)
+        return [row["request_id"] for row in rows]
+
+    def operator(self, **options):
+        options = {"answers": self.answers, "scores": self.scores, "rules": RULES, **options}
+        return AssistantFeedbackOperator(task_id="rate", **options)
+
+    def rate(self, **options):
+        result = self.operator(**options).execute(context())
+        assert result["rows"] == sum(result[end] for end in ENDS)
+        return result
+
+    def rated(self):
+        return Counter(row["rating"] for row in self.service.rows("feedback"))
+
+
+@pytest.fixture
+def evaluated(tmp_path, service, connection):
+    return Evaluated(tmp_path, service)
+
+
+def findings(ledger_home):
+    path = ledger_home / "assistant_loads" / "dag" / "rate" / "run.parquet"
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+def test_each_answer_is_rated_once_by_its_scores(evaluated, service):
+    requests = evaluated.ask([0.9, 0.1, 0.5, 1.0, None])
+    result = evaluated.rate()
+    assert result == {
+        "rows": 5, "sent": 3, "already_sent": 0, "not_rated": 2, "not_answered": 0, "failed": 0,
+        "possibly_duplicated": 0, "by_rating": {"good": 2, "bad": 1}, "site_id": "acme-docs", "findings": None,
+    }  # fmt: skip
+    found = {row["request_id"]: row["rating"] for row in service.rows("feedback")}
+    assert found == {requests[0]: "good", requests[1]: "bad", requests[3]: "good"}
+
+
+def test_a_second_run_sends_nothing_again(evaluated, service):
+    evaluated.ask([0.9, 0.1, 0.5])
+    evaluated.rate()
+    again = evaluated.rate()
+    assert (again["sent"], again["already_sent"], again["by_rating"]) == (0, 2, {"good": 1, "bad": 1})
+    assert service.posts(FEEDBACK) == 2
+
+
+def test_what_was_rated_alone_is_not_rated_again(evaluated, service):
+    request_id, _ = evaluated.ask([0.9, 0.9])
+    session_id = pq.read_table(evaluated.answers)["session_id"][0].as_py()
+    AssistantFeedbackOperator(
+        task_id="one", session_id=session_id, request_id=request_id, feedback="good"
+    ).execute(context("one"))  # fmt: skip
+    result = evaluated.rate()
+    assert (result["sent"], result["already_sent"]) == (1, 1)
+    assert service.posts(FEEDBACK) == 2
+
+
+def test_other_rules_are_other_ratings(evaluated):
+    evaluated.ask([0.9, 0.5])
+    evaluated.rate()
+    result = evaluated.rate(rules={"good": "token_f1 >= 0.8", "so-so": "token_f1 >= 0.4"})
+    assert (result["sent"], result["already_sent"]) == (1, 1)
+    assert evaluated.rated() == {"good": 1, "so-so": 1}
+
+
+def test_questions_without_an_answer_are_not_rated(evaluated, service):
+    service.behave(fail_messages="Question 1")
+    evaluated.ask([0.9, 0.9, 0.9], mode="async", poll_interval=0.05, deferrable=False)
+    result = evaluated.rate()
+    assert (result["sent"], result["not_answered"]) == (2, 1)
+
+
+def test_without_the_ledger_every_run_rates(evaluated, ledger_home, service):
+    evaluated.ask([0.9], ledger=False)
+    for _ in range(2):
+        assert evaluated.rate(ledger=False)["sent"] == 1
+    assert service.posts(FEEDBACK) == 2
+    assert not (ledger_home / "assistant_ledger.db").exists()
+
+
+def test_no_more_are_in_flight_than_the_connection_allows(evaluated, connect, service, monkeypatch):
+    evaluated.ask([0.9] * 12)
+    flying, most = 0, 0
+    send = rating_module.LimitedClient.asend
+
+    async def counted(self, call):
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        try:
+            return await send(self, call)
+        finally:
+            flying -= 1
+
+    monkeypatch.setattr(rating_module.LimitedClient, "asend", counted)
+    connect(max_concurrency=3)
+    service.behave(latency=0.02)
+    assert evaluated.rate()["sent"] == 12
+    assert most == 3
+
+
+def test_a_refused_rating_is_listed_and_sent_by_the_retry(evaluated, service, ledger_home):
+    evaluated.ask([0.9] * 4)
+    service.answer("status:400", path=FEEDBACK)
+    operator = evaluated.operator(max_concurrency=1)
+    with pytest.raises(AssistantIncompleteLoad, match=r"of 4 answers 3 were rated.* 1 ratings failed"):
+        operator.execute(context())
+    assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("failed", "q0")]
+    result = evaluated.rate()
+    assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (1, 3, 0)
+    assert evaluated.rated() == {"good": 4}
+
+
+def test_an_ambiguous_rating_is_listed_and_repeated_and_said_so(evaluated, service, ledger_home):
+    evaluated.ask([0.9] * 4)
+    service.answer("store-then-drop", path=FEEDBACK)
+    with pytest.raises(AssistantIncompleteLoad):
+        evaluated.operator(max_concurrency=1).execute(context())
+    assert [row["kind"] for row in findings(ledger_home)] == ["ambiguous"]
+    result = evaluated.rate()
+    assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (1, 3, 1)
+    assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("possibly_duplicated", "q0")]
+    assert result["findings"]
+    assert evaluated.rated() == {"good": 5}
+
+
+def test_a_refusal_does_not_clear_up_what_an_earlier_attempt_did(evaluated, service):
+    evaluated.ask([0.9])
+    for action in ("store-then-drop", "status:400"):
+        service.answer(action, path=FEEDBACK)
+        with pytest.raises(AssistantIncompleteLoad):
+            evaluated.operator().execute(context())
+    assert evaluated.rate()["possibly_duplicated"] == 1
+
+
+def test_a_rating_that_was_repeated_in_process_is_listed(evaluated, connect, service, ledger_home):
+    evaluated.ask([0.9])
+    connect(retries=2)
+    service.answer("store-then-status:502", path=FEEDBACK)
+    assert evaluated.rate()["possibly_duplicated"] == 1
+    assert [row["kind"] for row in findings(ledger_home)] == ["possibly_duplicated"]
+
+
+def test_a_service_that_is_down_is_left_alone_soon(evaluated, service, monkeypatch):
+    monkeypatch.setattr(rating_module, "BREAKER", 5)
+    evaluated.ask([0.9] * 20)
+    service.answer("status:503", path=FEEDBACK, times=None)
+    with pytest.raises(AssistantIncompleteLoad, match="5 ratings in a row could not be sent"):
+        evaluated.operator(max_concurrency=2).execute(context())
+    assert service.posts(FEEDBACK) <= 6
+
+
+@pytest.mark.parametrize(
+    ("action", "error"),
+    [("status:401", AssistantAuthenticationError), ("retry-after:3600", AssistantRateLimitError)],
+)
+def test_what_concerns_all_ratings_stops_at_once(action, error, evaluated, service):
+    evaluated.ask([0.9] * 10)
+    service.answer(action, path=FEEDBACK, times=None)
+    with pytest.raises(error):
+        evaluated.operator(max_concurrency=1).execute(context())
+    assert service.posts(FEEDBACK) == 1
+
+
+def test_a_ledger_that_breaks_stops_it_and_says_what_was_sent(evaluated, service, ledger_home, monkeypatch):
+    evaluated.ask([0.9] * 5)
+    settle = Ledger.settle
+
+    def broken(self, *arguments, **options):
+        if service.posts(FEEDBACK) >= 3:
+            raise sa.exc.OperationalError("update", {}, Exception("disk full"))
+        settle(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "settle", broken)
+        with pytest.raises(Exception, match="it was sent, but the ledger cannot be written: disk full"):
+            evaluated.operator(max_concurrency=1).execute(context())
+    assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("ambiguous", "q2")]
+    result = evaluated.rate()
+    assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (3, 2, 1)
+
+
+def test_a_ledger_that_cannot_be_read_sends_nothing(evaluated, service, monkeypatch):
+    evaluated.ask([0.9])
+
+    def broken(*_):
+        raise sa.exc.OperationalError("select", {}, Exception("locked"))
+
+    monkeypatch.setattr(Ledger, "outcomes", broken)
+    with pytest.raises(AssistantLedgerError, match="cannot be read: locked"):
+        evaluated.operator().execute(context())
+    assert service.posts(FEEDBACK) == 0
+
+
+def when_rated(service, count, do):
+    """Do something from another thread, as a signal handler would, when so many ratings were sent."""
+
+    def wait():
+        deadline = time.monotonic() + 20
+        while service.posts(FEEDBACK) < count and time.monotonic() < deadline:
+            time.sleep(0.002)
+        do()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evaluated, service):
+    evaluated.ask([0.9] * 60)
+    service.behave(latency=0.02)
+    operator = evaluated.operator(max_concurrency=2)
+    thread = when_rated(service, 5, operator.on_kill)
+    with pytest.raises(AssistantIncompleteLoad, match="ended from outside"):
+        operator.execute(context())
+    thread.join()
+    sent = len(service.rows("feedback"))
+    assert sent < 60
+    result = evaluated.rate()
+    assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (60 - sent, sent, 0)
+    assert evaluated.rated() == {"good": 60}
+
+
+def test_ended_while_the_service_does_not_answer_what_is_in_flight_is_in_doubt(evaluated, service, monkeypatch):
+    monkeypatch.setattr(rating_module, "GRACE", 0.05)
+    evaluated.ask([0.9] * 10)
+    service.answer("delay:1", path=FEEDBACK)
+    operator = evaluated.operator(max_concurrency=1)
+    thread = when_rated(service, 1, operator.on_kill)
+    with pytest.raises(AssistantIncompleteLoad, match="ended from outside"):
+        operator.execute(context())
+    thread.join()
+    result = evaluated.rate()
+    assert (result["sent"], result["possibly_duplicated"]) == (10, 1)
+
+
+def test_ended_before_it_began_is_nothing(evaluated):
+    evaluated.operator().on_kill()
+
+
+def test_a_timeout_that_airflow_raises_ends_it(evaluated, service, monkeypatch):
+    evaluated.ask([0.9] * 10)
+
+    async def expiring(*_):
+        raise AirflowTaskTimeout("too long")
+
+    monkeypatch.setattr(rating_module.LimitedClient, "asend", expiring)
+    with pytest.raises(AirflowTaskTimeout, match="too long"):
+        evaluated.operator().execute(context())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "not none of them"),
+        ({"session_id": "s", "request_id": "r"}, "not request_id, session_id"),
+        ({"answers": "a", "scores": "b"}, "not answers, scores"),
+        ({"answers": "a", "scores": "b", "rules": RULES, "feedback": "good"}, "not answers, feedback, rules, scores"),
+    ],
+)
+def test_half_of_a_form_is_refused_while_the_dag_is_read(given, message):
+    with pytest.raises(AssistantInputError, match=message):
+        AssistantFeedbackOperator(task_id="rate", **given)
+
+
+@pytest.mark.parametrize("field", ["answers", "scores"])
+def test_a_file_that_cannot_be_read_is_named_and_nothing_is_sent(field, evaluated, service, tmp_path):
+    evaluated.ask([0.9])
+    (tmp_path / "other.txt").write_text("no Parquet")
+    for path in ("missing.parquet", "other.txt"):
+        with pytest.raises(AssistantInputError, match=f"{field} must be a Parquet file, and .*{path}") as raised:
+            evaluated.operator(**{field: str(tmp_path / path)}).execute(context())
+        assert raised.value.field == field
+    assert service.posts(FEEDBACK) == 0
+
+
+def test_in_a_dag_with_templates_and_a_retry(evaluated, service, run_operator):
+    evaluated.ask([0.9, 0.1])
+    service.answer("status:503", path=FEEDBACK)
+    run = run_operator(
+        AssistantFeedbackOperator,
+        answers="{{ params.folder }}/answers.parquet",
+        scores="{{ params.folder }}/scores.parquet",
+        rules={"good": "token_f1 >= {{ params.good }}", "bad": "token_f1 < 0.3"},
+        params={"folder": evaluated.answers.rpartition("/")[0], "good": 0.8},
+        retries=1,
+    )
+    assert (run.state, run.tries()) == ("success", 2), run.errors
+    assert run.xcom()["by_rating"] == {"good": 1, "bad": 1}
