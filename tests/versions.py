@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import airflow
+import pytest
 from airflow.providers.common.compat.module_loading import import_string
 
 try:
@@ -23,9 +24,33 @@ except ImportError:  # before 3.2
 
     DagSerialization = SerializedDAG
 
-__all__ = ["AIRFLOW", "DagSerialization", "SerializedDAG", "deserialize", "import_string", "measured_by", "serialize"]
+__all__ = [
+    "AIRFLOW",
+    "SINCE",
+    "DagSerialization",
+    "SerializedDAG",
+    "deserialize",
+    "import_string",
+    "measured_by",
+    "needs",
+    "serialize",
+]
 
 AIRFLOW = tuple(int(number) for number in airflow.__version__.split(".")[:2])
+# What the package uses where it is there; docs/compatibility.md says what happens where it is not.
+SINCE = {
+    "declarative connection fields": (3, 2),
+    "command line of providers": (3, 2),
+    "async def tasks": (3, 2),
+    "pandas 3 in XCom": (3, 3),
+    "retry policy": (3, 3),
+}
+
+
+def needs(feature: str) -> pytest.MarkDecorator:
+    """Skip a test where this Airflow does not have a feature."""
+    since = SINCE[feature]
+    return pytest.mark.skipif(since > AIRFLOW, reason=f"{feature}: from Airflow {'.'.join(map(str, since))} on")
 
 
 @contextmanager

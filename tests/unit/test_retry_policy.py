@@ -6,12 +6,10 @@ import pytest
 
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantRateLimitError, AssistantServerError
 from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
-from tests.versions import AIRFLOW
-
-has_policies = pytest.mark.skipif(AIRFLOW < (3, 3), reason="Airflow has retry policies from 3.3 on")
+from tests.versions import AIRFLOW, needs
 
 
-@has_policies
+@needs("retry policy")
 @pytest.mark.parametrize(
     "error",
     [AssistantRateLimitError("slow", status=429, retry_after=3600.0), AssistantAmbiguousError("?", retry_after=3600.0)],
@@ -22,7 +20,7 @@ def test_the_service_names_the_time(error: Exception) -> None:
     assert "3600 s" in str(decision.reason)
 
 
-@has_policies
+@needs("retry policy")
 @pytest.mark.parametrize(
     "error",
     [AssistantRateLimitError("slow", status=429), AssistantServerError("down", status=503), ValueError("a bug")],
