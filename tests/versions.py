@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import airflow
@@ -29,6 +30,7 @@ __all__ = [
     "SINCE",
     "DagSerialization",
     "SerializedDAG",
+    "bag_of",
     "deserialize",
     "import_string",
     "measured_by",
@@ -45,6 +47,17 @@ SINCE = {
     "pandas 3 in XCom": (3, 3),
     "retry policy": (3, 3),
 }
+
+
+def bag_of(path: Path) -> Any:
+    """Return the DAGs of a file, as Airflow parses it."""
+    if AIRFLOW >= (3, 2):
+        from airflow.dag_processing.dagbag import DagBag
+
+        return DagBag(path, bundle_name="tests")
+    from airflow.models.dagbag import DagBag
+
+    return DagBag(path)
 
 
 def needs(feature: str) -> pytest.MarkDecorator:

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import pyarrow.dataset as ds
 import pytest
-from airflow.dag_processing.dagbag import DagBag
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantGateFailed
 from airflow_provider_assistant.lake.warehouse import in_duckdb
 from airflow_provider_assistant.lake.warehouse import load as load_days
+from tests.versions import bag_of
 
 DAGS = Path(__file__).parents[2] / "dags"
 TASKS = {
@@ -39,7 +39,7 @@ TASKS = {
 @pytest.fixture
 def load(_airflow_database):
     def loaded(dag_id):
-        bag = DagBag(DAGS / f"{dag_id}.py", bundle_name="tests")
+        bag = bag_of(DAGS / f"{dag_id}.py")
         assert bag.import_errors == {}
         return bag.dags[dag_id]
 
