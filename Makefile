@@ -65,7 +65,9 @@ demo: venv ## Run the example DAGs on a real Airflow against the embedded servic
 up: venv ## The demo, then Airflow and the service stay until Ctrl-C
 	$(BIN)/python -m tests.live.demo --keep
 
+# Where pyenv keeps the Pythons, all of them are to be found, not only the one that is in use.
 .PHONY: matrix
+matrix: export PYENV_VERSION = $(shell pyenv versions --bare 2>/dev/null | paste -sd:)
 matrix: venv ## The tests on every Airflow and Python, some 5 minutes each; PAIR=py312-airflow32: only that
 	@code=0; $(BIN)/tox run $(if $(PAIR),-e $(PAIR)) || code=$$?; \
 	$(BIN)/python -m tests.matrix.table; \
