@@ -8,6 +8,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The newest Airflow is the one to work with.
+CONSTRAINTS := constraints/airflow-3.3.txt
 
 .PHONY: help
 help: ## Say what there is
@@ -17,14 +19,14 @@ help: ## Say what there is
 venv: $(STAMP) ## Create .venv with the package and everything its tests need
 
 # pip installs uv, uv the rest, many times faster; where uv cannot (it does not read pip's settings), pip does.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"Python 3.11 or newer is needed, %s is %s: make venv PYTHON=python3.12" \
 		% (sys.executable, sys.version.split()[0]))'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv || true
-	$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[dev]' \
-		|| $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) uv || true
+	$(BIN)/uv pip install -q --python $(BIN)/python -c $(CONSTRAINTS) -e '.[dev]' \
+		|| $(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
 .PHONY: check
@@ -67,21 +69,32 @@ demo: venv ## Run the example DAGs on a real Airflow against the embedded servic
 up: venv ## The demo, then Airflow and the service stay until Ctrl-C
 	$(BIN)/python -m tests.live.demo --keep
 
+# Where pyenv keeps the Pythons, all of them are to be found, not only the one that is in use.
+.PHONY: matrix
+matrix: export PYENV_VERSION = $(shell pyenv versions --bare 2>/dev/null | paste -sd:)
+matrix: venv ## The tests on every Airflow and Python, some 5 minutes each; PAIR=py312-airflow32: only that
+	@code=0; $(BIN)/tox run $(if $(PAIR),-e $(PAIR)) || code=$$?; \
+	$(BIN)/python -m tests.matrix.table; \
+	echo "make matrix: the results are in docs/compatibility.md"; exit $$code
+
 # The lowest Python decides; the others may only add what they alone need.
 .PHONY: constraints
-constraints: ## Resolve constraints.txt anew
+constraints: ## Resolve the constraints of every Airflow anew, from constraints/*.in
 	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	printf '%s\n' 'apache-airflow>=3.3,<3.4' apache-airflow-providers-sqlite >"$$work/more.in"; \
-	for python in 3.11 3.12 3.13; do \
-		$(BIN)/uv pip compile -q --no-header --no-annotate --no-emit-index-url --upgrade \
-			--python-version $$python --extra dev --no-emit-package airflow-provider-assistant \
-			-c <(cat "$$work"/*.txt 2>/dev/null) -o "$$work/$$python.txt" pyproject.toml "$$work/more.in"; \
-	done; \
-	{ echo '# Versions the tests and the demo run with, on Python 3.11 to 3.13. `make constraints` resolves anew.'; \
-	  LC_ALL=C sort -u "$$work"/*.txt; } >constraints.txt
+	for line in 3.1 3.2 3.3; do \
+		rm -f "$$work"/*; \
+		for python in 3.11 3.12 3.13; do \
+			$(BIN)/uv pip compile -q --no-header --no-annotate --no-emit-index-url --upgrade \
+				--python-version $$python --extra dev --no-emit-package airflow-provider-assistant \
+				-c <(cat "$$work"/*.txt 2>/dev/null) -o "$$work/$$python.txt" \
+				pyproject.toml constraints/airflow-$$line.in; \
+		done; \
+		{ echo "# Versions the tests run with on Airflow $$line, Python 3.11 to 3.13. \`make constraints\` resolves anew."; \
+		  LC_ALL=C sort -u "$$work"/*.txt; } >constraints/airflow-$$line.txt; \
+	done
 
 .PHONY: clean
-clean: ## Remove .venv, the demo's files, caches and builds
-	rm -rf $(VENV) .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
+clean: ## Remove .venv, .tox, the demo's files, caches and builds
+	rm -rf $(VENV) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
 		.ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -57,6 +57,20 @@ class AssistantHook(BaseHook):
     conn_type = "assistant"
     hook_name = "Assistant"
 
+    @staticmethod
+    def get_connection_form_widgets() -> dict[str, Any]:
+        """Return the connection form's fields to Airflow 3.1."""
+        from airflow_provider_assistant.hooks import form
+
+        return form.widgets()
+
+    @staticmethod
+    def get_ui_field_behaviour() -> dict[str, Any]:
+        """Return what becomes of Airflow's own fields in the form to Airflow 3.1."""
+        from airflow_provider_assistant.hooks import form
+
+        return form.behaviour()
+
     def __init__(
         self,
         assistant_conn_id: str = default_conn_name,

@@ -277,9 +277,10 @@ def _below(root: Path_, entries: Iterable[Path_]) -> list[tuple[str, Path_]]:
 
 
 def _name_below(root: Path_, entry: Path_) -> str:
-    if isinstance(entry, Path) and isinstance(root, Path):
-        return str(entry.relative_to(root))
-    return str(entry)[len(str(root)) :].lstrip("/")
+    # Asked in this order: on Airflow 3.1 an ObjectStoragePath is a Path too, and its relative_to is the whole URL.
+    if isinstance(root, ObjectStoragePath):
+        return str(entry)[len(str(root)) :].lstrip("/")
+    return str(entry.relative_to(root))
 
 
 def _is_dataframe(source: Any) -> bool:

@@ -16,9 +16,11 @@ PICTURE = ROOT / "docs" / "images" / "rooms.svg"
 
 PURPOSE = {
     "cli": "the command line",
+    "decorators": "functions as tasks",
     "operators": "tasks",
     "retry_policy": "when to retry",
     "sensors": "tasks that wait",
+    "assets": "URIs of a site",
     "waiting": "defer, conclude",
     "triggers": "poll, and nothing else",
     "hooks": "a connection, a line per endpoint",
@@ -28,6 +30,7 @@ PURPOSE = {
     "lake": "Parquet, warehouse",
     "ledger": "what was done",
     "client": "sends: httpx, aiohttp",
+    "lineage": "read and written",
     "metrics": "names",
     "api": "calls, replies, retries; sends nothing itself",
     "exceptions": "the error tree",

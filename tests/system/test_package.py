@@ -17,7 +17,7 @@ pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "airflow_provider_assistant"
-CONSTRAINTS = ROOT / "constraints.txt"
+CONSTRAINTS = ROOT / "constraints" / "airflow-3.3.txt"
 # A package index that is slow must not look like a package that is broken.
 DOWNLOADS = 200
 
@@ -91,7 +91,7 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
         "LICENSE",
         "Makefile",
         "README.md",
-        "constraints.txt",
+        "constraints/airflow-3.3.txt",
         "dags/assistant_smoke.py",
         "docs/architecture.md",
         "pyproject.toml",

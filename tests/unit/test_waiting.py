@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantRequestFailed
 from airflow_provider_assistant.hooks.assistant import AssistantHook

@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from airflow_provider_assistant.asking.poller import Poller

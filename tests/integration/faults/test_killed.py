@@ -8,7 +8,7 @@ import signal
 import time
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from tests.integration.faults.loads import CONCURRENCY, listed

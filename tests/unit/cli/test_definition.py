@@ -10,11 +10,11 @@ import sys
 
 import pytest
 from airflow.cli.cli_config import ActionCommand, GroupCommand
-from airflow.sdk.module_loading import import_string
 
 from airflow_provider_assistant.__main__ import parser
 from airflow_provider_assistant.cli.definition import get_cli_commands
 from airflow_provider_assistant.provider_info import get_provider_info
+from tests.versions import import_string
 
 BUDGET_MS = 10
 

@@ -20,7 +20,7 @@ def test_names_are_safe_and_begin_with_the_moment_in_utc(tmp_path):
     found = place(
         tmp_path, moment=datetime(2026, 11, 21, 1, tzinfo=timezone(timedelta(hours=1))), name="a/../b", run_id="r/1:é"
     )
-    assert str(found.folder.relative_to(tmp_path)) == "a_.._b/2026-11-21T00-00-00.000000Z_r_1__"
+    assert str(found.folder).removeprefix(f"{tmp_path}/") == "a_.._b/2026-11-21T00-00-00.000000Z_r_1__"
 
 
 @pytest.mark.parametrize("name", [".", ".."])

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteLoad
 from airflow_provider_assistant.loading.interruptible import Interruptible

@@ -17,8 +17,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 from airflow.sdk import DAG, Asset, ObjectStoragePath, task, timezone
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 

@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG, Asset, ObjectStoragePath, task
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,

@@ -518,7 +518,8 @@ def test_two_evaluations_of_one_day_are_both_in_the_lake(evaluate, tmp_path):
 
 def test_the_link_survives_serialization_and_is_known_to_airflow(operator):
     from airflow.providers_manager import ProvidersManager
-    from airflow.serialization.serialized_objects import DagSerialization
+
+    from tests.versions import DagSerialization
 
     built = operator(good())
     dag = DagSerialization.from_dict(DagSerialization.to_dict(built.dag))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailed
 from airflow_provider_assistant.hooks.assistant import AssistantHook

@@ -9,8 +9,6 @@ import time
 
 import httpx
 import pytest
-from airflow.sdk.module_loading import import_string
-from airflow.sdk.serde import deserialize, serialize
 
 from airflow_provider_assistant.asking import journal as journal_module
 from airflow_provider_assistant.asking.journal import Journal
@@ -19,6 +17,7 @@ from airflow_provider_assistant.exceptions import AssistantAuthenticationError, 
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
+from tests.versions import deserialize, import_string, serialize
 
 POLL = r"chat/requests/"
 

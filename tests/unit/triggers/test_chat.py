@@ -8,8 +8,6 @@ import time
 
 import httpx
 import pytest
-from airflow.sdk.module_loading import import_string
-from airflow.sdk.serde import deserialize, serialize
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.exceptions import (
@@ -21,6 +19,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
+from tests.versions import deserialize, import_string, serialize
 
 POLL = r"chat/requests/"
 

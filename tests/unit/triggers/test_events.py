@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from airflow.sdk.serde import deserialize, serialize
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -18,6 +17,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeout,
 )
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
+from tests.versions import deserialize, serialize
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""The compatibility page says what the matrix found, and what the tests skip."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+
+import pytest
+
+from tests.docs.pages import ROOT, section, table
+from tests.matrix import AIRFLOWS, PYTHONS, RESULTS, result_file
+from tests.matrix import table as matrix
+from tests.matrix.pair import is_good
+from tests.versions import SINCE
+
+PAGE = "docs/compatibility.md"
+
+
+def test_the_table_is_that_of_the_results() -> None:
+    text = (ROOT / PAGE).read_text()
+    assert matrix.BETWEEN.search(text), "the markers are gone"
+    assert matrix.BETWEEN.sub(lambda _: matrix.table(), text) == text, "python -m tests.matrix.table"
+
+
+def test_every_pair_is_a_row_run_or_not() -> None:
+    rows = table(section(PAGE, "Tested"))
+    pairs = [(airflow, python) for airflow in AIRFLOWS for python in PYTHONS]
+    assert [(line(row["Airflow"]), line(row["Python"])) for row in rows] == pairs
+    assert {result_file(*pair) for pair in pairs} >= set(RESULTS.glob("*"))
+    assert [row[""] != "not run" for row in rows] == [result_file(*pair).exists() for pair in pairs]
+
+
+def line(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def test_every_difference_is_a_row() -> None:
+    said = {row["Feature"]: row["From Airflow"] for row in table(section(PAGE, "What differs"))}
+    assert said == {feature: ".".join(map(str, since)) for feature, since in SINCE.items()}
+
+
+@pytest.mark.parametrize("airflow", AIRFLOWS)
+def test_every_airflow_is_pinned(airflow: str) -> None:
+    pins = (ROOT / "constraints" / f"airflow-{airflow}.txt").read_text()
+    assert re.search(rf"^apache-airflow-core=={re.escape(airflow)}\.", pins, re.MULTILINE)
+
+
+def test_tox_and_the_package_s_metadata_name_the_same() -> None:
+    tox = (ROOT / "tox.ini").read_text()
+    pythons, airflows = (",".join(group).replace(".", "") for group in (PYTHONS, AIRFLOWS))
+    assert f"envlist = py{{{pythons}}}-airflow{{{airflows}}}\n" in tox
+    assert [f"airflow{full.replace('.', '')}: LINE = {full}" in tox for full in AIRFLOWS] == [True] * len(AIRFLOWS)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [name.rpartition(" ")[2] for name in project["classifiers"] if "Python :: 3." in name]
+    assert tuple(declared) == PYTHONS
+    assert f"apache-airflow>={AIRFLOWS[0]},<4" in project["dependencies"]
+
+
+GOOD = {"pip_check": "", "imports": "", "tests": {"passed": 1, "failed": [], "ended": "complete"}}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"pip_check": "a requires b"},
+        {"imports": "ImportError"},
+        {"tests": {**GOOD["tests"], "failed": ["test_x"]}},
+        {"tests": {**GOOD["tests"], "ended": "stopped after 1 s"}},
+    ],
+)
+def test_a_pair_is_good_only_without_a_fault(fault: dict[str, object]) -> None:
+    assert is_good(GOOD)
+    assert not is_good({**GOOD, **fault})
+
+
+def test_results_name_no_path_of_a_machine() -> None:
+    for file in RESULTS.glob("*.json"):
+        assert not re.search(r'"/|/home/|/root/|/tmp/', file.read_text()), file
+        assert json.loads(file.read_text())["versions"]

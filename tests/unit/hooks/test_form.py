@@ -1,0 +1,37 @@
+"""The connection form as Airflow 3.1 asks for it."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.connection import ConnectionExtra
+
+
+@pytest.fixture
+def wtforms(monkeypatch):
+    """Put something in the place of a library that Airflow does not bring either."""
+
+    def kind(name):
+        return lambda label, *, description, default: (name, label, description, default)
+
+    names = ("BooleanField", "IntegerField", "StringField")
+    monkeypatch.setitem(sys.modules, "wtforms", SimpleNamespace(**{name: kind(name) for name in names}))
+
+
+def test_the_form_has_every_extra(wtforms):
+    fields = AssistantHook.get_connection_form_widgets()
+    assert set(fields) == set(ConnectionExtra.model_fields)
+    assert fields["verify"] == ("BooleanField", "Verify TLS", "Verify the service's certificate.", True)
+    assert fields["retries"][0] == "IntegerField"
+    assert fields["timeout"] == ("StringField", "Timeout (s)", "Seconds without an answer; 30 if empty.", None)
+
+
+def test_airflow_s_own_fields_are_hidden_or_renamed():
+    shown = AssistantHook.get_ui_field_behaviour()
+    assert shown["hidden_fields"] == ["schema", "login", "port"]
+    assert shown["relabeling"] == {"host": "Base URL", "password": "API key"}
+    assert shown["placeholders"] == {"host": "https://assistant.example.com/api/v1"}

@@ -1,0 +1,84 @@
+"""What has another place, or is missing, in some of the Airflow versions that the package supports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import airflow
+import pytest
+from airflow.providers.common.compat.module_loading import import_string
+
+try:
+    from airflow.sdk.serde import deserialize, serialize
+except ImportError:  # before 3.2
+    from airflow.serialization.serde import deserialize, serialize
+
+try:
+    from airflow.serialization.definitions.dag import SerializedDAG
+    from airflow.serialization.serialized_objects import DagSerialization
+except ImportError:  # before 3.2
+    from airflow.serialization.serialized_objects import SerializedDAG
+
+    DagSerialization = SerializedDAG
+
+__all__ = [
+    "AIRFLOW",
+    "SINCE",
+    "DagSerialization",
+    "SerializedDAG",
+    "bag_of",
+    "deserialize",
+    "import_string",
+    "measured_by",
+    "needs",
+    "serialize",
+]
+
+AIRFLOW = tuple(int(number) for number in airflow.__version__.split(".")[:2])
+# What the package uses where it is there; docs/compatibility.md says what happens where it is not.
+SINCE = {
+    "declarative connection fields": (3, 2),
+    "command line of providers": (3, 2),
+    "async def tasks": (3, 2),
+    "pandas 3 in XCom": (3, 3),
+    "retry policy": (3, 3),
+}
+
+
+def bag_of(path: Path) -> Any:
+    """Return the DAGs of a file, as Airflow parses it."""
+    if AIRFLOW >= (3, 2):
+        from airflow.dag_processing.dagbag import DagBag
+
+        return DagBag(path, bundle_name="tests")
+    from airflow.models.dagbag import DagBag
+
+    return DagBag(path)
+
+
+def needs(feature: str) -> pytest.MarkDecorator:
+    """Skip a test where this Airflow does not have a feature."""
+    since = SINCE[feature]
+    return pytest.mark.skipif(since > AIRFLOW, reason=f"{feature}: from Airflow {'.'.join(map(str, since))} on")
+
+
+@contextmanager
+def measured_by(backend: Any) -> Iterator[None]:
+    """Have Airflow hand its metrics to this backend."""
+    if AIRFLOW >= (3, 3):
+        from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+        from airflow.sdk.observability import stats
+
+        stats.initialize(factory=lambda: backend, export_legacy_names=False)
+        yield
+        stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+        return
+    from airflow.providers.common.compat.sdk import Stats
+
+    Stats.instance, Stats._instance_pid = backend, os.getpid()
+    yield
+    Stats.instance = None
