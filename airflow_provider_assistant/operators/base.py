@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, literal
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
@@ -142,7 +142,9 @@ class ExportOperator(AssistantOperator):
         """Replace this task's part of a day of a dataset."""
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
-        return lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
+        file = lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
+        metrics.exported_rows(dataset, file.rows)
+        return file
 
 
 class LedgerExportOperator(ExportOperator):
