@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_assistant.ledger import Ledger
 from tests.benchmarks import loads
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded
 from tests.benchmarks.service import Service
@@ -21,24 +23,39 @@ def metrics(service: Service, size: Size) -> list[Figure]:
 
     service.reset()
     source = loads.rows(size.rows(10_000))
+    processor: dict[str, list[float]] = {"off": [], "on": []}
+
+    def contestant(name: str, backend: Callable[[], Any], ledger: Ledger) -> Callable[[], float]:
+        def load() -> float:
+            with _sending_to(backend):
+                before = time.process_time()
+                rate = loads.rate(source, service, ledger)
+                processor[name].append(len(source) / (time.process_time() - before))
+            return rate
+
+        return load
+
     with tempfile.TemporaryDirectory() as folder, loads.sqlite_ledger(Path(folder)) as ledger, _statsd() as statsd:
-        load = partial(loads.rate, source, service, ledger)
-        rates = alternated(
-            {"off": partial(_with, NoStatsLogger, load), "on": partial(_with, statsd, load)}, size.rounds
-        )
-    cost = 100 * (1 - ratio(rates, "on", "off"))
+        contestants = {"off": contestant("off", NoStatsLogger, ledger), "on": contestant("on", statsd, ledger)}
+        rates = alternated(contestants, size.rounds)
     return [
-        Figure("StatsD: throughput that it costs", cost, 3.0, at_most=True, unit="%", samples=rounded(rates)),
+        Figure("StatsD: throughput that it costs", _cost(rates), 3.0, at_most=True, unit="%", samples=rounded(rates)),
+        Figure("StatsD: rows per processor second that it costs", _cost(processor), 3.0, at_most=True, unit="%"),
     ]
 
 
-def _with(backend: Callable[[], Any], load: Callable[[], float]) -> float:
+def _cost(rates: dict[str, list[float]]) -> float:
+    return 100 * (1 - ratio(rates, "on", "off"))
+
+
+@contextlib.contextmanager
+def _sending_to(backend: Callable[[], Any]) -> Iterator[None]:
     from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
     from airflow.sdk.observability import stats
 
     stats.initialize(factory=backend, export_legacy_names=True)
     try:
-        return load()
+        yield
     finally:
         stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
 

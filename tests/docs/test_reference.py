@@ -507,4 +507,5 @@ def names() -> dict[str, list[str]]:
 def test_classes_exist(name: str) -> None:
     known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy)}
     known |= {"AssistantHook", "AssistantOperator", "AssistantChatRequestTrigger", "AssistantChatBatchTrigger"}
+    known |= set(re.findall(r"- alert: (\w+)", (ROOT / "docs/observability/alerts.yml").read_text()))
     assert name in known, names()[name]
