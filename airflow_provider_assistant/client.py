@@ -16,6 +16,7 @@ import random
 import re
 import ssl
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from airflow_provider_assistant import __version__, metrics
+from airflow_provider_assistant import __version__, metrics, tracing
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.verdict import StatusWords
@@ -97,6 +98,9 @@ class AssistantClient:
         self._sleep = sleep
         self._asleep = asleep
         self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
+        self._requests = metrics.Requests()
+        # Few who use a client by hand close it.
+        weakref.finalize(self, self._requests.flush)
         # The last one used comes first, so that few stay open; None is one that is not open.
         self._connections: queue.LifoQueue[httpx.Client | None] = queue.LifoQueue()
         for _ in range(settings.max_concurrency):
@@ -108,11 +112,13 @@ class AssistantClient:
 
         :raises AssistantError: See :func:`~airflow_provider_assistant.api.flow.perform`.
         """
-        return self.run(self._performed(call))
+        with _spanned(call):
+            return self.run(self._performed(call))
 
     async def asend(self, call: Call[T]) -> T:
         """Send one call under asyncio; otherwise like :meth:`send`."""
-        return await self.arun(self._performed(call))
+        with _spanned(call):
+            return await self.arun(self._performed(call))
 
     def run(self, steps: flow.Flow[T]) -> T:
         """Run a flow to its end and return its result."""
@@ -127,12 +133,13 @@ class AssistantClient:
                 case flow.Send(call):
                     outcome = self._exchange(call)
                 case flow.Wait():
-                    if step.retry_of:
-                        metrics.retry(step.retry_of.endpoint)
+                    _note_retry(step)
                     _announce(step)
                     self._sleep(step.seconds)
                 case flow.Measured(state, seconds):
                     metrics.async_completion(state, seconds)
+                case flow.Polled(lag):
+                    metrics.poll_lag(lag)
 
     async def arun(self, steps: flow.Flow[T], *, pause: Callable[[flow.Wait], Awaitable[None]] | None = None) -> T:
         """
@@ -152,11 +159,12 @@ class AssistantClient:
                 case flow.Send(call):
                     outcome = await self._aexchange(call)
                 case flow.Wait():
-                    if step.retry_of:
-                        metrics.retry(step.retry_of.endpoint)
+                    _note_retry(step)
                     await (pause or self._apause)(step)
                 case flow.Measured(state, seconds):
                     metrics.async_completion(state, seconds)
+                case flow.Polled(lag):
+                    metrics.poll_lag(lag)
 
     async def _apause(self, wait: flow.Wait) -> None:
         _announce(wait)
@@ -175,7 +183,7 @@ class AssistantClient:
         except httpx.TransportError as error:
             sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError)
             outcome = self._failure(error, isinstance(error, httpx.TimeoutException), sent)
-        _measure(call, outcome, started)
+        self._measure(call, outcome, started)
         return outcome
 
     async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
@@ -192,8 +200,12 @@ class AssistantClient:
         except (aiohttp.ClientError, TimeoutError) as error:
             sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
             outcome = self._failure(error, isinstance(error, TimeoutError), sent)
-        _measure(call, outcome, started)
+        self._measure(call, outcome, started)
         return outcome
+
+    def _measure(self, call: Call[Any], outcome: Response | TransportFailure, started: float) -> None:
+        status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
+        self._requests.add(call.endpoint, status, time.perf_counter() - started)
 
     def _url(self, call: Call[Any]) -> str:
         return self.settings.base_url + call.path
@@ -285,6 +297,7 @@ class AssistantClient:
 
     def close(self) -> None:
         """Close the connections of :meth:`send`."""
+        self._requests.flush()
         connections = [self._connections.get() for _ in range(self._connections.qsize())]
         for http in filter(None, connections):
             http.close()
@@ -293,6 +306,7 @@ class AssistantClient:
 
     async def aclose(self) -> None:
         """Close the connections of :meth:`asend`."""
+        self._requests.flush()
         if "_async" in self.__dict__:
             await self.__dict__.pop("_async").close()
 
@@ -391,11 +405,16 @@ def _proxy_for(url: str) -> str | None:
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
+def _spanned(call: Call[Any]) -> AbstractContextManager[Any]:
+    return tracing.span(call.endpoint, call=str(call))
+
+
+def _note_retry(wait: flow.Wait) -> None:
+    if wait.retry_of:
+        metrics.retry(wait.retry_of.endpoint)
+        tracing.waited(wait)
+
+
 def _announce(wait: flow.Wait) -> None:
     if wait.reason is not None:
         log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)
-
-
-def _measure(call: Call[Any], outcome: Response | TransportFailure, started: float) -> None:
-    status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
-    metrics.request(call.endpoint, status, time.perf_counter() - started)

@@ -38,6 +38,10 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 class AssistantError(AirflowException):
     """Base of all errors of this package; catching it catches every one of them."""
 
+    def __str__(self) -> str:
+        """Return one line: it becomes the subject of mails, and libraries that are quoted write several."""
+        return " ".join("".join(char if char.isprintable() else " " for char in super().__str__()).split())
+
 
 class AssistantInputError(AssistantError, AirflowFailException):
     """

@@ -76,7 +76,18 @@ class Measured:
     seconds: float
 
 
-Step: TypeAlias = Send | Wait | Measured
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """
+    A poll that was due at some moment has its answer, or failed.
+
+    :param lag: Seconds since it was due.
+    """
+
+    lag: float
+
+
+Step: TypeAlias = Send | Wait | Measured | Polled
 Outcome: TypeAlias = Response | TransportFailure | None
 Flow: TypeAlias = Generator[Step, Outcome, T]
 Clock: TypeAlias = Callable[[], float]
@@ -167,16 +178,21 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
     raise AssertionError("unreachable: count() does not end")
 
 
-def poll(call: Call[ChatRequest], *, since: float, now: Clock) -> Flow[ChatRequest | AssistantError]:
+def poll(
+    call: Call[ChatRequest], *, since: float, now: Clock, due: float | None = None
+) -> Flow[ChatRequest | AssistantError]:
     """
     Ask once for an async chat request; a transient error is returned, for the caller to report, not raised.
 
     :param call: The request of endpoint 7.
     :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
     :param now: Seconds since the epoch.
+    :param due: When this poll was to be sent, if there was such a moment.
     :raises AssistantAPIError: 400, 401, 403 or 404: polling on would not help.
     """
     outcome = _answered((yield Send(call)))
+    if due is not None:
+        yield Polled(now() - due)
     if not (isinstance(outcome, Response) and outcome.is_success):
         error = _error(call, outcome, now)
         if not errors.is_transient(error):
@@ -209,9 +225,10 @@ def wait_for(
     status = request_id = ""
     last = "requests are held back, and it was not its turn"
     polls = 0
+    due: float | None = None
     with contextlib.suppress(TimeoutError):
         while True:
-            request = yield from poll(call, since=since, now=now)
+            request = yield from poll(call, since=since, now=now, due=due)
             polls += 1
             pause = interval
             if isinstance(request, AssistantError):
@@ -226,9 +243,10 @@ def wait_for(
                     status = request.status
             else:
                 return request, polls
-            remaining = deadline - now()
+            remaining = deadline - (seen := now())
             if remaining <= 0:
                 break
+            due = seen + min(pause, remaining)
             yield Wait(min(pause, remaining))
     raise _timed_out(call, polls, now() - since, last, request_id=request_id, status=status)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import ApiReply, ChatAnswer, SessionClose, checked
 from airflow_provider_assistant.asking import answers
@@ -143,7 +144,8 @@ class Batch:
             )
             self._running = load
             try:
-                return await load.run(), None
+                with tracing.span("submit", site_id=self._site_id, mode=self._mode):
+                    return await load.run(), None
             except AssistantError as error:
                 if self._work.is_ended or isinstance(error, AirflowFailException):
                     raise

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatRequest
 from airflow_provider_assistant.client import AssistantClient
@@ -124,24 +125,26 @@ class Poller:
         ]
         heapq.heapify(self._due)
         self.open = len(self._due)
-        progress = asyncio.create_task(self._report())
-        try:
-            while self._due or self._flying:
-                await self._step()
-                if self._broken:
-                    raise self._broken
-        finally:
-            for task in (progress, *self._flying):
-                task.cancel()
-            await asyncio.gather(progress, *self._flying, return_exceptions=True)
+        with tracing.span("wait", site_id=self._site_id, requests=self.open) as span:
+            progress = asyncio.create_task(self._report())
+            try:
+                while self._due or self._flying:
+                    await self._step()
+                    if self._broken:
+                        raise self._broken
+            finally:
+                for task in (progress, *self._flying):
+                    task.cancel()
+                await asyncio.gather(progress, *self._flying, return_exceptions=True)
+                span.set_attributes({"assistant.open": self.open, "assistant.polls": self.polls})
 
     async def _step(self) -> None:
         """Start what is due, or wait until something is."""
         now = self._client.now()
         self._news.clear()
         while self._due and self._due[0][0] <= now and len(self._flying) < self._max_concurrency:
-            _, polls, number, pending = heapq.heappop(self._due)
-            task = asyncio.create_task(self._poll(pending, polls + 1, number))
+            due, polls, number, pending = heapq.heappop(self._due)
+            task = asyncio.create_task(self._poll(pending, polls + 1, number, due))
             self._flying.add(task)
             task.add_done_callback(self._landed)
         if not self._flying and not self._due:
@@ -170,12 +173,13 @@ class Poller:
         if not task.cancelled() and (error := task.exception()):
             self._broken = self._broken or error
 
-    async def _poll(self, pending: Pending, polls: int, number: int) -> None:
+    async def _poll(self, pending: Pending, polls: int, number: int, due: float) -> None:
         self.polls += 1
         call = endpoints.get_chat_request(self._site_id, pending.request_id, self._client.settings.words)
         reply: ChatRequest | AssistantError
         try:
-            reply = await self._client.arun(flow.poll(call, since=pending.submitted_at, now=self._client.now))
+            steps = flow.poll(call, since=pending.submitted_at, now=self._client.now, due=due)
+            reply = await self._client.arun(steps)
         except (AssistantNotFoundError, AssistantBadRequestError) as error:
             self._end(pending, polls, "lost", error=str(error))
             return

@@ -16,6 +16,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from airflow_provider_assistant import metrics
+
 log = logging.getLogger(__name__)
 
 # Accepted requests are counted in bins this wide, in seconds: short beside the second that a service lets
@@ -175,6 +177,7 @@ class Limiter:
         self._resume = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._stopped: Exception | None = None
+        metrics.in_flight_limit(max_concurrency)
 
     async def acquire(self) -> None:
         """
@@ -222,7 +225,7 @@ class Limiter:
         """Count a request that the service accepted: a little more concurrency."""
         self.pace.accepted(self._now())
         if self.limit < self.max_concurrency:
-            self.limit = min(self.max_concurrency, self.limit + 1.0 / self.limit)
+            self._limit_to(min(self.max_concurrency, self.limit + 1.0 / self.limit))
             self._wake()
 
     def refused(self, seconds: float) -> None:
@@ -235,8 +238,9 @@ class Limiter:
         now = self._now()
         if now >= self._resume:
             # The others that were in flight are refused with this one; they teach nothing more.
-            self.limit = max(1.0, self.limit / 2)
+            self._limit_to(max(1.0, self.limit / 2))
             self.pace.refused(now, now + seconds)
+            metrics.pause(seconds)
             log.info(
                 "The service asked for a pause of %.1f s; then at most %.0f requests/s, %d at a time.",
                 seconds,
@@ -247,7 +251,7 @@ class Limiter:
 
     def failed(self) -> None:
         """Take note of a 5xx or a missing answer: less concurrency."""
-        self.limit = max(1.0, self.limit / 2)
+        self._limit_to(max(1.0, self.limit / 2))
 
     def stop(self, error: Exception) -> None:
         """Let everybody who waits, or comes to wait, have this error."""
@@ -256,6 +260,11 @@ class Limiter:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
+
+    def _limit_to(self, limit: float) -> None:
+        if int(limit) != int(self.limit):
+            metrics.in_flight_limit(int(limit))
+        self.limit = limit
 
     def _wake(self) -> None:
         free = max(1, int(self.limit)) - self.in_flight

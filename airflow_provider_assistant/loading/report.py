@@ -26,6 +26,8 @@ FLUSH = 1000
 LOGGED = 20
 # Seconds between two lines of progress.
 PROGRESS = 10.0
+# What becomes of a row; of every row one of these.
+ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +69,14 @@ class Counts:
     seconds: float = 0.0
 
     @property
+    def ends(self) -> dict[str, int]:
+        """How many rows have come to which end."""
+        return {end: getattr(self, end) for end in ENDS}
+
+    @property
     def done(self) -> int:
         """How many rows have found their end."""
-        return self.created + self.unchanged + self.skipped + self.rejected + self.ambiguous + self.failed
+        return sum(self.ends.values())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain JSON types, fit for XCom."""
@@ -77,8 +84,7 @@ class Counts:
         return {**asdict(self), "seconds": round(self.seconds, 3), "rows_per_second": round(rate, 1)}
 
     def __str__(self) -> str:
-        ends = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
-        parts = [f"{getattr(self, end)} {end}" for end in ends if getattr(self, end) or end == "created"]
+        parts = [f"{count} {end}" for end, count in self.ends.items() if count or end == "created"]
         notes = [
             f"{getattr(self, note) or 0} {text}"
             for note, text in (

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
+from airflow_provider_assistant import metrics
 from airflow_provider_assistant.asking import answers
 from airflow_provider_assistant.asking.batch import Batch, Mode
 from airflow_provider_assistant.asking.questions import read_questions
@@ -232,6 +233,7 @@ class AssistantAskOperator(AssistantOperator):
             "site_id": self.hook.site(),
             "output_path": self.output_path,
         }
+        metrics.questions({status: result[status] for status in answers.STATUSES})
         self.log.info("Site %r: %s.", result["site_id"], _summary(result))
         self._judge(result)
         return self.tell(context, result)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, ObjectStoragePath
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.assets import Kind, site_uri
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -180,6 +180,7 @@ class ExportOperator(AssistantOperator):
         file = lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
         folder = str(ObjectStoragePath(self.output_path) / dataset)
         self.written = (*self.written, table_at(folder, table, file.bytes))
+        metrics.exported_rows(dataset, file.rows)
         return file
 
 

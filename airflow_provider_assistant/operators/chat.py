@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatMessage, checked
 from airflow_provider_assistant.exceptions import AssistantRequestFailed, AssistantRequestTimeout
@@ -156,15 +157,15 @@ class AssistantSubmitChatOperator(_MessageOperator):
                     now=client.now(),
                 )
             call = endpoints.get_chat_request(site_id, submitted["request_id"], client.settings.words)
-            request, polls = client.run(
-                flow.wait_for(
-                    call,
-                    since=since,
-                    deadline=deadline,
-                    interval=self.poll_interval,
-                    now=client.now,
-                )
+            steps = flow.wait_for(
+                call,
+                since=since,
+                deadline=deadline,
+                interval=self.poll_interval,
+                now=client.now,
             )
+            with tracing.span("wait", site_id=site_id, request_id=submitted["request_id"]):
+                request, polls = client.run(steps)
             ended = {**request.as_dict(), "polls": polls, "seconds": round(client.now() - since, 3)}
             return {**conclude(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_assistant import metrics, tracing
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADocument, TextDocument
@@ -58,6 +59,7 @@ class AssistantLoadOperator(AssistantOperator):
 
     endpoint: ClassVar[str]
     payload: ClassVar[type[Payload] | None] = None
+    kind: ClassVar[str]
     _running: Load | None = None
 
     def __init__(
@@ -189,15 +191,20 @@ class AssistantLoadOperator(AssistantOperator):
         is_whole: bool,
     ) -> Counts:
         settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
-        async with AssistantClient(settings) as client:
-            load = Load(client, rows, options, memory=memory, findings=findings, judge_stale=is_whole)
-            self._running = load
-            try:
-                return await load.run()
-            finally:
-                self._running = None
-                record.counts = load.counts.as_dict()
-                self.log.info("Site %r, %s.", self.hook.site(), load.counts)
+        facts = {"site_id": self.hook.site(), "kind": self.kind}
+        # One for all rows: a trace with a span for each would be of no use to anybody.
+        with tracing.span("load", **facts) as span:
+            async with AssistantClient(settings) as client:
+                load = Load(client, rows, options, memory=memory, findings=findings, judge_stale=is_whole)
+                self._running = load
+                try:
+                    return await load.run()
+                finally:
+                    self._running = None
+                    record.counts = load.counts.as_dict()
+                    self.log.info("Site %r, %s.", self.hook.site(), load.counts)
+                    metrics.rows(self.kind, load.counts.ends)
+                    span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.ends.items()})
 
     def _findings(self, run: RunRef) -> Findings:
         if self.rejects_path:
@@ -308,6 +315,7 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
 
     payload = QADocument
     endpoint = "documents/qa"
+    kind = "qa"
 
     def _call(self, site_id: str, document: QADocument) -> Call[CreatedDocument]:
         return endpoints.create_qa_document(site_id, document)
@@ -331,6 +339,7 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
 
     payload = TextDocument
     endpoint = "documents/text"
+    kind = "text"
 
     def _call(self, site_id: str, document: TextDocument) -> Call[CreatedDocument]:
         return endpoints.create_text_document(site_id, document)
@@ -351,6 +360,7 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
 
     template_fields: Sequence[str] = (*AssistantLoadOperator.template_fields, "files")
     endpoint = "documents"
+    kind = "file"
 
     def __init__(self, *, files: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)

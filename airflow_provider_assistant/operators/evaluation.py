@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, SkipMixin
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.evaluation.excerpts import failures_of, head_of, means_of, rows_of
 from airflow_provider_assistant.evaluation.extra import needs
 from airflow_provider_assistant.evaluation.rules import (
@@ -258,6 +258,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         )
         folder = str(ObjectStoragePath(str(self.lake_path)) / "evaluations")
         self.written = (table_at(folder, table, file.bytes),)
+        metrics.exported_rows("evaluations", file.rows)
         return file.path
 
     def _finished(self, context: Context, summary: Summary, head: dict[str, Any]) -> dict[str, Any]:
@@ -272,6 +273,13 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         )
         for rule in summary.gate.rules:
             self.log.info("%s: %s (%s)", rule.verdict, rule.rule, rule.reason)
+        metrics.evaluation(
+            summary.name,
+            head["verdict"],
+            means=head["means"],
+            coverage=head["coverage"],
+            pass_rate=head["pass_rate"],
+        )
         self.tell(context, head)
         if summary.gate.verdict != "failed" or self.on_fail == "report":
             return head

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatRequest
 from airflow_provider_assistant.client import AssistantClient
@@ -73,7 +74,8 @@ class AssistantChatRequestTrigger(BaseTrigger):
         """Yield one event: the ended request, or the error that ended the waiting."""
         try:
             async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
-                request, polls = await self._ended(client)
+                with tracing.span("wait", site_id=self.site_id, request_id=self.request_id):
+                    request, polls = await self._ended(client)
                 seconds = client.now() - self.since
             event = {"request": {**request.as_dict(), "polls": polls, "seconds": round(seconds, 3)}}
         except AssistantError as error:

@@ -32,6 +32,7 @@ PURPOSE = {
     "client": "sends: httpx, aiohttp",
     "lineage": "read and written",
     "metrics": "names",
+    "tracing": "spans",
     "api": "calls, replies, retries; sends nothing itself",
     "exceptions": "the error tree",
 }

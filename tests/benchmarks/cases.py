@@ -18,7 +18,7 @@ from airflow_provider_assistant.api.models import QADocument
 from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import open_source
-from tests.benchmarks import ask_cases, evaluations, lake_cases, loads, posts
+from tests.benchmarks import ask_cases, evaluations, lake_cases, loads, metric_cases, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
 from tests.live.postgres import PostgresServer, programs
@@ -251,4 +251,5 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     **ask_cases.CASES,
     **lake_cases.CASES,
     "evaluate": evaluations.evaluate,
+    **metric_cases.CASES,
 }

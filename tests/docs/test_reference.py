@@ -384,19 +384,31 @@ def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Stats:
         @staticmethod
-        def incr(name: str, *, tags: dict[str, str]) -> None:
+        def incr(name: str, count: int = 1, *, tags: dict[str, str]) -> None:
             sent[name] = ("counter", set(tags))
+
+        @staticmethod
+        def gauge(name: str, value: float, *, tags: dict[str, str]) -> None:
+            sent[name] = ("gauge", set(tags))
 
         @staticmethod
         def timing(name: str, value: Any, *, tags: dict[str, str]) -> None:
             sent[name] = ("timer", set(tags))
 
     monkeypatch.setattr(metrics, "Stats", Stats)
-    metrics.request("chat", "429", 1.0)
-    metrics.request("chat", "503", 1.0)
+    requests = metrics.Requests()
+    requests.add("chat", "429", 1.0)
+    requests.add("chat", "503", 1.0)
     metrics.retry("chat")
     metrics.async_completion("complete", 1.0)
-    names = {value for name, value in vars(metrics).items() if name.isupper()}
+    metrics.poll_lag(1.0)
+    metrics.pause(1.0)
+    metrics.in_flight_limit(1)
+    metrics.rows("qa", {"created": 1})
+    metrics.questions({"complete": 1})
+    metrics.exported_rows("statistics", 1)
+    metrics.evaluation("nightly", "passed", means={"chrf": 1.0}, coverage=1.0, pass_rate=1.0)
+    names = {value for value in vars(metrics).values() if isinstance(value, str) and value.startswith("assistant.")}
     assert set(sent) == names
 
     said = {
@@ -524,4 +536,5 @@ def names() -> dict[str, list[str]]:
 def test_classes_exist(name: str) -> None:
     known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy)}
     known |= {"AssistantHook", "AssistantOperator", "AssistantChatRequestTrigger", "AssistantChatBatchTrigger"}
+    known |= set(re.findall(r"- alert: (\w+)", (ROOT / "docs/observability/alerts.yml").read_text()))
     assert name in known, names()[name]

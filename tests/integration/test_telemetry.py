@@ -1,0 +1,168 @@
+"""
+Every metric, as a StatsD server and an OpenTelemetry collector receive it over a socket; spans, as the latter does.
+
+Airflow's own settings choose the backend, and its own classes send.
+"""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+
+from airflow_provider_assistant import metrics, tracing
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from tests.live.process import wait_for
+from tests.system.otlp import OtlpReceiver
+from tests.system.statsd import StatsdReceiver
+
+ROWS = [
+    {"title": f"Question {number}", "question": "When?", "answer": "Now.", "category": "faq"} for number in range(3)
+]
+NAMES = {value for value in vars(metrics).values() if isinstance(value, str) and value.startswith("assistant.")}
+
+
+@pytest.fixture
+def statsd(monkeypatch):
+    with StatsdReceiver() as receiver:
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_HOST", receiver.host)
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_PORT", str(receiver.port))
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED", "True")
+        yield receiver, lambda: None
+
+
+@pytest.fixture
+def otel(monkeypatch):
+    from airflow.sdk._shared.observability.metrics import otel_logger
+    from opentelemetry import metrics as otel_metrics
+
+    # The collector is gone by the time at which this process ends.
+    monkeypatch.setattr(otel_logger, "atexit_register_metrics_flush", lambda: None)
+    with OtlpReceiver() as receiver:
+        monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        # Only when it is told to.
+        monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "3600000")
+        yield receiver, lambda: otel_metrics.get_meter_provider().force_flush()
+        otel_metrics.get_meter_provider().shutdown()
+
+
+@pytest.fixture(params=["statsd", "otel"])
+def backend(request):
+    receiver, flush = request.getfixturevalue(request.param)
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    yield receiver, flush
+    stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+
+
+@pytest.fixture
+def work(service, connect, run_operator, tmp_path):
+    """Load, ask, evaluate and export, with a service that is now and then not well."""
+
+    def worked():
+        connect(retries=3)
+        service.answer("retry-after:0", path="documents/qa")
+        service.answer("status:503", path="documents/qa")
+        bad = {**ROWS[0], "title": None}
+        load = run_operator(AssistantLoadQAOperator, source=[*ROWS, bad], max_rejected=1)
+        assert load.state == "success", load.errors
+        answers = str(tmp_path / "answers.parquet")
+        ask = run_operator(
+            AssistantAskOperator,
+            source=[{"key": str(number), "message": "When?", "expected": "Now."} for number in range(2)],
+            key_columns=["key"],
+            output_path=answers,
+            poll_interval=0.05,
+            deadline=30,
+        )
+        assert ask.state == "success", ask.errors
+        judged = run_operator(
+            AssistantEvaluateOperator,
+            answers=answers,
+            output_path=str(tmp_path / "evaluations"),
+            name="nightly, übung",
+            scorers=["token_f1"],
+            pass_if="token_f1 >= 0",
+            gate=["coverage >= 1"],
+        )
+        assert judged.state == "success", judged.errors
+        exported = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path / "lake"))
+        assert exported.state == "success", exported.errors
+        return exported.xcom()["rows"]
+
+    return worked
+
+
+def test_every_metric_arrives(backend, work):
+    receiver, flush = backend
+    rows = work()
+    flush()
+
+    def received(name, **tags):
+        return receiver.metrics(f"airflow.{name}", **tags)
+
+    def total(name, **tags):
+        return sum(metric.value for metric in received(name, **tags))
+
+    wait_for("the last metric", lambda: received(metrics.EXPORTED_ROWS, dataset="statistics"), timeout=10)
+    assert {name for name in NAMES if received(name)} == NAMES
+
+    sent = total(metrics.REQUESTS, endpoint="documents.qa")
+    assert sent == 5
+    assert total(metrics.REQUESTS, endpoint="documents.qa", status="201") == 3
+    assert total(metrics.RATE_LIMITED, endpoint="documents.qa") == 1
+    assert total(metrics.SERVER_ERRORS, endpoint="documents.qa", status="503") == 1
+    assert total(metrics.RETRIES, endpoint="documents.qa") == 2
+    assert total(metrics.ROWS, kind="qa", outcome="created") == 3
+    assert total(metrics.ROWS, kind="qa", outcome="rejected") == 1
+    assert total(metrics.ROWS) == 4
+    assert total(metrics.QUESTIONS, outcome="complete") == 2
+    assert total(metrics.EXPORTED_ROWS, dataset="statistics") == rows
+    evaluation = {"evaluation": "nightly___bung"}
+    assert received(metrics.EVALUATION_SCORE, scorer="token_f1", **evaluation)
+    assert [point.value for point in received(metrics.EVALUATION_COVERAGE, **evaluation)] == [1.0]
+    assert [point.value for point in received(metrics.EVALUATION_PASSED, **evaluation)] == [1]
+
+
+def test_durations_are_in_milliseconds(backend, work):
+    receiver, flush = backend
+    work()
+    flush()
+    timed = [metrics.REQUEST_DURATION, metrics.POLL_LAG, metrics.COMPLETION_DURATION, metrics.PAUSE_DURATION]
+    for name in timed:
+        points = receiver.metrics(f"airflow.{name}")
+        assert {point.kind for point in points} <= {"ms", "exponential_histogram"}, name
+        assert 0 < sum(point.value for point in points) < 60_000, name
+
+
+def test_spans_arrive(service, connect, run_operator, monkeypatch):
+    """A load is one span, whatever its rows; what is sent alone has one of its own, below that of the task."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    connect(retries=3)
+    with OtlpReceiver() as receiver:
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{receiver.url}/v1/traces")))
+        tracer = provider.get_tracer("tests")
+        monkeypatch.setattr(tracing, "_tracer", lambda: tracer)
+        service.answer("status:503", path="documents/qa")
+        with tracer.start_as_current_span("task"):
+            run_operator(AssistantLoadQAOperator, source=ROWS)
+        service.answer("status:401")
+        run_operator(AssistantStatisticsToParquetOperator, output_path="unused")
+        provider.shutdown()
+    load, task, refused = receiver.spans
+    assert (load.name, load.parent, load.trace) == ("assistant.load", task.id, task.trace)
+    assert load.attributes["assistant.kind"] == "qa"
+    assert load.attributes["assistant.rows.created"] == len(ROWS)
+    assert load.events == ["retry"]
+    assert not load.is_error
+    assert (refused.name, refused.is_error) == ("assistant.statistics", True)
+    assert refused.events == ["exception"]

@@ -1,0 +1,114 @@
+"""An OpenTelemetry collector that only listens: OTLP over HTTP, metrics and traces."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, Self
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+class Point(NamedTuple):
+    """The latest state of a metric with its tags; the value of a histogram is its sum, of so many values."""
+
+    name: str
+    tags: dict[str, str]
+    value: float
+    kind: str
+    count: int = 1
+
+
+class Span(NamedTuple):
+    """A span that has ended."""
+
+    name: str
+    id: bytes
+    parent: bytes
+    trace: bytes
+    attributes: dict[str, Any]
+    events: list[str]
+    is_error: bool
+
+
+class OtlpReceiver:
+    """Receives metrics and spans while the context is entered."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        # Sums go on in each process that sends, so the latest of each is added up.
+        self._points: dict[tuple[bytes, str, frozenset[tuple[str, str]]], Point] = {}
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                receiver.receive(self.path, body)
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def metrics(self, name: str, **tags: str) -> list[Point]:
+        """Return what was received under a name, with at least these tags."""
+        points = tuple(self._points.values())
+        return [point for point in points if point.name == name and tags.items() <= point.tags.items()]
+
+    def receive(self, path: str, body: bytes) -> None:
+        """Take in one request of an exporter."""
+        if path == "/v1/metrics":
+            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                for scope in resource.scope_metrics:
+                    for metric in scope.metrics:
+                        self._take(resource.resource.SerializeToString(), metric)
+        else:
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                for scope in resource.scope_spans:
+                    self.spans += map(_span, scope.spans)
+
+    def _take(self, source: bytes, metric: Any) -> None:
+        kind = metric.WhichOneof("data")
+        for point in getattr(metric, kind).data_points:
+            tags = _attributes(point.attributes)
+            if kind in {"histogram", "exponential_histogram"}:
+                found = Point(metric.name, tags, point.sum, kind, point.count)
+            else:
+                found = Point(metric.name, tags, point.as_double or point.as_int, kind)
+            began = point.start_time_unix_nano.to_bytes(8)
+            self._points[source + began, metric.name, frozenset(tags.items())] = found
+
+
+def _span(span: Any) -> Span:
+    events = [event.name for event in span.events]
+    return Span(
+        span.name,
+        span.span_id,
+        span.parent_span_id,
+        span.trace_id,
+        _attributes(span.attributes),
+        events,
+        span.status.code == 2,
+    )
+
+
+def _attributes(pairs: Any) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
