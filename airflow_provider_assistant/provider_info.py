@@ -67,6 +67,9 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "schema": {"type": ["boolean", "null"], "default": True},
             },
             "ca_bundle": _field("CA bundle", "Path of the certificates to verify with.", "string"),
+            "max_response_bytes": _field(
+                "Max response (bytes)", "Largest body of an answer; 16777216 if empty.", "integer", minimum=1024
+            ),
             "complete_words": _field(
                 "Status words: complete",
                 "Further words, by commas, that mean an async chat is complete.",

@@ -1,0 +1,34 @@
+"""What an error may say."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.exceptions import AssistantError, escaped
+
+FORGED = "done\n[2026-11-21] INFO - all is well \x1b[2J\x1b[1;31m\x07\x85\u2028\u202ereversed\x00\ud800"
+ERRORS = [kind for kind in vars(exceptions).values() if inspect.isclass(kind) and issubclass(kind, AssistantError)]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_is_one_line_whatever_it_repeats(error):
+    said = str(error(FORGED))
+    assert said.splitlines() == [said]
+    assert "\x1b" not in said
+    assert said.encode()
+    assert r"done\n[2026-11-21]" in said
+    assert str(pickle.loads(pickle.dumps(error(FORGED)))) == said
+
+
+@pytest.mark.parametrize("text", ["", "plain", "naïve – 5\u00a0€, 日本語, 👩\u200d💻", "back\\slash"])
+def test_what_does_not_steer_stays(text):
+    assert escaped(text) == text
+    assert escaped(escaped(text + "\n")) == escaped(text + "\n")
+
+
+def test_what_is_kept_stays():
+    assert escaped("a\tb\nc\r", kept="\n\t") == "a\tb\nc\\r"
