@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import zlib
@@ -85,11 +86,10 @@ class Watch:
             if timer is not self._timer or self._socket is None:
                 return
             self._is_over = True
-            try:
+            # It may be closed meanwhile.
+            with contextlib.suppress(OSError):
                 # Not SSLSocket's own, which would let the reader go on with what is still encrypted.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-            except OSError:
-                pass  # closed meanwhile
 
     def __enter__(self) -> Self:
         self._is_over = False

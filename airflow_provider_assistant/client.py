@@ -262,9 +262,7 @@ class AssistantClient:
         timeout = httpx.Timeout(self.settings.timeout, connect=self._connect_timeout)
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_EXPIRY)
         no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
-        http = httpx.Client(
-            headers=self._headers, timeout=timeout, limits=limits, verify=self._tls, cookies=no_cookies
-        )
+        http = httpx.Client(headers=self._headers, timeout=timeout, limits=limits, verify=self._tls, cookies=no_cookies)
         return http, Watch(self.settings.timeout)
 
     @cached_property
@@ -321,9 +319,8 @@ class AssistantClient:
                 return ssl.create_default_context(cafile=verify)
             except OSError as error:
                 raise AssistantInputError(
-                    f"ca_bundle {verify!r} of the Airflow connection cannot be read as certificates: {error}. It must be "
-                    "a file in PEM format on this machine; without it, those that SSL_CERT_FILE names are used, or "
-                    "certifi's",
+                    f"ca_bundle {verify!r} of the Airflow connection cannot be read as certificates: {error}. It "
+                    "must be a file in PEM format on this machine",
                     field="ca_bundle",
                 ) from None
         return httpx.create_ssl_context(verify=verify)

@@ -36,7 +36,6 @@ import unicodedata
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-
 # Of characters that steer: they make a line read other than it is written.
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

@@ -38,7 +38,8 @@ def audit(run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run)
         return UNKNOWN, [(done.stderr.strip() or "pip-audit said nothing").splitlines()[-1]]
     skipped = [f"{package['name']}: {package['skip_reason']}" for package in packages if "skip_reason" in package]
     found = [
-        f"{package['name']} {package['version']}: {flaw['id']}, mended in {', '.join(flaw['fix_versions']) or 'no version'}"
+        f"{package['name']} {package['version']}: {flaw['id']}, "
+        f"mended in {', '.join(flaw['fix_versions']) or 'no version'}"
         for package in packages
         for flaw in package.get("vulns", ())
     ]

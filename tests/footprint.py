@@ -36,7 +36,9 @@ class Footprint:
 
 def requirements() -> list[Requirement]:
     """Return the runtime dependencies that are declared."""
-    return [Requirement(said) for said in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]]
+    return [
+        Requirement(said) for said in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    ]
 
 
 def closure(*wanted: Requirement) -> dict[str, Distribution]:

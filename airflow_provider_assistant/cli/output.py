@@ -169,4 +169,3 @@ def _console(stream: Any) -> Console:
 
 def _cell(value: Any) -> str:
     return "" if value is None else str(value)
-

@@ -35,8 +35,8 @@ def check_inside(path: _AnyPath, root: _AnyPath | None) -> None:
         leads = ""
     if not is_inside:
         raise AssistantInputError(
-            f"file {str(path)!r}{leads} is not below root {str(root)!r}, and is not sent. Move the file, remove the link, "
-            "or widen root",
+            f"file {str(path)!r}{leads} is not below root {str(root)!r}, and is not sent. Move the file, remove the "
+            "link, or widen root",
             field="root",
         )
 

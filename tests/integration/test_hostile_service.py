@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import socket
 import time
 import tracemalloc
 
@@ -151,7 +150,7 @@ def test_compressed_answers_are_read(send):
 )
 def test_what_cannot_be_decompressed_is_an_error(send, body, encoding):
     with saying(answer(body, b"Content-Encoding: " + encoding)) as service:
-        with pytest.raises(AssistantResponseError, match="decompress|compressed|encoded"):
+        with pytest.raises(AssistantResponseError, match=r"decompress|compressed|encoded"):
             send(service.url, READ)
 
 
@@ -225,7 +224,9 @@ BROKEN = {
     "chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
     "chunk cut": HEAD + b"Transfer-Encoding: chunked\r\n\r\n64\r\n{}",
     "huge header": HEAD + b"X-Huge: " + b"x" * MEGABYTE + b"\r\nContent-Length: 2\r\n\r\n{}",
-    "many headers": HEAD + b"".join(b"X-%d: x\r\n" % number for number in range(50_000)) + b"Content-Length: 2\r\n\r\n{}",
+    "many headers": HEAD
+    + b"".join(b"X-%d: x\r\n" % number for number in range(50_000))
+    + b"Content-Length: 2\r\n\r\n{}",
     "no colon": HEAD + b"nonsense\r\nContent-Length: 2\r\n\r\n{}",
     "nothing": b"",
 }
@@ -234,16 +235,18 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN)
 @BOTH
 def test_what_is_no_http_is_no_answer(send, call, broken):
+    kinds = []
     with saying(BROKEN[broken], close=True) as service:
         try:
             reply = send(service.url, call)
         except (AssistantConnectionError, AssistantAmbiguousError, AssistantAPIError, AssistantResponseError) as error:
             check_error(error)
-            assert not isinstance(error, AssistantConnectionError) or call is READ
+            kinds.append(type(error))
         else:
             # Some parsers are more tolerant than others; what they read has to be what was sent.
             assert reply.raw in ({}, None)
             assert broken in {"no colon", "many headers", "two lengths", "huge header"}
+    assert AssistantConnectionError not in kinds or call is READ
 
 
 def test_a_length_that_is_too_short_gives_no_half_answer(send):
@@ -270,7 +273,9 @@ def test_no_log_and_no_error_has_a_line_of_the_service(send, status, caplog):
     assert all(said.splitlines() == [said] and "\x1b" not in said for said in ours)
 
 
-@pytest.mark.parametrize("asked", [b"-1", b"nan", b"1e308", b"9" * 300, b"soon", b"Fri, 31 Dec 9999 23:59:59 GMT", b"\xff"])
+@pytest.mark.parametrize(
+    "asked", [b"-1", b"nan", b"1e308", b"9" * 300, b"soon", b"Fri, 31 Dec 9999 23:59:59 GMT", b"\xff"]
+)
 def test_a_retry_after_that_is_nonsense_is_not_waited_for(send, asked):
     clock = FakeTime()
     with saying(answer(b"{}", b"Retry-After: " + asked, status=b"429 Slow")) as service:
@@ -330,7 +335,7 @@ def test_no_socket_is_left_open(send):
         line._connection.settimeout(2)
         try:
             seen.append(line._connection.recv(1))
-        except (ConnectionError, socket.timeout) as error:
+        except (ConnectionError, TimeoutError) as error:
             seen.append(error)
 
     with HostileService(speak) as service, pytest.raises(AssistantResponseError):

@@ -117,12 +117,20 @@ def send(watch):
     watch.trace("http11.send_request_body.complete", {"return_value": None})
 
 
+def answered(watch, connection, interrupt=None):
+    with watch:
+        send(watch)
+        heard = connection.recv(1)
+        if interrupt:
+            raise interrupt
+        return heard
+
+
 def test_whoever_reads_too_long_is_woken(pair):
     watch = Watch(0.05)
-    with pytest.raises(TimeoutError, match=r"within 0\.05 s"), watch:
-        connect(watch, pair[0])
-        send(watch)
-        assert pair[0].recv(1) == b""
+    connect(watch, pair[0])
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
+        assert answered(watch, pair[0]) == b""
 
 
 def test_the_clock_does_not_run_before_the_request_is_sent(pair):
@@ -151,15 +159,12 @@ def test_the_clock_runs_for_every_request_of_a_connection(pair):
     with watch:
         connect(watch, pair[0])
         send(watch)
-    with pytest.raises(TimeoutError), watch:
-        send(watch)
-        assert pair[0].recv(1) == b""
+    with pytest.raises(TimeoutError):
+        assert answered(watch, pair[0]) == b""
 
 
 def test_an_interrupt_is_not_taken_for_a_late_answer(pair):
     watch = Watch(0.01)
-    with pytest.raises(KeyboardInterrupt), watch:
-        connect(watch, pair[0])
-        send(watch)
-        pair[0].recv(1)
-        raise KeyboardInterrupt
+    connect(watch, pair[0])
+    with pytest.raises(KeyboardInterrupt):
+        answered(watch, pair[0], KeyboardInterrupt)

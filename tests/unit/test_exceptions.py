@@ -24,7 +24,7 @@ def test_an_error_is_one_line_whatever_it_repeats(error):
     assert str(pickle.loads(pickle.dumps(error(FORGED)))) == said
 
 
-@pytest.mark.parametrize("text", ["", "plain", "naïve – 5\u00a0€, 日本語, 👩\u200d💻", "back\\slash"])
+@pytest.mark.parametrize("text", ["", "plain", "naïve 5\u00a0€, 日本語, 👩\u200d💻", "back\\slash"])
 def test_what_does_not_steer_stays(text):
     assert escaped(text) == text
     assert escaped(escaped(text + "\n")) == escaped(text + "\n")

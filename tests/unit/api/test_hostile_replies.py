@@ -26,10 +26,10 @@ NAMES = st.one_of(
 )
 TEXTS = st.one_of(st.text(), st.sampled_from(["complete", "failed", "queued", "\ud800", "\x1b[2J\nINFO", "a" * 2000]))
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXTS)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.one_of(st.lists(inner), st.dictionaries(NAMES, inner)), max_leaves=12
+VALUES = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner), st.dictionaries(NAMES, inner)), max_leaves=12)
+BODIES = st.one_of(
+    VALUES.map(json.dumps).map(str.encode), st.binary(), VALUES.map(repr).map(lambda r: r.encode("utf-8", "replace"))
 )
-BODIES = st.one_of(VALUES.map(json.dumps).map(str.encode), st.binary(), VALUES.map(repr).map(lambda r: r.encode("utf-8", "replace")))
 HEADERS = st.dictionaries(
     st.sampled_from(["content-type", "retry-after", "x-request-id", "location"]), st.text(max_size=50)
 )
@@ -43,6 +43,11 @@ def performed(call, response):
     return drive(steps, [response], clock)[0]
 
 
+def one_line(said):
+    assert said.splitlines() == [said]
+    assert len(said) < 1500
+
+
 @pytest.mark.parametrize("name", CALLS)
 @HUNDRED
 @given(body=BODIES, headers=HEADERS)
@@ -50,7 +55,7 @@ def test_a_success_is_read_or_refused(name, body, headers):
     try:
         reply = performed(CALLS[name], Response(200, headers, body))
     except AssistantResponseError as error:
-        assert str(error).splitlines() == [str(error)]
+        one_line(str(error))
         return
     shown = reply.as_dict()
     assert json.loads(json.dumps(shown)) is not None
@@ -68,9 +73,7 @@ def test_a_success_is_read_or_refused(name, body, headers):
 def test_a_refusal_is_an_error_of_ours(name, status, body, headers):
     with pytest.raises(AssistantError) as caught:
         performed(CALLS[name], Response(status, headers, body))
-    said = str(caught.value)
-    assert said.splitlines() == [said]
-    assert len(said) < 1500
+    one_line(str(caught.value))
     assert isinstance(caught.value, AssistantAmbiguousError) == (name == "qa" and status >= 500)
 
 

@@ -724,7 +724,7 @@ def test_a_link_that_leads_out_of_the_root_ends_a_load_before_any_request(kind, 
     (root / "a.jsonl").write_text(json.dumps(ROWS[0]))
     outside.write_text(json.dumps(ROWS[1]))
     (root / "link.jsonl").symlink_to(outside)
-    with pytest.raises(AssistantInputError, match="leads to .*outside.jsonl.* not below root"):
+    with pytest.raises(AssistantInputError, match=r"leads to .*outside\.jsonl.* not below root"):
         load(str(root), kind, root=str(root))
     assert service.seen() == []
     (root / "link.jsonl").unlink()
