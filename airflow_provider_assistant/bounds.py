@@ -55,11 +55,16 @@ class Body:
         return bytes(self._kept)
 
 
+class TooLate(TimeoutError):
+    """An answer was not complete in time."""
+
+
 class Watch:
     """
     Ends the answers that take too long on a connection of httpx, which itself bounds each pause in an answer only.
 
-    A context for one request at a time, whose :meth:`trace` is httpx's extension of that name.
+    A context for one request at a time, whose :meth:`trace` is httpx's extension of that name; it raises
+    :class:`TooLate`.
 
     :param seconds: How long an answer may take, from the end of its request to its last byte.
     """
@@ -101,4 +106,4 @@ class Watch:
                 self._timer.cancel()
             self._timer = None
         if self._is_over and (kind is None or issubclass(kind, Exception)):
-            raise TimeoutError(f"no complete answer within {self._seconds:g} s")
+            raise TooLate(f"no complete answer within {self._seconds:g} s")

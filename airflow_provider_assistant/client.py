@@ -33,7 +33,7 @@ from airflow_provider_assistant import __version__, metrics
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.verdict import StatusWords
-from airflow_provider_assistant.bounds import ENCODINGS, Body, Watch
+from airflow_provider_assistant.bounds import ENCODINGS, Body, TooLate, Watch
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
@@ -183,9 +183,9 @@ class AssistantClient:
                         if not body.take(piece):
                             break
             outcome = self._response(answer.status_code, answer.headers, body)
-        except (httpx.TransportError, TimeoutError) as error:
+        except (httpx.TransportError, TooLate) as error:
             sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError)
-            outcome = self._failure(error, isinstance(error, httpx.TimeoutException | TimeoutError), sent)
+            outcome = self._failure(error, isinstance(error, httpx.TimeoutException | TooLate), sent)
         _measure(call, outcome, started)
         return outcome
 

@@ -57,8 +57,8 @@ class Line:
                 return
             self.say(bytes([byte]))
 
-    def hear(self) -> bool:
-        """Read one request; return whether there was one."""
+    def hear(self, pause: float = 0.0) -> bool:
+        """Read one request, with a pause in seconds before every piece; return whether there was one."""
         heard = b""
         while b"\r\n\r\n" not in heard:
             if not (piece := self._connection.recv(65536)):
@@ -69,8 +69,10 @@ class Line:
         if fields.get(b"transfer-encoding") == b"chunked":
             while not body.endswith(b"0\r\n\r\n"):
                 body += self._connection.recv(65536)
-        while len(body) < int(fields.get(b"content-length", 0)):
-            body += self._connection.recv(65536)
+        size, length = len(body), int(fields.get(b"content-length", 0))
+        while size < length:
+            self._gone.wait(pause)
+            size += len(self._connection.recv(65536))
         return True
 
 
@@ -79,10 +81,12 @@ class HostileService:
     Answers every request on every connection as a function does.
 
     :param speak: Is given the connection, once for each request; what it raises for a client that hung up is no error.
+    :param pause: Seconds before it reads each piece of a request.
     """
 
-    def __init__(self, speak: Callable[[Line], None]) -> None:
+    def __init__(self, speak: Callable[[Line], None], pause: float = 0.0) -> None:
         self.speak = speak
+        self.pause = pause
         self.requests = 0
         self.sent = 0
         self._gone = threading.Event()
@@ -104,7 +108,7 @@ class HostileService:
         line = Line(connection, self._gone)
         with connection, contextlib.suppress(OSError):
             try:
-                while line.hear():
+                while line.hear(self.pause):
                     self.requests += 1
                     before = line.sent
                     self.speak(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import time
 import tracemalloc
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.api.flow import RetryRule
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -196,6 +199,15 @@ def test_an_answer_in_pieces_within_the_time_is_whole(send):
     with HostileService(speak) as service:
         for _ in range(2):
             assert send(service.url, READ).raw == {"n": 1}
+
+
+def test_an_upload_may_take_longer_than_its_answer(send):
+    content = b"x" * 24 * MEGABYTE
+    call = endpoints.upload_document("docs", Upload(lambda: io.BytesIO(content), "a.bin", "application/octet-stream"))
+    with HostileService(lambda line: line.say(answer(b'{"id": "d1"}')), pause=0.006) as service:
+        started = time.monotonic()
+        assert send(service.url, call, timeout=1.0).document_id == "d1"
+    assert time.monotonic() - started > 1.2
 
 
 def test_waiting_for_a_connection_does_not_count():
