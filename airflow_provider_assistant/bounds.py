@@ -78,8 +78,9 @@ class Watch:
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Learn of a socket, which outlives its request, and of the moment at which the request is sent."""
-        if hasattr(stream := info.get("return_value"), "get_extra_info"):
-            self._socket = stream.get_extra_info("socket")
+        extra = getattr(info.get("return_value"), "get_extra_info", None)
+        if extra:
+            self._socket = extra("socket")
         elif event.endswith("send_request_body.complete"):
             timer = threading.Timer(self._seconds, lambda: self._end(timer))
             timer.daemon = True

@@ -46,7 +46,9 @@ def audit(run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run)
     if found:
         return VULNERABLE, found
     if skipped or not packages:
-        return UNKNOWN, skipped or ["nothing was looked at"]
+        # pip-audit itself ends well even where it has found none of the packages.
+        example = f", such as {skipped[0]}" if skipped else ""
+        return UNKNOWN, [f"{len(skipped)} of {len(packages)} packages could not be looked up{example}"]
     return CLEAN, [f"{len(packages)} packages, no known vulnerability"]
 
 

@@ -91,6 +91,9 @@ class HostileService:
         self.sent = 0
         self._gone = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
+        if pause:
+            # Or the system takes for it what it has not read.
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         self._open: list[socket.socket] = []
 
     @property

@@ -147,7 +147,7 @@ class TransportFailure:
 def _is_deep(value: Any) -> bool:
     """Whether JSON is nested deeper than MAX_DEPTH, found out without recursion."""
     level = [value] if isinstance(value, dict | list) else []
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [
             inner
             for outer in level

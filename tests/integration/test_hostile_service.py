@@ -202,12 +202,12 @@ def test_an_answer_in_pieces_within_the_time_is_whole(send):
 
 
 def test_an_upload_may_take_longer_than_its_answer(send):
-    content = b"x" * 24 * MEGABYTE
+    content = b"x" * 12 * MEGABYTE
     call = endpoints.upload_document("docs", Upload(lambda: io.BytesIO(content), "a.bin", "application/octet-stream"))
-    with HostileService(lambda line: line.say(answer(b'{"id": "d1"}')), pause=0.006) as service:
+    with HostileService(lambda line: line.say(answer(b'{"id": "d1"}')), pause=0.003) as service:
         started = time.monotonic()
-        assert send(service.url, call, timeout=1.0).document_id == "d1"
-    assert time.monotonic() - started > 1.2
+        assert send(service.url, call, timeout=0.5).document_id == "d1"
+    assert time.monotonic() - started > 0.7
 
 
 def test_waiting_for_a_connection_does_not_count():
@@ -262,8 +262,10 @@ def test_what_is_no_http_is_no_answer(send, call, broken):
 
 
 def test_a_length_that_is_too_short_gives_no_half_answer(send):
-    with saying(answer(b'{"a": 1}', length=4)) as service, pytest.raises(AssistantResponseError, match="not JSON"):
-        send(service.url, READ)
+    with saying(answer(b'{"a": 1}', length=4)) as service:
+        # aiohttp looks at what comes behind the answer, httpx does not.
+        with pytest.raises((AssistantResponseError, AssistantConnectionError), match=r"not JSON|Bad status line"):
+            send(service.url, READ)
 
 
 @pytest.mark.parametrize("body", [b'{"text": "\xff\xfe"}', b"\xff\xfe\x00", '{"text": "é"}'.encode("latin-1")])

@@ -719,15 +719,15 @@ def test_files_below_a_root_are_loaded(folder, service, connection):
 
 @pytest.mark.parametrize("kind", [AssistantUploadFilesOperator, AssistantLoadQAOperator])
 def test_a_link_that_leads_out_of_the_root_ends_a_load_before_any_request(kind, service, connection, tmp_path):
-    root, outside = tmp_path / "root", tmp_path / "outside.jsonl"
+    root, outside = tmp_path / "root", tmp_path / "outside.csv"
     root.mkdir()
-    (root / "a.jsonl").write_text(json.dumps(ROWS[0]))
-    outside.write_text(json.dumps(ROWS[1]))
-    (root / "link.jsonl").symlink_to(outside)
-    with pytest.raises(AssistantInputError, match=r"leads to .*outside\.jsonl.* not below root"):
+    for row, path in zip(ROWS, (root / "a.csv", outside), strict=True):
+        pd.DataFrame([row]).to_csv(path, index=False)
+    (root / "link.csv").symlink_to(outside)
+    with pytest.raises(AssistantInputError, match=r"leads to .*outside\.csv.* not below root"):
         load(str(root), kind, root=str(root))
     assert service.seen() == []
-    (root / "link.jsonl").unlink()
+    (root / "link.csv").unlink()
     assert load(str(root), kind, root=str(root))["created"] == 1
 
 
