@@ -75,7 +75,9 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
 
     assert info.endswith(".dist-info")
     assert f"{PACKAGE}/operators/chat.py" in names
-    assert {Path(name).suffix for name in names if name.startswith(f"{PACKAGE}/")} == {".css", ".j2", ".py", ".typed"}
+    assert {Path(name).suffix for name in names if name.startswith(f"{PACKAGE}/")} == {
+        ".css", ".j2", ".py", ".sql", ".typed",
+    }  # fmt: skip
     assert {f"{PACKAGE}/evaluation/report/report.{kind}" for kind in ("css", "html.j2")} <= set(names)
     assert f"{PACKAGE}/py.typed" in names
     assert f"{info}/licenses/LICENSE" in names
