@@ -68,7 +68,8 @@ class Line:
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
         if fields.get(b"transfer-encoding") == b"chunked":
             while not body.endswith(b"0\r\n\r\n"):
-                body += self._connection.recv(65536)
+                self._gone.wait(pause)
+                body = body[-10:] + self._connection.recv(65536)
         size, length = len(body), int(fields.get(b"content-length", 0))
         while size < length:
             self._gone.wait(pause)
