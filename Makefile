@@ -30,11 +30,12 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 .PHONY: check
-check: venv ## Formatting, lint, types, layers
+check: venv ## Formatting, lint, types, layers, known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.audit
 
 .PHONY: test
 test: check browser ## The checks and the whole test suite

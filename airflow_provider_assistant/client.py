@@ -22,8 +22,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from html.entities import html5
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -33,6 +34,8 @@ from airflow_provider_assistant import __version__, metrics, tracing
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.verdict import StatusWords
+from airflow_provider_assistant.bounds import ENCODINGS, Body, TooLate, Watch
+from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_Connection: TypeAlias = tuple[httpx.Client, Watch]
 
 CONNECT_TIMEOUT = 10.0
 # Shorter than the five seconds after which common servers close an idle connection: a request written to a
@@ -55,10 +59,11 @@ class ClientSettings:
 
     :param base_url: The versioned API root, ending in ``/api/v1``.
     :param api_key: Value of the ``X-API-Key`` header.
-    :param timeout: Seconds without any byte of an answer after which a request is given up.
+    :param timeout: Seconds from the end of a request to the last byte of its answer, after which it is given up.
     :param retry: How often and how long one call is repeated.
     :param max_concurrency: The most requests in flight, and connections held, at a time.
     :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with.
+    :param max_response_bytes: The largest body of an answer, once it is decompressed; of a larger one no more is read.
     :param words: The status words that end polling.
     """
 
@@ -68,6 +73,7 @@ class ClientSettings:
     retry: flow.RetryRule = flow.RetryRule()
     max_concurrency: int = 32
     verify: bool | str = True
+    max_response_bytes: int = 16 * 1024 * 1024
     words: StatusWords = StatusWords()
 
 
@@ -102,7 +108,7 @@ class AssistantClient:
         # Few who use a client by hand close it.
         weakref.finalize(self, self._requests.flush)
         # The last one used comes first, so that few stay open; None is one that is not open.
-        self._connections: queue.LifoQueue[httpx.Client | None] = queue.LifoQueue()
+        self._connections: queue.LifoQueue[_Connection | None] = queue.LifoQueue()
         for _ in range(settings.max_concurrency):
             self._connections.put(None)
 
@@ -177,12 +183,17 @@ class AssistantClient:
         started = time.perf_counter()
         outcome: Response | TransportFailure
         try:
-            with _opened(call) as content, self._borrowed() as http:
-                answer = http.request(call.method, self._url(call), **_body(call, content))
-            outcome = self._response(answer.status_code, answer.headers, answer.content)
-        except httpx.TransportError as error:
+            with _opened(call) as content, self._borrowed() as (http, watch), watch:
+                options = _body(call, content) | {"extensions": {"trace": watch.trace}}
+                with http.stream(call.method, self._url(call), **options) as answer:
+                    body = self._bounded(answer.headers)
+                    for piece in answer.iter_raw():
+                        if not body.take(piece):
+                            break
+            outcome = self._response(answer.status_code, answer.headers, body)
+        except (httpx.TransportError, TooLate) as error:
             sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError)
-            outcome = self._failure(error, isinstance(error, httpx.TimeoutException), sent)
+            outcome = self._failure(error, isinstance(error, httpx.TimeoutException | TooLate), sent)
         self._measure(call, outcome, started)
         return outcome
 
@@ -193,10 +204,15 @@ class AssistantClient:
         outcome: Response | TransportFailure
         try:
             with _opened(call) as content:
-                async with self._async.request(
-                    call.method, self._url(call), allow_redirects=False, **_abody(call, content)
-                ) as answer:
-                    outcome = self._response(answer.status, answer.headers, await answer.read())
+                async with asyncio.timeout(None) as clock:
+                    options = _abody(call, content) | {"allow_redirects": False, "trace_request_ctx": clock}
+                    async with self._async.request(call.method, self._url(call), **options) as answer:
+                        body = self._bounded(answer.headers)
+                        async for piece in answer.content.iter_any():
+                            if not body.take(piece):
+                                answer.close()
+                                break
+            outcome = self._response(answer.status, answer.headers, body)
         except (aiohttp.ClientError, TimeoutError) as error:
             sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
             outcome = self._failure(error, isinstance(error, TimeoutError), sent)
@@ -210,19 +226,24 @@ class AssistantClient:
     def _url(self, call: Call[Any]) -> str:
         return self.settings.base_url + call.path
 
-    def _response(self, status: int, headers: Mapping[str, str], body: bytes) -> Response:
+    def _bounded(self, headers: Mapping[str, str]) -> Body:
+        return Body(self.settings.max_response_bytes, headers.get("content-encoding", ""))
+
+    def _response(self, status: int, headers: Mapping[str, str], received: Body) -> Response:
+        body = received.end()
         # A service that repeats the key in a message must not bring it into logs or XCom.
         clean = {name.lower(): self._without_key(value) for name, value in headers.items()}
         if len(body) >= len(self.settings.api_key):
             body = self._key_bytes.sub(REDACTED.encode(), body)
-        return Response(status, clean, body)
+        return Response(status, clean, body, received.flaw)
 
     def _without_key(self, text: str) -> str:
         # No spelling is shorter than the key itself; most headers are.
         return self._key.sub(REDACTED, text) if len(text) >= len(self.settings.api_key) else text
 
     def _failure(self, error: Exception, timed_out: bool, sent: bool) -> TransportFailure:
-        detail = self._key.sub(REDACTED, f"{type(error).__name__}: {error}")
+        said = str(error) or f"no complete answer within {self.settings.timeout:g} s"
+        detail = self._key.sub(REDACTED, f"{type(error).__name__}: {said}")
         return TransportFailure("timeout" if timed_out and sent else "connection", detail, sent)
 
     @cached_property
@@ -234,25 +255,27 @@ class AssistantClient:
         return re.compile(_spelled(self.settings.api_key).encode())
 
     @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[httpx.Client]:
+    def _borrowed(self) -> Iterator[_Connection]:
         """
         Give a connection to one thread at a time.
 
         httpx's own pool may close a connection that another thread was given a moment before: it looks at its
         state and at its socket one after the other.
         """
-        http = self._connections.get()
+        connection = self._connections.get()
         try:
-            if http is None:
-                http = self._connection()
-            yield http
+            if connection is None:
+                connection = self._connection()
+            yield connection
         finally:
-            self._connections.put(http)
+            self._connections.put(connection)
 
-    def _connection(self) -> httpx.Client:
+    def _connection(self) -> _Connection:
         timeout = httpx.Timeout(self.settings.timeout, connect=self._connect_timeout)
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_EXPIRY)
-        return httpx.Client(headers=self._headers, timeout=timeout, limits=limits, verify=self._tls)
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+        http = httpx.Client(headers=self._headers, timeout=timeout, limits=limits, verify=self._tls, cookies=no_cookies)
+        return http, Watch(self.settings.timeout)
 
     @cached_property
     def _async(self) -> aiohttp.ClientSession:
@@ -268,7 +291,23 @@ class AssistantClient:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=_proxy_for(self.settings.base_url),
+            auto_decompress=False,
+            trace_configs=[self._clocked()],
         )
+
+    def _clocked(self) -> aiohttp.TraceConfig:
+        """Let the clock of a request begin when it is sent: not while it waits for a connection or uploads a file."""
+        import aiohttp
+
+        async def sent(_: Any, context: Any, __: Any) -> None:
+            # It has ended where the service answers before it has read all of an upload.
+            with contextlib.suppress(RuntimeError):
+                context.trace_request_ctx.reschedule(asyncio.get_running_loop().time() + self.settings.timeout)
+
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_headers_sent.append(sent)
+        tracing.on_request_chunk_sent.append(sent)
+        return tracing
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -276,6 +315,7 @@ class AssistantClient:
             "X-API-Key": self.settings.api_key,
             "User-Agent": f"airflow-provider-assistant/{__version__}",
             "Accept": "application/json",
+            "Accept-Encoding": ENCODINGS,
         }
 
     @property
@@ -287,7 +327,14 @@ class AssistantClient:
         # httpx's own: certifi's certificates, or those of SSL_CERT_FILE and SSL_CERT_DIR.
         verify = self.settings.verify
         if isinstance(verify, str):
-            return ssl.create_default_context(cafile=verify)
+            try:
+                return ssl.create_default_context(cafile=verify)
+            except OSError as error:
+                raise AssistantInputError(
+                    f"ca_bundle {verify!r} of the Airflow connection cannot be read as certificates: {error}. It "
+                    "must be a file in PEM format on this machine",
+                    field="ca_bundle",
+                ) from None
         return httpx.create_ssl_context(verify=verify)
 
     @property
@@ -299,7 +346,7 @@ class AssistantClient:
         """Close the connections of :meth:`send`."""
         self._requests.flush()
         connections = [self._connections.get() for _ in range(self._connections.qsize())]
-        for http in filter(None, connections):
+        for http, _ in filter(None, connections):
             http.close()
         for _ in connections:
             self._connections.put(None)

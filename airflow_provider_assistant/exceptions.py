@@ -32,15 +32,47 @@ Every error of the package, one tree.
 
 from __future__ import annotations
 
+import unicodedata
+
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+# Of characters that steer: they make a line read other than it is written.
+BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """
+    Return a text of unknown origin as it may stand in a log or on a terminal: what steers is spelled out.
+
+    A newline would forge a line of the log, an escape sequence move the cursor.
+
+    :param text: From wherever.
+    :param kept: Characters that may stay nevertheless.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char in kept or not _steers(char) else _spelled_out(char) for char in text)
+
+
+def _steers(char: str) -> bool:
+    return char in BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
+
+
+def _spelled_out(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 class AssistantError(AirflowException):
-    """Base of all errors of this package; catching it catches every one of them."""
+    """
+    Base of all errors of this package; catching it catches every one of them.
 
-    def __str__(self) -> str:
-        """Return one line: it becomes the subject of mails, and libraries that are quoted write several."""
-        return " ".join("".join(char if char.isprintable() else " " for char in super().__str__()).split())
+    Its message is one line without control characters, whatever the service said.
+
+    :param message: What happened, where, and what to do.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(escaped(message))
 
 
 class AssistantInputError(AssistantError, AirflowFailException):

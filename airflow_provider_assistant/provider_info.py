@@ -71,7 +71,9 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
         "conn-fields": {
             "tenant_id": _field("Tenant", "Workspace that limits are read from.", "string"),
             "site_id": _field("Site", "Website or chatbot used where an operator names none.", "string"),
-            "timeout": _field("Timeout (s)", "Seconds without an answer; 30 if empty.", "number", minimum=0.1),
+            "timeout": _field(
+                "Timeout (s)", "Seconds until an answer is complete; 30 if empty.", "number", minimum=0.1
+            ),
             "retries": _field("Retries", "Repetitions of one request at most; 4 if empty.", "integer", minimum=0),
             "max_concurrency": _field(
                 "Max concurrency", "Requests in flight at most; 32 if empty.", "integer", minimum=1
@@ -82,6 +84,9 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "schema": {"type": ["boolean", "null"], "default": True},
             },
             "ca_bundle": _field("CA bundle", "Path of the certificates to verify with.", "string"),
+            "max_response_bytes": _field(
+                "Max response (bytes)", "Largest body of an answer; 16777216 if empty.", "integer", minimum=1024
+            ),
             "complete_words": _field(
                 "Status words: complete",
                 "Further words, by commas, that mean an async chat is complete.",

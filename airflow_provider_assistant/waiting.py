@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
+from airflow_provider_assistant.api.errors import shortened
 from airflow_provider_assistant.exceptions import AssistantRequestFailed
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
@@ -76,7 +77,7 @@ def conclude(
         ledger.chat_ended(hook.target(), request_id, state)
     took = f"after {request['seconds']:.1f} s and {request['polls']} poll(s)"
     if state == "failed":
-        said = f": {request['error']}" if request.get("error") else "; the service does not say why"
+        said = f": {shortened(request['error'])}" if request.get("error") else "; the service does not say why"
         raise failure(
             f"chat request {request_id!r} on site {site_id!r} ended {request['status']!r} {took}{said}. "
             "Polling it again gives the same end; submit the question anew.",

@@ -12,6 +12,9 @@ from airflow_provider_assistant.exceptions import AssistantResponseError
 
 T = TypeVar("T")
 
+# Far more than any answer needs, and far less than what Python's recursion, and so XCom, can bear.
+MAX_DEPTH = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -85,12 +88,14 @@ class Response:
 
     :param status: HTTP status.
     :param headers: Header names in lower case.
-    :param body: The whole body.
+    :param body: The whole body; its beginning, where there is a flaw.
+    :param flaw: Why the body cannot be read, as the end of a sentence about it: ``is larger than …``.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    flaw: str | None = None
 
     @property
     def is_success(self) -> bool:
@@ -101,15 +106,27 @@ class Response:
         """
         Return the body as JSON, None when it is empty (specification, section 4, rule 4).
 
-        :raises AssistantResponseError: The body is something else, such as the page of a proxy.
+        :raises AssistantResponseError: The body is something else, such as the page of a proxy; it is larger or
+            deeper than any answer should be, or broken.
         """
+        if self.flaw:
+            raise AssistantResponseError(f"status {self.status} with a body that {self.flaw}")
         if not self.body.strip():
             return None
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
-            kind = self.headers.get("content-type", "no content type")
+            value = json.loads(self.body)
+        except RecursionError:
+            is_too_deep = True
+        except ValueError:
+            kind = self.headers.get("content-type", "no content type")[:100]
             raise AssistantResponseError(f"status {self.status} with a body that is not JSON ({kind})") from None
+        else:
+            is_too_deep = self.body.count(b"[") + self.body.count(b"{") > MAX_DEPTH and _is_deep(value)
+        if is_too_deep:
+            raise AssistantResponseError(
+                f"status {self.status} with a body whose JSON is nested more than {MAX_DEPTH} levels deep"
+            )
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +142,18 @@ class TransportFailure:
     kind: Literal["connection", "timeout"]
     detail: str
     sent: bool
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether JSON is nested deeper than MAX_DEPTH, found out without recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -32,6 +32,10 @@ from airflow_provider_assistant.exceptions import (
 )
 
 DETAIL_LENGTH = 300
+# Of a body that is not JSON no more is looked at: the patterns below take quadratic time on hostile text.
+PAGE_LENGTH = 4096
+# No honest service asks for more, and whoever waits for the triggerer would be waiting for years.
+LONGEST_RETRY_AFTER = 86_400.0
 
 
 class Row(NamedTuple):
@@ -139,7 +143,7 @@ def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
     """
-    Return how many seconds a ``Retry-After`` header asks to wait.
+    Return how many seconds a ``Retry-After`` header asks to wait, at most a day.
 
     :param value: The header: seconds, or an HTTP date; anything else counts as absent.
     :param now: Seconds since the epoch.
@@ -148,25 +152,30 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         return None
     value = value.strip()
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value, re.ASCII):
-        return float(value)
+        return min(float(value), LONGEST_RETRY_AFTER)
     try:
         when = parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     # A date without a zone is UTC in HTTP.
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
-    return max(0.0, when.timestamp() - now)
+    return min(max(0.0, when.timestamp() - now), LONGEST_RETRY_AFTER)
 
 
 def _detail(response: Response) -> str:
-    """Return what the body says, on one line, without control characters, at most DETAIL_LENGTH characters."""
-    text = response.body[:65536].decode("utf-8", errors="replace")
+    """Return what the body says, shortened."""
     try:
         said = error_text(json.loads(response.body))
     except (ValueError, RecursionError):
+        text = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         said = html.unescape(re.sub(r"<[^>]*>", " ", title.group(1) if title else text))
-    line = " ".join("".join(char if char.isprintable() else " " for char in said or "").split())
+    return shortened(said or "")
+
+
+def shortened(said: str) -> str:
+    """Return what a service said on one line, without control characters, at most DETAIL_LENGTH characters of it."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in said[:PAGE_LENGTH]).split())
     return line if len(line) <= DETAIL_LENGTH else f"{line[: DETAIL_LENGTH - 1]}…"
 
 

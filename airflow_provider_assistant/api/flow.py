@@ -279,8 +279,8 @@ def _parsed(call: Call[T], response: Response, exchange: Exchange) -> T:
     try:
         return call.parse(response.decoded(), exchange)
     except AssistantResponseError as error:
-        message = f"{call}: {error}. Check the base URL in the Airflow connection."
-        raise AssistantResponseError(message) from None
+        done = "" if call.repeatable else " By its status it was carried out; sending it again may create a duplicate."
+        raise AssistantResponseError(f"{call}: {error}.{done} Check the base URL in the Airflow connection.") from None
 
 
 def _ambiguous(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:

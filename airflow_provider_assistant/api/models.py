@@ -19,6 +19,8 @@ from airflow_provider_assistant.api.call import Exchange
 from airflow_provider_assistant.api.verdict import State, StatusWords
 from airflow_provider_assistant.exceptions import AssistantInputError
 
+# A status goes into logs and into the ledger.
+STATUS_LENGTH = 100
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
 
@@ -234,9 +236,10 @@ class ChatRequest(ApiReply):
 
     @property
     def status(self) -> str:
-        """The status as sent; an empty string when the reply has none."""
+        """The status as sent, as far as it is a word; an empty string when the reply has none."""
         speaking = next((part for part in _objects(self.raw) if "request_id" in part and "status" in part), None)
-        return _text((speaking or {}).get("status")) or _first_text(self.raw, ("status",)) or ""
+        status = _text((speaking or {}).get("status")) or _first_text(self.raw, ("status",)) or ""
+        return status[:STATUS_LENGTH]
 
     @property
     def state(self) -> State:

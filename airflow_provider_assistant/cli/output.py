@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -17,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from airflow_provider_assistant.exceptions import escaped
+
 REDACTED = "***"
-# Of characters that steer: they make a line read other than it is written.
-BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 GOOD, BAD, DIM, WARNING = "green", "bold red", "dim", "yellow"
 
 
@@ -57,8 +56,7 @@ class Out:
         :param lines: Whether it may have more than one line.
         """
         kept = "\n\t" if lines else ""
-        text = self._redacted(text)
-        return "".join(char if char in kept or not _steers(char) else _escaped(char) for char in text)
+        return escaped(self._redacted(text), kept)
 
     def _redacted(self, text: str) -> str:
         for secret in sorted(self._secrets, key=len, reverse=True):
@@ -171,11 +169,3 @@ def _console(stream: Any) -> Console:
 
 def _cell(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def _steers(char: str) -> bool:
-    return char in BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode()

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.errors import shortened
 from airflow_provider_assistant.api.models import (
     ApiReply,
     ChatAnswer,
@@ -253,7 +254,7 @@ class AssistantHook(BaseHook):
             limits = self.get_limits()
         except AssistantError as error:
             return False, str(error)
-        fields = ", ".join(sorted(limits.raw)) if isinstance(limits.raw, Mapping) else "nothing"
+        fields = shortened(", ".join(sorted(limits.raw))) if isinstance(limits.raw, Mapping) else "nothing"
         return (
             True,
             f"Connected to {self.settings.client.base_url}: limits of tenant {tenant_id!r} show {fields}",

@@ -48,6 +48,7 @@ class ConnectionExtra(BaseModel):
     max_concurrency: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_blank_to_none)] = None
     verify: Annotated[bool | None, BeforeValidator(_blank_to_none)] = None
     ca_bundle: Annotated[str | None, BeforeValidator(_blank_to_none)] = None
+    max_response_bytes: Annotated[Annotated[int, Field(ge=1024)] | None, BeforeValidator(_blank_to_none)] = None
     complete_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
     failed_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
 
@@ -85,6 +86,12 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
         )
     options = _extra(name, extra)
     defaults = ClientSettings("", "")
+    if options.verify is False:
+        log.warning(
+            "%s has verify=false: whoever is between here and the service can read the API key and forge answers. "
+            "For a certificate of your own, give its ca_bundle instead.",
+            name,
+        )
     retry = defaults.retry if options.retries is None else RetryRule(attempts=options.retries + 1)
     return Settings(
         client=ClientSettings(
@@ -94,6 +101,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             retry=retry,
             max_concurrency=options.max_concurrency or defaults.max_concurrency,
             verify=options.verify is not False and (options.ca_bundle or True),
+            max_response_bytes=options.max_response_bytes or defaults.max_response_bytes,
             words=defaults.words.extended(options.complete_words or (), options.failed_words or ()),
         ),
         tenant_id=options.tenant_id,

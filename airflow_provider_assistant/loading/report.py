@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
 
 from airflow_provider_assistant.api.models import ApiReply
+from airflow_provider_assistant.exceptions import escaped
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import Known, Settlement
 from airflow_provider_assistant.loading.limiter import Limiter
@@ -196,7 +197,7 @@ class Tally:
         self._counts.rejected += 1
         self._find("rejected", item, reason)
         if self._counts.rejected <= LOGGED:
-            log.warning("Row %d (%s) is rejected: %s", item.number, item.label, reason)
+            log.warning("Row %d (%s) is rejected: %s", item.number, escaped(item.label), escaped(reason))
 
     def skipped(self, item: Item, reason: str, document_id: str | None = None) -> None:
         """Count a row that was left alone."""
@@ -236,7 +237,7 @@ class Tally:
         """List documents that were created although the ledger does not say so."""
         for settlement in made:
             label, ids = settlement.claim.label, _ids(settlement.document_id)
-            log.error("Created, but not in the ledger: %s (%s)", label, settlement.document_id)
+            log.error("Created, but not in the ledger: %s (%s)", escaped(label), escaped(str(settlement.document_id)))
             self._findings.add("ambiguous", label, "created, but the ledger could not record it", document_ids=ids)
 
     def _find(self, kind: Kind, item: Item, reason: str, document_id: str | None = None) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.rooted import check_inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,7 +167,7 @@ def as_given(source: Any) -> Any:
     return Given(source) if is_rows or is_table or callable(source) or isinstance(source, Iterator) else source
 
 
-def open_source(source: Any, wanted: Wanted) -> Source:
+def open_source(source: Any, wanted: Wanted, root: str | None = None) -> Source:
     """
     Prepare any source for reading.
 
@@ -175,7 +176,8 @@ def open_source(source: Any, wanted: Wanted) -> Source:
         or JSON lines; a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`; or a callable
         that returns any of these, or yields batches of them. Any of these may be :class:`Given`.
     :param wanted: The columns to read.
-    :raises AssistantInputError: It is none of these, or has not the columns.
+    :param root: Folder that all files have to lie in, once symbolic links are followed.
+    :raises AssistantInputError: It is none of these, has not the columns, or a file lies elsewhere.
     """
     if isinstance(source, Given):
         source = source.value
@@ -183,9 +185,9 @@ def open_source(source: Any, wanted: Wanted) -> Source:
         source = source()
     if _is_dataframe(source) or _is_rows(source):
         return Source(lambda: _numbered(_columns_of(source, wanted)))
-    files = _files_of(source)
+    files = _files_of(source, root)
     if files is not None:
-        return Source(lambda: _numbered(_columns_of_files(files, wanted)))
+        return Source(lambda: _numbered(_columns_of_files(files, wanted, root)))
     if hasattr(source, "__arrow_c_stream__"):
         return _kept(_columns_of(source, wanted))
     if isinstance(source, Iterator):
@@ -222,15 +224,17 @@ def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
     return shards
 
 
-def storage_files(source: Any) -> list[tuple[str, Path_]]:
+def storage_files(source: Any, root: str | None = None) -> list[tuple[str, Path_]]:
     """
     Return the files that a path, object storage URL, glob, folder, or list of these stands for, in order.
 
     Hidden files and those that writers leave beside their data (``_SUCCESS``) are no data.
 
+    :param source: The path, URL, glob, folder or list.
+    :param root: Folder that all of them have to lie in, once symbolic links are followed.
     :return: Name and path of each; the name of a file in a folder or glob is its path from there, so that it
         stays the same when the folder moves.
-    :raises AssistantInputError: There are none.
+    :raises AssistantInputError: There are none, or one lies elsewhere.
     """
     found: list[tuple[str, Path_]] = []
     for path in map(storage_path, source if isinstance(source, list | tuple) else [source]):
@@ -239,15 +243,21 @@ def storage_files(source: Any) -> list[tuple[str, Path_]]:
         elif "*" in str(path) or "?" in str(path):
             parts = str(path).split("/")
             first = next(number for number, part in enumerate(parts) if "*" in part or "?" in part)
-            root = storage_path("/".join(parts[:first]) or ("/" if str(path).startswith("/") else "."))
-            found += _below(root, root.glob("/".join(parts[first:])))
+            folder = storage_path("/".join(parts[:first]) or ("/" if str(path).startswith("/") else "."))
+            found += _below(folder, folder.glob("/".join(parts[first:])))
         elif path.is_file():
             found.append((str(path), path))
         else:
             raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
     if not found:
         raise AssistantInputError(f"there are no files in {source!r}; nothing was sent", field="source")
+    for _, path in found:
+        check_inside(path, _root(root))
     return found
+
+
+def _root(root: str | None) -> Path_ | None:
+    return None if root is None else storage_path(root)
 
 
 def storage_path(path: Any) -> Path_:
@@ -350,17 +360,19 @@ def _columns_of_rows(rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> Itera
         yield {name: [row.get(name) for row in piece] for name in names}
 
 
-def _files_of(source: Any) -> list[tuple[Path_, list[int] | None]] | None:
+def _files_of(source: Any, root: str | None = None) -> list[tuple[Path_, list[int] | None]] | None:
     """Return files and the row groups to read of each, or None where the source is something else."""
     if isinstance(source, Mapping) and set(source) == {"path", "row_groups"}:
-        return [(storage_path(source["path"]), list(source["row_groups"]))]
+        path = storage_path(source["path"])
+        check_inside(path, _root(root))
+        return [(path, list(source["row_groups"]))]
     is_path = isinstance(source, str | Path | ObjectStoragePath)
     is_paths = isinstance(source, list | tuple) and all(isinstance(p, str | Path | ObjectStoragePath) for p in source)
-    return [(path, None) for _, path in storage_files(source)] if is_path or (is_paths and source) else None
+    return [(path, None) for _, path in storage_files(source, root)] if is_path or (is_paths and source) else None
 
 
 def _columns_of_files(
-    files: Sequence[tuple[Path_, list[int] | None]], wanted: Wanted
+    files: Sequence[tuple[Path_, list[int] | None]], wanted: Wanted, root: str | None = None
 ) -> Iterator[dict[str, list[Any]]]:
     for path, row_groups in files:
         suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
@@ -370,6 +382,8 @@ def _columns_of_files(
                 f"{str(path)!r} is no Parquet, CSV or JSON lines file by its name ({', '.join(SUFFIXES)})",
                 field="source",
             )
+        # Once more: a link may lead elsewhere by the time of the second look.
+        check_inside(path, _root(root))
         with contextlib.ExitStack() as stack:
             try:
                 yield from _READERS[kind](stack, path, row_groups, wanted)

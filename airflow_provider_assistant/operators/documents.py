@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import metrics, tracing
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADocument, TextDocument
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
@@ -28,8 +28,9 @@ from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, R
 from airflow_provider_assistant.lineage import Data, files_in
 from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading.rooted import check_inside
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
-from airflow_provider_assistant.loading.source import open_source, storage_files, storage_path
+from airflow_provider_assistant.loading.source import Path_, open_source, storage_files, storage_path
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, findings_of
 from airflow_provider_assistant.waiting import is_deferrable
 
@@ -52,10 +53,12 @@ class AssistantLoadOperator(AssistantOperator):
     :param max_pause: The longest pause, in seconds, that the task waits for when the service asks to wait.
     :param deferrable: Whether to spend a longer pause in the triggerer instead of failing; by default what
         Airflow's ``[operators] default_deferrable`` says.
+    :param root: Folder that all files have to lie in, once symbolic links are followed: a local path or an object
+        storage URL. By default they may lie anywhere.
     :param ledger: Whether to remember what was created. Without it, every run creates every row again.
     """
 
-    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "rejects_path", "source_name")
+    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "rejects_path", "source_name", "root")
 
     endpoint: ClassVar[str]
     payload: ClassVar[type[Payload] | None] = None
@@ -73,6 +76,7 @@ class AssistantLoadOperator(AssistantOperator):
         max_concurrency: int | None = None,
         max_pause: float | timedelta = 300.0,
         deferrable: bool | None = None,
+        root: str | None = None,
         ledger: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -91,6 +95,7 @@ class AssistantLoadOperator(AssistantOperator):
         self.max_concurrency = max_concurrency
         self.max_pause = max_pause.total_seconds() if isinstance(max_pause, timedelta) else max_pause
         self.deferrable = is_deferrable(deferrable)
+        self.root = root
         self.ledger = ledger
 
     @abstractmethod
@@ -276,7 +281,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
     def _rows(self, site_id: str) -> Iterator[Rows]:
         columns = mapping_of(self.payload, self.columns, self.constants)
         keys = list(self.key_columns)
-        with open_source(self.source, wanted_columns(columns, keys)) as source:
+        with open_source(self.source, wanted_columns(columns, keys), self.root) as source:
             yield DataframeRows(
                 source,
                 payload=self.payload,
@@ -373,7 +378,12 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:
         yield FileRows(
-            storage_files(self.files),
-            upload=lambda path, _: as_upload(path),
+            storage_files(self.files, self.root),
+            upload=lambda path, _: self._upload(path),
             call=lambda upload: endpoints.upload_document(site_id, upload),
         )
+
+    def _upload(self, path: Path_) -> Upload:
+        # Once more: a link may lead elsewhere by the time the file is sent.
+        check_inside(path, None if self.root is None else storage_path(self.root))
+        return as_upload(path)

@@ -34,6 +34,7 @@ PURPOSE = {
     "metrics": "names",
     "tracing": "spans",
     "api": "calls, replies, retries; sends nothing itself",
+    "bounds": "size and time of an answer",
     "exceptions": "the error tree",
 }
 OUTSIDE = {

@@ -33,7 +33,8 @@ class Block:
 @cache
 def pages() -> list[Path]:
     """Return every page for users and contributors."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    top = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+    return [*(ROOT / name for name in top), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(*languages: str) -> list[Block]:

@@ -455,6 +455,7 @@ def test_connection_fields() -> None:
         "timeout": f"{defaults.timeout:.0f}",
         "retries": str(defaults.retry.attempts - 1),
         "max_concurrency": str(defaults.max_concurrency),
+        "max_response_bytes": str(defaults.max_response_bytes),
         "verify": str(defaults.verify).lower(),
     }
     assert {name: row["Default"] for name, row in extra.items()} == {name: values.get(name, "none") for name in extra}

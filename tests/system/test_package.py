@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -22,13 +24,13 @@ CONSTRAINTS = ROOT / "constraints" / "airflow-3.3.txt"
 DOWNLOADS = 200
 
 
-def run(*command: str | Path, home: Path, timeout: float = 60) -> str:
+def run(*command: str | Path, home: Path, timeout: float = 60, more: Mapping[str, str] | None = None) -> str:
     """Run a command to its good end, away from this environment's packages and Airflow."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW", "PYTHON", "VIRTUAL_ENV"))}
     done = subprocess.run(
         [str(part) for part in command],
         cwd=home,
-        env=env | {"AIRFLOW_HOME": str(home / "airflow")},
+        env=env | {"AIRFLOW_HOME": str(home / "airflow")} | dict(more or {}),
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -90,6 +92,7 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
         "CHANGELOG.md",
         "LICENSE",
         "Makefile",
+        "SECURITY.md",
         "README.md",
         "constraints/airflow-3.3.txt",
         "dags/assistant_smoke.py",
@@ -98,6 +101,24 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
         "tests/conftest.py",
     } <= names
     assert not [name for name in names if name.startswith((".venv", ".demo", ".ci", ".git/"))]
+
+
+def test_the_same_source_gives_the_same_bytes(home: Path) -> None:
+    """Built twice, in folders of other names and dates."""
+    builds = []
+    for number in range(2):
+        source = home / f"source{number}"
+        ignored = shutil.ignore_patterns(".*", "__pycache__", "dist", "build")
+        shutil.copytree(ROOT, source, ignore=ignored, copy_function=shutil.copy)
+        for path in source.rglob("*"):
+            os.utime(path, (1_600_000_000 + number * 100_000, 1_600_000_000 + number * 100_000))
+        environment = {"SOURCE_DATE_EPOCH": "1700000000", "PYTHONHASHSEED": str(number + 1)}
+        run(sys.executable, "-m", "build", "--outdir", home / f"dist{number}", source, home=home, timeout=DOWNLOADS,
+            more=environment)  # fmt: skip
+        builds.append({path.name: path.read_bytes() for path in (home / f"dist{number}").iterdir()})
+
+    assert len(builds[0]) == 2
+    assert builds[0] == builds[1]
 
 
 def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: Path) -> None:

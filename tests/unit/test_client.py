@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.flow import RetryRule
-from airflow_provider_assistant.exceptions import AssistantConnectionError
+from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
 from tests.wire import Answer, ScriptedService, client_of
 
 CALL = endpoints.get_limits("acme")
@@ -255,3 +255,13 @@ def test_a_bundle_does_not_vouch_for_another_name(send, secure, certificate):
 @ONE_WAYS
 def test_verification_may_be_switched_off(send, secure):
     assert send(client_of(https(secure), retry=ONCE, verify=False)) == [{"safe": True}]
+
+
+@ONE_WAYS
+def test_a_bundle_that_is_none_is_refused_before_anything_is_sent(send, secure, tmp_path):
+    (tmp_path / "no.pem").write_text("no certificate")
+    for bundle in (tmp_path / "missing.pem", tmp_path / "no.pem", tmp_path):
+        with pytest.raises(AssistantInputError, match="ca_bundle") as caught:
+            send(client_of(https(secure), retry=ONCE, verify=str(bundle)))
+        assert caught.value.field == "ca_bundle"
+    assert secure.received == []

@@ -1,29 +1,42 @@
-"""What every error of the package is: readable in one line, wherever its text goes."""
+"""What an error may say."""
 
 from __future__ import annotations
 
+import inspect
 import pickle
 
 import pytest
 
 from airflow_provider_assistant import exceptions
-from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, escaped
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 
-KINDS = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, AssistantError)]
-NASTY = "Binder Error:\n  no column\r\nSubject: x\t\x1b[31mred\x00 \u2028 end "
+FORGED = "done\n[2026-11-21] INFO - all is well \x1b[2J\x1b[1;31m\x07\x85\u2028\u202ereversed\x00\ud800"
+ERRORS = [kind for kind in vars(exceptions).values() if inspect.isclass(kind) and issubclass(kind, AssistantError)]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_its_text_is_one_line_without_control_characters(kind):
-    text = str(kind(NASTY))
-    assert text == "Binder Error: no column Subject: x [31mred end"
-    assert text.isprintable()
-    assert str(pickle.loads(pickle.dumps(kind(NASTY)))) == text
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_is_one_line_whatever_it_repeats(error):
+    said = str(error(FORGED))
+    assert said.splitlines() == [said]
+    assert "\x1b" not in said
+    assert said.encode()
+    assert r"done\n[2026-11-21]" in said
+    assert str(pickle.loads(pickle.dumps(error(FORGED)))) == said
 
 
 def test_it_is_the_same_line_after_a_trigger_has_reported_it():
-    error = AssistantNotFoundError(NASTY, status=404)
+    error = AssistantNotFoundError(FORGED, status=404)
     with pytest.raises(AssistantNotFoundError) as raised:
         raise_failure(failure_of(error))
     assert str(raised.value) == str(error)
+
+
+@pytest.mark.parametrize("text", ["", "plain", "naïve 5\u00a0€, 日本語, 👩\u200d💻", "back\\slash"])
+def test_what_does_not_steer_stays(text):
+    assert escaped(text) == text
+    assert escaped(escaped(text + "\n")) == escaped(text + "\n")
+
+
+def test_what_is_kept_stays():
+    assert escaped("a\tb\nc\r", kept="\n\t") == "a\tb\nc\\r"

@@ -9,6 +9,8 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.exceptions import escaped
+
 if TYPE_CHECKING:
     from airflow_provider_assistant.lake.warehouse.stores import Store
 
@@ -57,7 +59,7 @@ def _metrics(store: Store, schema: str) -> str:
     named = columns_of(metrics)
     wanted = list(dict.fromkeys([*existing, *named]))
     if left_out := wanted[MAX_METRICS:]:
-        log.warning("statistics_daily has %d metrics, and no room for: %s", MAX_METRICS, ", ".join(left_out))
+        log.warning("statistics_daily has %d metrics, and no room for: %s", MAX_METRICS, escaped(", ".join(left_out)))
     return "".join(f",\n    {_column(name, named)}" for name in wanted[:MAX_METRICS])
 
 

@@ -162,6 +162,7 @@ def test_types_are_coerced():
             "timeout": "12.5",
             "retries": "2",
             "max_concurrency": "8",
+            "max_response_bytes": "1048576",
             "verify": "true",
             "ca_bundle": "/etc/ca.pem",
             "complete_words": "ready, answered",
@@ -170,9 +171,17 @@ def test_types_are_coerced():
     ).client
     assert (read.timeout, read.retry.attempts, read.max_concurrency) == (12.5, 3, 8)
     assert read.verify == "/etc/ca.pem"
+    assert read.max_response_bytes == 1024**2
     assert [read.words.state(word) for word in ("Ready", "answered", "BROKEN", "complete", "queued")] == [
         "complete", "complete", "failed", "complete", "pending",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("extra", "is_said"), [({"verify": False}, True), ({"verify": True}, False), ({}, False)])
+def test_whoever_does_not_verify_is_warned(extra, is_said, caplog):
+    assert settings(extra=extra).client.verify is not is_said
+    assert ("verify=false" in caplog.text) == is_said
+    assert KEY not in caplog.text
 
 
 def test_no_verification_beats_a_ca_bundle():
@@ -195,6 +204,8 @@ def test_unknown_extras_are_all_named_with_what_is_known():
         {"retries": -1},
         {"retries": 1.5},
         {"max_concurrency": 0},
+        {"max_response_bytes": 0},
+        {"max_response_bytes": "16 MB"},
         {"verify": "maybe"},
         {"complete_words": 5},
         {"tenant_id": {"id": "acme"}},

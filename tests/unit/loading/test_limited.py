@@ -15,7 +15,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.flow import RetryRule
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.limiter import Limiter
 from tests.unit.loading.test_limiter import now, simulated
@@ -255,7 +255,7 @@ async def test_whoever_prepares_may_be_cancelled_or_fail(monkeypatch):
     second = asyncio.create_task(client.prepare())
     await asyncio.sleep(0)
     first.cancel()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(AssistantInputError, match="ca_bundle"):
         await second
     assert len(tries) == 2
 

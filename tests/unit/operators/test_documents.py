@@ -710,3 +710,49 @@ def test_the_assistant_answers_from_what_was_loaded(service, connection, run_ope
     body = {"session_id": "s", "message": "When are you open?"}
     reply = httpx.post(f"{service.url}/m2m/sites/acme-docs/chat", json=body, headers=headers).json()
     assert "From 9 to 17." in reply["answer"]
+
+
+def test_files_below_a_root_are_loaded(folder, service, connection):
+    counts = load(str(folder), AssistantUploadFilesOperator, root=str(folder))
+    assert counts["created"] == counts["rows"] == len(service.documents())
+
+
+@pytest.mark.parametrize("kind", [AssistantUploadFilesOperator, AssistantLoadQAOperator])
+def test_a_link_that_leads_out_of_the_root_ends_a_load_before_any_request(kind, service, connection, tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside.csv"
+    root.mkdir()
+    for row, path in zip(ROWS, (root / "a.csv", outside), strict=True):
+        pd.DataFrame([row]).to_csv(path, index=False)
+    (root / "link.csv").symlink_to(outside)
+    with pytest.raises(AssistantInputError, match=r"leads to .*outside\.csv.* not below root"):
+        load(str(root), kind, root=str(root))
+    assert service.seen() == []
+    (root / "link.csv").unlink()
+    assert load(str(root), kind, root=str(root))["created"] == 1
+
+
+def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, connection, tmp_path, monkeypatch):
+    root, outside = tmp_path / "root", tmp_path / "outside.md"
+    root.mkdir()
+    for path in (root / "a.md", outside):
+        path.write_text(path.name)
+    link = root / "link.md"
+    link.symlink_to(root / "a.md")
+    look = loader.survey
+
+    def swapped(*arguments, **options):
+        seen = look(*arguments, **options)
+        link.unlink()
+        link.symlink_to(outside)
+        return seen
+
+    monkeypatch.setattr(loader, "survey", swapped)
+    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
+        load(str(root), AssistantUploadFilesOperator, root=str(root))
+    assert "outside.md" not in json.dumps(service.documents())
+    assert service.posts() == 1
+
+
+def test_the_root_is_a_template_and_says_nothing_about_dataframes(service, connection, tmp_path):
+    assert "root" in AssistantLoadQAOperator.template_fields
+    assert load(ROWS, root=str(tmp_path))["created"] == 2

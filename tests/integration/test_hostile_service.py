@@ -1,0 +1,361 @@
+"""A service that lies, floods, drips and breaks off: every answer ends, in a reply or in an error of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Upload
+from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAPIError,
+    AssistantConnectionError,
+    AssistantError,
+    AssistantResponseError,
+    AssistantTimeout,
+)
+from tests.hostile import CALLS, KEY, Closed, HostileService, answer
+from tests.wire import Answer, FakeTime, ScriptedService, client_of
+
+ONCE = RetryRule(attempts=1)
+MEGABYTE = 1024 * 1024
+READ, CREATE = CALLS["limits"], CALLS["qa"]
+BOTH = pytest.mark.parametrize("call", [READ, CREATE], ids=["GET", "POST"])
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(params=["sync", "async"])
+def send(request):
+    """Send a call once, in both colours."""
+
+    def send(url, call, clock=None, retry=ONCE, **changes):
+        client = client_of(url, clock, retry=retry, **{"timeout": 5.0, **changes})
+        if request.param == "sync":
+            with client:
+                return client.send(call)
+
+        async def asend():
+            async with client:
+                return await client.asend(call)
+
+        return asyncio.run(asend())
+
+    return send
+
+
+def saying(*pieces, close=False):
+    """Return a service that says the same to every request."""
+
+    def speak(line):
+        line.say(*pieces)
+        if close:
+            raise Closed
+
+    return HostileService(speak)
+
+
+def check_error(error):
+    said = str(error)
+    assert said.splitlines() == [said]
+    assert "\x1b" not in said
+    assert KEY not in said
+    assert len(said) < 1500
+
+
+# -- size ------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_ten_megabytes_of_json_are_an_answer(send, call):
+    body = json.dumps({"id": "d1", "items": [{"n": number, "text": "x" * 80} for number in range(100_000)]}).encode()
+    assert len(body) > 10_000_000
+    with saying(answer(body)) as service:
+        assert len(send(service.url, call).raw["items"]) == 100_000
+
+
+@BOTH
+@pytest.mark.parametrize("framing", [b"Content-Length: 10000000000\r\n\r\n", b"Connection: close\r\n\r\n"])
+def test_ten_gigabytes_are_not_read(send, call, framing):
+    piece = b"x" * MEGABYTE
+
+    def speak(line):
+        line.say(HEAD + framing)
+        for _ in range(10_000):
+            line.say(piece)
+
+    with HostileService(speak) as service:
+        tracemalloc.start()
+        with pytest.raises(AssistantResponseError, match="max_response_bytes") as caught:
+            send(service.url, call, max_response_bytes=MEGABYTE)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert most < 20 * MEGABYTE
+    assert ("was carried out" in str(caught.value)) == (call is CREATE)
+    assert service.requests == 1
+
+
+def test_chunks_without_an_end_are_not_read(send):
+    def speak(line):
+        line.say(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(10_000):
+            line.say(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+
+    with HostileService(speak) as service, pytest.raises(AssistantResponseError, match="max_response_bytes"):
+        send(service.url, READ, max_response_bytes=MEGABYTE)
+
+
+@pytest.mark.parametrize("status", [b"503 Down", b"429 Slow", b"400 Bad"])
+def test_an_error_with_an_endless_page_is_that_error(send, status):
+    page = b"<title>Busy</title>" + b"x" * 3 * MEGABYTE
+    with saying(answer(page, status=status)) as service, pytest.raises(AssistantAPIError, match="Busy") as refused:
+        send(service.url, READ, max_response_bytes=MEGABYTE)
+    assert refused.value.status == int(status[:3])
+
+
+def test_a_connection_is_used_again_after_a_reply_that_was_too_large(send):
+    with ScriptedService(Answer(503, b"x" * 3 * MEGABYTE), Answer(body={"n": 1})) as service:
+        reply = send(service.url, READ, retry=RetryRule(), max_response_bytes=MEGABYTE)
+    assert reply.raw == {"n": 1}
+    assert reply.exchange.attempts == 2
+
+
+@BOTH
+def test_a_gzip_bomb_does_not_go_off(send, call):
+    bomb = gzip.compress(b" " * 300 * MEGABYTE, compresslevel=1)
+    with saying(answer(bomb, b"Content-Encoding: gzip")) as service:
+        tracemalloc.start()
+        with pytest.raises(AssistantResponseError, match="max_response_bytes"):
+            send(service.url, call, max_response_bytes=MEGABYTE)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert most < 20 * MEGABYTE
+
+
+def test_compressed_answers_are_read(send):
+    body = gzip.compress(json.dumps({"text": "x" * 100_000}).encode())
+    with saying(answer(body, b"Content-Encoding: gzip")) as service:
+        assert send(service.url, READ).raw == {"text": "x" * 100_000}
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [(b"not compressed", b"gzip"), (gzip.compress(b'{"a": 1}')[:-3], b"gzip"), (b"{}", b"br"), (b"{}", b"gzip, gzip")],
+)
+def test_what_cannot_be_decompressed_is_an_error(send, body, encoding):
+    with saying(answer(body, b"Content-Encoding: " + encoding)) as service:
+        with pytest.raises(AssistantResponseError, match=r"decompress|compressed|encoded"):
+            send(service.url, READ)
+
+
+def test_ten_thousand_levels_are_an_error(send):
+    for body in (b"[" * 10_000 + b"]" * 10_000, b'{"a":' * 10_000 + b"1" + b"}" * 10_000, b"[" * 200 + b"]" * 200):
+        with saying(answer(body)) as service, pytest.raises(AssistantResponseError, match="levels deep"):
+            send(service.url, READ)
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("head", "dripped"),
+    [
+        (HEAD + b"Content-Length: 100000\r\n\r\n", b"x" * 100_000),
+        (HEAD + b"Connection: close\r\n\r\n", b"x" * 100_000),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 100_000),
+        (b"", HEAD + b"X-Long: " + b"x" * 100_000),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000),
+    ],
+    ids=["length", "close", "chunked", "headers", "continue"],
+)
+def test_an_answer_that_drips_ends_by_its_deadline(send, call, head, dripped):
+    def speak(line):
+        line.say(head)
+        line.drip(dripped, 0.01)
+
+    with HostileService(speak) as service:
+        started = time.monotonic()
+        with pytest.raises(AssistantTimeout if call is READ else AssistantAmbiguousError) as caught:
+            send(service.url, call, timeout=0.4)
+        assert 0.3 < time.monotonic() - started < 2
+    assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeout)
+    check_error(caught.value)
+
+
+def test_an_answer_in_pieces_within_the_time_is_whole(send):
+    def speak(line):
+        line.drip(answer(b'{"n": 1}'), 0.001)
+
+    with HostileService(speak) as service:
+        for _ in range(2):
+            assert send(service.url, READ).raw == {"n": 1}
+
+
+def test_an_upload_may_take_longer_than_its_answer(send):
+    content = b"x" * 32 * MEGABYTE
+    call = endpoints.upload_document("docs", Upload(lambda: io.BytesIO(content), "a.bin", "application/octet-stream"))
+    with HostileService(lambda line: line.say(answer(b'{"id": "d1"}')), pause=0.003) as service:
+        started = time.monotonic()
+        assert send(service.url, call, timeout=1.0).document_id == "d1"
+    assert time.monotonic() - started > 1.2
+
+
+def test_waiting_for_a_connection_does_not_count():
+    """Many requests that share one connection each get the whole time."""
+
+    async def run(url):
+        async with client_of(url, retry=ONCE, max_concurrency=1, timeout=0.5) as client:
+            return await asyncio.gather(*(client.asend(READ) for _ in range(8)))
+
+    with ScriptedService(Answer(body={"n": 1}, delay=0.1)) as service:
+        assert [reply.raw for reply in asyncio.run(run(service.url))] == [{"n": 1}] * 8
+
+
+# -- HTTP that is none -----------------------------------------------------------------------------
+
+BROKEN = {
+    "cut": answer(b'{"a": 1}', length=100),
+    "garbage": b"\x16\x03\x01\x00\xa5\x01\x00" * 20,
+    "ftp": b"220 ftp.example.com ready\r\n",
+    "old": b"{}",
+    "status": b"HTTP/1.1 abc Odd\r\n\r\n",
+    "steering": b"HTTP/1.1 \x1b[2J\x1b[31mgone\r\n\r\n",
+    "length": HEAD + b"Content-Length: many\r\n\r\n{}",
+    "negative": HEAD + b"Content-Length: -5\r\n\r\n{}",
+    "two lengths": HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+    "chunk cut": HEAD + b"Transfer-Encoding: chunked\r\n\r\n64\r\n{}",
+    "huge header": HEAD + b"X-Huge: " + b"x" * MEGABYTE + b"\r\nContent-Length: 2\r\n\r\n{}",
+    "many headers": HEAD
+    + b"".join(b"X-%d: x\r\n" % number for number in range(50_000))
+    + b"Content-Length: 2\r\n\r\n{}",
+    "no colon": HEAD + b"nonsense\r\nContent-Length: 2\r\n\r\n{}",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@BOTH
+def test_what_is_no_http_is_no_answer(send, call, broken):
+    kinds = []
+    with saying(BROKEN[broken], close=True) as service:
+        try:
+            reply = send(service.url, call)
+        except (AssistantConnectionError, AssistantAmbiguousError, AssistantAPIError, AssistantResponseError) as error:
+            check_error(error)
+            kinds.append(type(error))
+        else:
+            # Some parsers are more tolerant than others; what they read has to be what was sent.
+            assert reply.raw in ({}, None)
+            assert broken in {"no colon", "many headers", "two lengths", "huge header"}
+    assert AssistantConnectionError not in kinds or call is READ
+
+
+def test_a_length_that_is_too_short_gives_no_half_answer(send):
+    with saying(answer(b'{"a": 1}', length=4)) as service:
+        # aiohttp looks at what comes behind the answer, httpx does not.
+        with pytest.raises((AssistantResponseError, AssistantConnectionError), match=r"not JSON|Bad status line"):
+            send(service.url, READ)
+
+
+@pytest.mark.parametrize("body", [b'{"text": "\xff\xfe"}', b"\xff\xfe\x00", '{"text": "é"}'.encode("latin-1")])
+def test_invalid_utf_8_is_an_error(send, body):
+    with saying(answer(body)) as service, pytest.raises(AssistantResponseError, match="not JSON"):
+        send(service.url, READ)
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"400 Bad", b"500 Down", b"302 Found"])
+def test_no_log_and_no_error_has_a_line_of_the_service(send, status, caplog):
+    caplog.set_level(0)
+    body = json.dumps({"error": "fine\nERROR forged \x1b[2J\x1b]0;owned\x07 \u202egnp.exe"}).encode()
+    headers = (b"Content-Type: text/html\x1b[31m", b"X-Request-Id: a\x1b[31m", b"Location: /\x1b[31m")
+    lines = b"\r\n".join([b"HTTP/1.1 " + status, *headers, b"Content-Length: %d" % (len(body) + 1), b"", b"<" + body])
+    with saying(lines) as service, pytest.raises(AssistantError) as caught:
+        send(service.url, READ, retry=RetryRule(attempts=2))
+    check_error(caught.value)
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith("airflow_provider_assistant")]
+    assert all(said.splitlines() == [said] and "\x1b" not in said for said in ours)
+
+
+@pytest.mark.parametrize(
+    "asked", [b"-1", b"nan", b"1e308", b"9" * 300, b"soon", b"Fri, 31 Dec 9999 23:59:59 GMT", b"\xff"]
+)
+def test_a_retry_after_that_is_nonsense_is_not_waited_for(send, asked):
+    clock = FakeTime()
+    with saying(answer(b"{}", b"Retry-After: " + asked, status=b"429 Slow")) as service:
+        with pytest.raises(AssistantAPIError):
+            send(service.url, READ, clock, retry=RetryRule())
+    assert all(0 < seconds <= 70 for seconds in clock.waited)
+    assert sum(clock.waited) < 150
+
+
+# -- anything at all -------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    lambda inner: st.one_of(
+        st.lists(inner), st.dictionaries(st.sampled_from(["request_id", "status", "result", "error", "id"]), inner)
+    ),
+    max_leaves=8,
+)
+ANSWERS = st.one_of(
+    st.binary(max_size=300),
+    st.builds(
+        lambda body, status, name, value, length: answer(
+            body, name + b": " + value, status=b"%d Odd" % status, length=length
+        ),
+        st.one_of(VALUES.map(json.dumps).map(str.encode), st.binary(max_size=100)),
+        st.one_of(st.sampled_from([200, 201, 204, 302, 400, 404, 429, 500]), st.integers(100, 999)),
+        st.sampled_from([b"Content-Encoding", b"Transfer-Encoding", b"Retry-After", b"Set-Cookie", b"Content-Length"]),
+        st.one_of(st.binary(max_size=20), st.sampled_from([b"gzip", b"chunked", b"5", b"a=b"])),
+        st.one_of(st.none(), st.integers(0, 500)),
+    ),
+)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(said=ANSWERS, name=st.sampled_from(sorted(CALLS)))
+def test_whatever_is_answered_is_a_reply_or_an_error_of_ours(send, said, name):
+    with saying(said, close=True) as service:
+        try:
+            reply = send(service.url, CALLS[name], timeout=2.0)
+        except AssistantError as error:
+            check_error(error)
+        else:
+            assert json.dumps(reply.as_dict())
+
+
+def test_no_socket_is_left_open(send):
+    """A service that is left in the middle of an answer sees its client go."""
+    seen = []
+
+    def speak(line):
+        line.say(HEAD + b"Content-Length: 100000000\r\n\r\n" + b"x" * 2 * MEGABYTE)
+        line._connection.settimeout(2)
+        try:
+            seen.append(line._connection.recv(1))
+        except (ConnectionError, TimeoutError) as error:
+            seen.append(error)
+
+    with HostileService(speak) as service, pytest.raises(AssistantResponseError):
+        send(service.url, READ, max_response_bytes=MEGABYTE)
+    for _ in range(100):
+        if seen:
+            break
+        time.sleep(0.02)
+    assert seen == [b""] or isinstance(seen[0], ConnectionError)

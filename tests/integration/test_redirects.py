@@ -1,0 +1,82 @@
+"""A service that sends its clients elsewhere: the key stays with its host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+
+import pytest
+
+from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.exceptions import AssistantAPIError
+from tests.hostile import CALLS, KEY
+from tests.wire import Answer, ScriptedService, client_of
+
+
+@pytest.fixture(params=["sync", "async"])
+def send(request):
+    """Send a call, in both colours."""
+
+    def send(url, call):
+        client = client_of(url, api_key=KEY, retry=RetryRule())
+        if request.param == "sync":
+            with client:
+                return client.send(call)
+
+        async def asend():
+            async with client:
+                return await client.asend(call)
+
+        return asyncio.run(asend())
+
+    return send
+
+
+@pytest.fixture
+def elsewhere():
+    with ScriptedService(Answer(body={"stolen": True})) as service:
+        yield service
+
+
+def targets(elsewhere):
+    port = elsewhere.url.partition("127.0.0.1:")[2]
+    return {
+        "another port": elsewhere.url,
+        "another host": f"http://localhost:{port}",
+        "no scheme": f"//127.0.0.1:{port}",
+        "with a user": f"http://x:y@127.0.0.1:{port}",
+        "backslashes": f"\\\\127.0.0.1:{port}",
+        "itself": "/api/v1/elsewhere",
+    }
+
+
+@pytest.mark.parametrize("target", targets(ScriptedService()))
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+@pytest.mark.parametrize("name", ["limits", "qa", "upload"])
+def test_a_redirect_is_an_error_and_carries_no_key(send, elsewhere, name, status, target):
+    answer = Answer(status, b"", {"Location": targets(elsewhere)[target], "Refresh": f"0; url={elsewhere.url}"})
+    with ScriptedService(answer) as service:
+        with pytest.raises(AssistantAPIError, match="redirects are not followed") as refused:
+            send(service.url, CALLS[name])
+    assert refused.value.status == status
+    assert len(service.received) == 1
+    assert elsewhere.received == []
+    assert KEY not in str(refused.value)
+
+
+def test_a_cookie_of_the_service_is_kept_by_nobody(send, elsewhere):
+    with ScriptedService(Answer(503, headers={"Set-Cookie": "session=1; Path=/"}), Answer()) as service:
+        send(service.url, CALLS["limits"])
+    assert [request.headers.get("cookie") for request in service.received] == [None, None]
+
+
+def test_the_key_travels_in_the_header_only(send):
+    with ScriptedService() as service:
+        for name in ("limits", "text", "statistics", "close"):
+            with contextlib.suppress(AssistantAPIError):
+                send(service.url, CALLS[name])
+    for request in service.received:
+        assert KEY not in request.path
+        assert KEY.encode() not in io.BytesIO(request.body).read()
+        assert [field for field, value in request.headers.items() if KEY in value] == ["x-api-key"]

@@ -1,0 +1,136 @@
+"""Whatever JSON an endpoint answers, the reply is readable or the error ours."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api import errors, flow
+from airflow_provider_assistant.api.call import Response
+from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.models import ANSWER_FIELDS, ERROR_FIELDS
+from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantError, AssistantResponseError
+from tests.hostile import CALLS, KEY
+from tests.wire import FakeTime, drive
+
+NAMES = st.one_of(
+    st.sampled_from(
+        [*ANSWER_FIELDS, *ERROR_FIELDS, "request_id", "status", "result", "error", "id", "document_id", "session_id"]
+    ),
+    st.text(),
+)
+TEXTS = st.one_of(st.text(), st.sampled_from(["complete", "failed", "queued", "\ud800", "\x1b[2J\nINFO", "a" * 2000]))
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXTS)
+VALUES = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner), st.dictionaries(NAMES, inner)), max_leaves=12)
+BODIES = st.one_of(
+    VALUES.map(json.dumps).map(str.encode), st.binary(), VALUES.map(repr).map(lambda r: r.encode("utf-8", "replace"))
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(["content-type", "retry-after", "x-request-id", "location"]), st.text(max_size=50)
+)
+HUNDRED = settings(max_examples=150, deadline=None, derandomize=True)
+ONCE = RetryRule(attempts=1)
+
+
+def performed(call, response):
+    clock = FakeTime()
+    steps = flow.perform(call, ONCE, now=clock.now, rng=random.Random(1))
+    return drive(steps, [response], clock)[0]
+
+
+def one_line(said):
+    assert said.splitlines() == [said]
+    assert len(said) < 1500
+
+
+@pytest.mark.parametrize("name", CALLS)
+@HUNDRED
+@given(body=BODIES, headers=HEADERS)
+def test_a_success_is_read_or_refused(name, body, headers):
+    try:
+        reply = performed(CALLS[name], Response(200, headers, body))
+    except AssistantResponseError as error:
+        one_line(str(error))
+        return
+    shown = reply.as_dict()
+    assert json.loads(json.dumps(shown)) is not None
+    assert repr(reply)
+    assert reply.created_id is None or (isinstance(reply.created_id, str) and reply.created_id)
+    assert shown.get("text") is None or isinstance(shown["text"], str)
+    assert shown.get("error") is None or isinstance(shown["error"], str)
+    assert shown.get("state", "pending") in {"pending", "complete", "failed"}
+    assert len(shown.get("status", "")) <= 100
+
+
+@pytest.mark.parametrize("name", ["qa", "request"])
+@HUNDRED
+@given(status=st.one_of(st.integers(100, 199), st.integers(300, 999)), body=BODIES, headers=HEADERS)
+def test_a_refusal_is_an_error_of_ours(name, status, body, headers):
+    with pytest.raises(AssistantError) as caught:
+        performed(CALLS[name], Response(status, headers, body))
+    one_line(str(caught.value))
+    assert isinstance(caught.value, AssistantAmbiguousError) == (name == "qa" and status >= 500)
+
+
+@HUNDRED
+@given(value=st.one_of(st.text(), st.floats().map(str), st.integers().map(str), st.datetimes().map(str)))
+def test_a_retry_after_is_a_bounded_time_or_none(value):
+    seconds = errors.parse_retry_after(value, FakeTime().moment)
+    assert seconds is None or 0 <= seconds <= errors.LONGEST_RETRY_AFTER
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("-1", None),
+        ("nan", None),
+        ("inf", None),
+        ("1e9", None),
+        ("0x10", None),
+        ("٣", None),
+        ("9" * 400, None),
+        ("soon", None),
+        ("", None),
+        ("999999999", 86_400.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", 86_400.0),
+        ("Mon, 01 Jan 0001 00:00:00 +2359", 0.0),
+        ("Sat, 99 Foo 2026 99:99:99 GMT", None),
+        ("3, 3", None),
+    ],
+)
+def test_a_retry_after_that_is_nonsense(value, seconds):
+    assert errors.parse_retry_after(value, FakeTime().moment) == seconds
+
+
+@pytest.mark.parametrize("page", [b"<" * 1_000_000, b"<title" * 200_000, b"<title>" * 200_000, b"&#x" * 300_000])
+def test_a_page_that_makes_patterns_slow_is_not_read_on(page):
+    started = time.perf_counter()
+    error = errors.from_response(CALLS["limits"], Response(500, {}, page), 0.0)
+    assert time.perf_counter() - started < 1
+    assert len(error.detail) <= errors.DETAIL_LENGTH
+
+
+def test_a_message_of_megabytes_is_shortened():
+    body = json.dumps({"error": f"{KEY} " + "x\n" * 5_000_000}).encode()
+    error = errors.from_response(CALLS["limits"], Response(400, {}, body), 0.0)
+    assert len(str(error)) < 1000
+
+
+@pytest.mark.parametrize(("name", "is_create"), [("qa", True), ("submit", True), ("limits", False)])
+def test_a_create_whose_reply_is_too_large_has_happened(name, is_create):
+    response = Response(201, {}, b"{", "is larger than max_response_bytes allows")
+    with pytest.raises(AssistantResponseError, match="larger") as caught:
+        performed(CALLS[name], response)
+    assert ("was carried out" in str(caught.value)) == is_create
+
+
+def test_an_error_whose_page_is_too_large_is_that_error():
+    response = Response(503, {}, b"<title>Down</title>", "is larger than max_response_bytes allows")
+    with pytest.raises(AssistantAmbiguousError, match="Down"):
+        performed(CALLS["qa"], response)
