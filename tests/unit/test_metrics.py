@@ -286,4 +286,3 @@ NAMES = [value for value in vars(metrics).values() if isinstance(value, str) and
 def test_names_are_what_airflow_accepts(name):
     assert re.fullmatch(r"[a-z][a-z0-9_.]{0,240}", name)  # Airflow rejects or rewrites anything else
     assert name.startswith("assistant.")
-    assert stats.normalize_name_for_stats(name) == name
