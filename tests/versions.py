@@ -45,6 +45,7 @@ SINCE = {
     "command line of providers": (3, 2),
     "async def tasks": (3, 2),
     "pandas 3 in XCom": (3, 3),
+    "connection form without the hook": (3, 3),
     "retry policy": (3, 3),
 }
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Request
 from pydantic import BaseModel, ValidationError
+from python_multipart.exceptions import FormParserError
 from starlette.datastructures import UploadFile
 
 from airflow_provider_assistant.sandbox import schemas
@@ -94,6 +95,13 @@ async def read_upload(request: Request) -> tuple[str, bytes]:
     :param request: the request.
     """
     _demand_content_type(request, "multipart/form-data")
+    try:
+        return await _file_of(request)
+    except FormParserError as error:  # newer versions of starlette answer this themselves
+        raise ApiError(400, f"The body is no multipart form: {error}.", code="invalid_body") from None
+
+
+async def _file_of(request: Request) -> tuple[str, bytes]:
     async with request.form(max_files=10, max_fields=100) as form:
         parts = form.getlist("file")
         if not parts:

@@ -102,6 +102,6 @@ def test_airflow_shows_the_form(form, info):
     assert (form["host"], form["password"], form["port is hidden"]) == ("Base URL", "API key", True)
 
 
-@needs("declarative connection fields")
+@needs("connection form without the hook")
 def test_airflow_does_not_import_the_hook_for_the_form(form):
     assert form["hooks"] == []
