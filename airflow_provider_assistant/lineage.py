@@ -75,7 +75,7 @@ def dataset_name(uri: str) -> tuple[str, str]:
     return f"{scheme}://{host}", parts.path.strip("/") or "/"
 
 
-def operator_lineage(inputs: Iterable[Data], outputs: Iterable[Data]) -> OperatorLineage:
+def operator_lineage(inputs: Iterable[Data], outputs: Iterable[Data]) -> OperatorLineage[Any, Any]:
     """
     Return what OpenLineage's provider asks an operator for; it must be installed.
 

@@ -64,7 +64,7 @@ class ResultOperator(BaseOperator):
         """Return what the task has read, as far as it has a name; asked when it has ended."""
         return ()
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:  # noqa: ARG002
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002
         """
         Return what was read and written; OpenLineage's provider asks for it, where it is installed.
 
