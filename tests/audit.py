@@ -1,8 +1,8 @@
 """
 Are there known vulnerabilities in what the tests run with: ``python -m tests.audit``, a part of ``make check``.
 
-pip-audit looks up every version of constraints.txt. Where it cannot ask, that is said, and the check goes on: without a
-network nobody could run it. ``AUDIT=strict`` in the environment makes that an error, for a CI that has one.
+pip-audit looks up every version of constraints/airflow-3.3.txt. Where it cannot ask, that is said, and the check goes
+on: without a network nobody could run it. ``AUDIT=strict`` in the environment makes that an error, where there is one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
+CONSTRAINTS = Path(__file__).parents[1] / "constraints" / "airflow-3.3.txt"
 # Of vulnerabilities that do not concern this package, with the reason.
 IGNORED: dict[str, str] = {}
 TIMEOUT = 300

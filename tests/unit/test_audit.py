@@ -61,3 +61,7 @@ def test_what_is_not_known_is_said_and_fails_only_where_asked(outcome, strict, c
     said = "".join(capsys.readouterr())
     assert "because" in said
     assert ("NOT AUDITED" in said) == (outcome == audit.UNKNOWN)
+
+
+def test_there_is_something_to_audit():
+    assert audit.CONSTRAINTS.read_text().count("==") > 100
