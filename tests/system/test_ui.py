@@ -44,6 +44,7 @@ EXTRA_LABELS = [
     "Max concurrency",
     "Verify TLS",
     "CA bundle",
+    "Max response (bytes)",
     "Status words: complete",
     "Status words: failed",
 ]
