@@ -59,7 +59,7 @@ class Browser:
     """Chromium, looking at Airflow."""
 
     def __init__(self, home: Path) -> None:
-        self.driver = chromium(home, "--window-size=1000,1800")
+        self.driver = chromium(home, "--window-size=1000,2000")
         self._wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=NOT_YET)
 
     def find(self, selector: str, text: str | None = None) -> WebElement:
