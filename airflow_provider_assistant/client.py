@@ -217,6 +217,8 @@ class AssistantClient:
                                 break
             outcome = self._response(answer.status, answer.headers, body)
         except (aiohttp.ClientError, TimeoutError) as error:
+            if interruption := _interruption(error):
+                raise interruption from None
             sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
             outcome = self._failure(error, isinstance(error, TimeoutError), sent)
         self._measure(call, outcome, started)
@@ -399,6 +401,14 @@ class AssistantClient:
         trace: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    """Return what a signal handler raised while aiohttp was parsing an answer: it takes that for a broken answer."""
+    cause: BaseException | None = error
+    while isinstance(cause, Exception):
+        cause = cause.__cause__
+    return cause
 
 
 def _spelled(key: str) -> str:

@@ -7,14 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
 from airflow_provider_assistant import metrics
 from airflow_provider_assistant.asking import answers
-from airflow_provider_assistant.asking.batch import Batch, Mode
-from airflow_provider_assistant.asking.questions import read_questions
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteLoad,
@@ -30,6 +28,9 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
 from airflow_provider_assistant.waiting import DEFERRAL_GRACE, is_deferrable
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.asking.batch import Batch, Mode
 
 
 class AssistantAskOperator(AssistantOperator):
@@ -147,6 +148,8 @@ class AssistantAskOperator(AssistantOperator):
         :raises AssistantAPIError: 401, 403, 404: the task stopped at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
+        from airflow_provider_assistant.asking.questions import read_questions
+
         with self._opened(context) as batch:
             questions = read_questions(
                 self.source,
@@ -180,6 +183,8 @@ class AssistantAskOperator(AssistantOperator):
 
     @contextlib.contextmanager
     def _opened(self, context: Context) -> Iterator[Batch]:
+        from airflow_provider_assistant.asking.batch import Batch
+
         site_id, scope, run = self.hook.site(), self._scope(context), RunRef.of(context)
         settings = self.hook.settings.client
         with contextlib.ExitStack() as stack:

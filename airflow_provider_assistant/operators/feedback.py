@@ -12,9 +12,6 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import Feedback, checked
-from airflow_provider_assistant.asking.rating import Rater
-from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.ratings import rate
 from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, key_of, ratings
 from airflow_provider_assistant.loading.source import storage_path
@@ -22,6 +19,8 @@ from airflow_provider_assistant.operators.base import AssistantOperator, LedgerE
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_assistant.asking.rating import Rater
 
 
 class AssistantFeedbackOperator(AssistantOperator):
@@ -145,6 +144,10 @@ class AssistantFeedbackOperator(AssistantOperator):
         return {**fields, "site_id": site_id, "sent": sent}
 
     def _rate_many(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_assistant.asking.rating import Rater
+        from airflow_provider_assistant.evaluation.cases import read_cases
+        from airflow_provider_assistant.evaluation.ratings import rate
+
         key = self.key if isinstance(self.key, str) else list(self.key)
         cases = read_cases(_table(self.answers, "answers"), key=key)
         rated = rate(cases, _table(self.scores, "scores"), self.rules or {})

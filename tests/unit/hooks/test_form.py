@@ -27,7 +27,12 @@ def test_the_form_has_every_extra(wtforms):
     assert set(fields) == set(ConnectionExtra.model_fields)
     assert fields["verify"] == ("BooleanField", "Verify TLS", "Verify the service's certificate.", True)
     assert fields["retries"][0] == "IntegerField"
-    assert fields["timeout"] == ("StringField", "Timeout (s)", "Seconds until an answer is complete; 30 if empty.", None)
+    assert fields["timeout"] == (
+        "StringField",
+        "Timeout (s)",
+        "Seconds until an answer is complete; 30 if empty.",
+        None,
+    )
 
 
 def test_airflow_s_own_fields_are_hidden_or_renamed():
