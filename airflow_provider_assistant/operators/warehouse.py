@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, Context
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.operators.base import ResultOperator, day_of_run
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.lake import warehouse
 
 
 class AssistantParquetToWarehouseOperator(ResultOperator):
@@ -73,6 +75,8 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         :raises AssistantInputError: An argument cannot be used, or DuckDB is not installed.
         :raises AssistantWarehouseError: The warehouse cannot be opened or written; it is as it was.
         """
+        from airflow_provider_assistant.lake import warehouse
+
         last = day_of_run(self.date, context)
         days = [last - timedelta(days=back) for back in reversed(range(self.days))]
         datasets = self._datasets()
@@ -99,6 +103,8 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
 
     def _datasets(self) -> list[str]:
         """Return the datasets to load; a wrong path must not empty the days of the warehouse."""
+        from airflow_provider_assistant.lake import warehouse
+
         known = warehouse.loadable()
         if self.datasets is None:
             found = [dataset for dataset in known if warehouse.exported(self.output_path, dataset)]
@@ -124,6 +130,8 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         return wanted
 
     def _store(self) -> AbstractContextManager[warehouse.Store]:
+        from airflow_provider_assistant.lake import warehouse
+
         if self.conn_id is not None:
             return warehouse.in_postgres(BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine())
         if not self.database or "://" in self.database:
