@@ -206,9 +206,9 @@ class AssistantClient:
             with _opened(call) as content:
                 # Who waits for a connection, or uploads a file, is not late.
                 async with self._slots, asyncio.timeout(None if content else self._time_to_answer) as clock:
-                    options = _abody(call, content) | {"allow_redirects": False}
+                    # Only uploads are traced: others ignore the clock.
+                    options = _abody(call, content) | {"allow_redirects": False, "trace_request_ctx": clock}
                     session = self._uploading if content else self._async
-                    options |= {"trace_request_ctx": clock} if content else {}
                     async with session.request(call.method, self._url(call), **options) as answer:
                         body = self._bounded(answer.headers)
                         async for piece in answer.content.iter_any():
@@ -408,7 +408,8 @@ def _interruption(error: BaseException) -> BaseException | None:
     cause: BaseException | None = error
     while isinstance(cause, Exception):
         cause = cause.__cause__
-    return cause
+    # What a deadline cancelled was not interrupted from outside.
+    return None if isinstance(cause, asyncio.CancelledError) else cause
 
 
 def _spelled(key: str) -> str:

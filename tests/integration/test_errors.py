@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import email.utils
 import io
 import pickle
@@ -31,32 +30,13 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.sandbox import tenants
 from airflow_provider_assistant.sandbox.server import SandboxServer
-from tests.wire import Answer, FakeTime, ScriptedService, client_of, unused_port
+from tests.wire import Answer, FakeTime, ScriptedService, unused_port
 
 KEY = "canary-key-0123456789"
 GET = endpoints.get_statistics("docs")
 QA = QADocument(title="t", question="q", answer="a", category="c")
 POST = endpoints.create_qa_document("docs", QA)
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>"
-
-
-@pytest.fixture(params=["sync", "async"])
-def send(request: pytest.FixtureRequest):
-    """Send a call with the client of a URL, in both colours; the waits of the client take no time."""
-
-    def send(url: str, call, clock: FakeTime | None = None, **changes):
-        client = client_of(url, clock, **changes)
-        if request.param == "sync":
-            with client:
-                return client.send(call)
-
-        async def asend():
-            async with client:
-                return await client.asend(call)
-
-        return asyncio.run(asend())
-
-    return send
 
 
 @pytest.fixture(scope="module")

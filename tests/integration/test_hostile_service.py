@@ -8,8 +8,10 @@ import io
 import json
 import time
 import tracemalloc
+from functools import partial
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,23 +36,10 @@ BOTH = pytest.mark.parametrize("call", [READ, CREATE], ids=["GET", "POST"])
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
-@pytest.fixture(params=["sync", "async"])
-def send(request):
+@pytest.fixture
+def send(send):
     """Send a call once, in both colours."""
-
-    def send(url, call, clock=None, retry=ONCE, **changes):
-        client = client_of(url, clock, retry=retry, **{"timeout": 5.0, **changes})
-        if request.param == "sync":
-            with client:
-                return client.send(call)
-
-        async def asend():
-            async with client:
-                return await client.asend(call)
-
-        return asyncio.run(asend())
-
-    return send
+    return partial(send, retry=ONCE, timeout=5.0)
 
 
 def saying(*pieces, close=False):
@@ -338,6 +327,18 @@ def test_whatever_is_answered_is_a_reply_or_an_error_of_ours(send, said, name):
             check_error(error)
         else:
             assert json.dumps(reply.as_dict())
+
+
+def test_what_a_signal_handler_raises_in_the_parser_is_no_broken_answer(send, monkeypatch):
+    """aiohttp's parser takes whatever is raised while it hands on a piece for a flaw of the answer."""
+
+    def alarm(*_):
+        raise AirflowTaskTimeout("execution_timeout")
+
+    monkeypatch.setattr("aiohttp.StreamReader.feed_data", alarm)
+    monkeypatch.setattr("airflow_provider_assistant.client.Body.take", alarm)
+    with saying(answer(b"{}")) as service, pytest.raises(AirflowTaskTimeout, match="execution_timeout"):
+        send(service.url, READ)
 
 
 def test_no_socket_is_left_open(send):

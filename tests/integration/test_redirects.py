@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
+from functools import partial
 
 import pytest
 
-from airflow_provider_assistant.api.flow import RetryRule
 from airflow_provider_assistant.exceptions import AssistantAPIError
 from tests.hostile import CALLS, KEY
-from tests.wire import Answer, ScriptedService, client_of
+from tests.wire import Answer, ScriptedService
 
 
-@pytest.fixture(params=["sync", "async"])
-def send(request):
-    """Send a call, in both colours."""
-
-    def send(url, call):
-        client = client_of(url, api_key=KEY, retry=RetryRule())
-        if request.param == "sync":
-            with client:
-                return client.send(call)
-
-        async def asend():
-            async with client:
-                return await client.asend(call)
-
-        return asyncio.run(asend())
-
-    return send
+@pytest.fixture
+def send(send):
+    """Send a call with the key that must not get elsewhere, in both colours."""
+    return partial(send, api_key=KEY)
 
 
 @pytest.fixture
