@@ -22,13 +22,12 @@ from airflow_provider_assistant.loading.loader import Load, LoadOptions
 from airflow_provider_assistant.loading.rehearsal import Rehearsal
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
 from airflow_provider_assistant.loading.source import Path_, storage_path
-from airflow_provider_assistant.operators.base import allowed
+from airflow_provider_assistant.operators.documents import flaw_of
 
 # So many rows are shown; all of those that want attention are in the file of findings.
 SHOWN = 20
 # Seconds between two looks at the counts.
 TICK = 0.1
-ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
 
 @command
@@ -56,12 +55,14 @@ def load(out: Out, args: argparse.Namespace) -> int:
         asyncio.run(_run(out, hook, args.dry_run, done, rows=rows, options=options, memory=memory, findings=findings))
     if done.error and not done.counts.rows:
         raise done.error
-    _tell(out, args, hook, done, findings)
+    is_good = not flaw_of(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
+    style = GOOD if is_good and not done.error else BAD if done.counts.failed else WARNING
+    _tell(out, args, hook, done, findings, style)
     if done.is_interrupted:
         return INTERRUPTED
     if done.error:
         raise done.error
-    return OK if _is_good(done.counts, args) else WRONG
+    return OK if is_good else WRONG
 
 
 @dataclass(slots=True)
@@ -152,12 +153,7 @@ def _findings_path(args: argparse.Namespace) -> Path_:
     return airflow_home() / "assistant_loads" / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 
 
-def _is_good(counts: Counts, args: argparse.Namespace) -> bool:
-    unclear = counts.ambiguous if args.on_ambiguous == "retry" else 0
-    return not (counts.failed or unclear or counts.rejected > allowed(args.max_rejected, counts.rows))
-
-
-def _tell(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown) -> None:
+def _tell(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str) -> None:
     counts = done.counts
     path = str(findings.path) if findings.count and not args.dry_run else None
     out.result(
@@ -179,7 +175,6 @@ def _tell(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, 
         out.table(("would send",), [(label,) for label in done.sent])
         if more := counts.created - len(done.sent):
             out.line(f"… and {more} more")
-    style = GOOD if _is_good(counts, args) and not done.error else BAD if counts.failed else WARNING
     out.line(f"{'Dry run, nothing was sent; a load of ' if args.dry_run else ''}site {hook.site()}: {counts}", style)
     if path:
         out.note(f"Findings: {findings.count}, all of them in {path}")

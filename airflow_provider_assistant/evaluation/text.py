@@ -37,7 +37,7 @@ _PLAIN = str.maketrans(
 # A point or comma in a number, and the apostrophe of "can't"; not that of "l'eau" or "Ann's".
 _INSIDE = re.compile(r"\d[.,]\d|[^\W\d]'t\b")
 # Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
     "\u3021-\u3029\u3031-\u303c\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
@@ -60,7 +60,7 @@ def tokens(text: str) -> list[str]:
     """
     normal = normalise(text)
     words = normal.split()
-    return [piece for word in words for piece in _pieces(word)] if _UNSPACED.search(normal) else words
+    return [piece for word in words for piece in _pieces(word)] if UNSPACED.search(normal) else words
 
 
 def includes(text: str, phrase: str) -> bool:
@@ -101,7 +101,7 @@ def _without_punctuation(folded: str) -> str:
 def _pieces(word: str) -> list[str]:
     pieces: list[str] = []
     for char in word:
-        if pieces and (_is(char, "M") or char in _JOINERS or not _UNSPACED.search(pieces[-1][0] + char)):
+        if pieces and (_is(char, "M") or char in _JOINERS or not UNSPACED.search(pieces[-1][0] + char)):
             pieces[-1] += char
         else:
             pieces.append(char)
@@ -120,7 +120,7 @@ def _continues(text: str, position: int) -> bool:
     before, after = text[position - 1], text[position]
     if _is(after, "M"):
         return True
-    if _UNSPACED.match(before) or _UNSPACED.match(after):
+    if UNSPACED.match(before) or UNSPACED.match(after):
         return False
     if _is_word(before) and _is_word(after):
         return True

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteLoad
 
 T = TypeVar("T")
+
+
+def on_interruption(loop: asyncio.AbstractEventLoop, end: Callable[[BaseException], None]) -> None:
+    """
+    Have work ended by what a signal handler raises between two tasks of its loop, such as Airflow's timeout.
+
+    :param loop: The loop, which by itself would only log it.
+    :param end: Ends the work for what was raised.
+    """
+
+    def raised(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is None or isinstance(error, Exception | asyncio.CancelledError):
+            loop.default_exception_handler(context)
+        else:
+            end(error)
+
+    loop.set_exception_handler(raised)
 
 
 class Interruptible:
@@ -47,7 +65,7 @@ class Interruptible:
 
     async def _until_ended(self, work: Coroutine[Any, Any, T]) -> T:
         self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(self._interrupted)
+        on_interruption(self._loop, self._break)
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._task = task
         if self.is_ended:
@@ -63,11 +81,7 @@ class Interruptible:
         finally:
             self._loop = self._task = None
 
-    def _interrupted(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the work for what a signal handler raised between two tasks."""
-        error = context.get("exception")
-        if error is None or self._task is None or isinstance(error, Exception | asyncio.CancelledError):
-            loop.default_exception_handler(context)
-        else:
+    def _break(self, error: BaseException) -> None:
+        if self._task:
             self._broken = error
             self._task.cancel()

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Literal, NoReturn, TypeAlias
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.errors import is_transient
@@ -34,6 +34,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger import BatchLedger, Claim, Known, Settlement
+from airflow_provider_assistant.loading.interruptible import on_interruption
 from airflow_provider_assistant.loading.limiter import Limiter
 from airflow_provider_assistant.loading.report import PROGRESS, Counts, Findings, Tally, report_progress
 from airflow_provider_assistant.loading.rows import Item, Rows
@@ -151,7 +152,7 @@ class Load:
     async def _run(self) -> Counts:
         started = time.monotonic()
         self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(self._interrupted)
+        on_interruption(self._loop, self._break)
         seen = survey(self._rows, self._memory, tick=self._seen)
         self.counts.rows = seen.rows
         self.counts.unchanged = seen.count(Fate.UNCHANGED) + seen.count(Fate.DUPLICATE)
@@ -188,14 +189,6 @@ class Load:
         """Give up what is in flight."""
         self._broken = error
         self._news.set()
-
-    def _interrupted(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the load for what a signal handler raised between two tasks, such as Airflow's timeout."""
-        error = context.get("exception")
-        if error is None or isinstance(error, Exception | asyncio.CancelledError):
-            loop.default_exception_handler(context)
-        else:
-            self._break(error)
 
     async def _send_all(self, seen: Survey, started: float) -> None:
         workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]

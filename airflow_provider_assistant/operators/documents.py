@@ -19,6 +19,7 @@ from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADo
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantError,
     AssistantIncompleteLoad,
     AssistantInputError,
     AssistantRateLimitError,
@@ -33,6 +34,32 @@ from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Row
 from airflow_provider_assistant.loading.source import Path_, open_source, storage_files, storage_path
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, findings_of
 from airflow_provider_assistant.waiting import is_deferrable
+
+
+def flaw_of(
+    counts: Counts, *, on_ambiguous: OnAmbiguous, max_rejected: float, listed: str = ""
+) -> AssistantError | None:
+    """
+    Return why a load that has ended is no success, if so.
+
+    :param counts: What became of its rows.
+    :param on_ambiguous: As of the load: only where they are to be sent again do ambiguous rows fail it.
+    :param max_rejected: How many rejected rows, or which fraction of all if it is below 1, are no failure.
+    :param listed: A sentence that says where the rows are listed.
+    """
+    unclear = counts.ambiguous if on_ambiguous == "retry" else 0
+    if counts.failed or unclear:
+        return AssistantIncompleteLoad(
+            f"{counts}. {counts.failed} rows failed and {unclear} are ambiguous; a retry sends those and no others."
+            f"{listed}"
+        )
+    if counts.rejected > allowed(max_rejected, counts.rows):
+        return AssistantInputError(
+            f"{counts}. {counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows; the "
+            f"others are loaded.{listed} Mend them in the source and run the task again.",
+            field="source",
+        )
+    return None
 
 
 class AssistantLoadOperator(AssistantOperator):
@@ -134,7 +161,9 @@ class AssistantLoadOperator(AssistantOperator):
             }
             columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
             self.written = (Data(self.asset_uri("documents"), columns, counts.created),)
-            self._judge(counts, result["findings"])
+            listed = f" They are listed in {result['findings']}." if result["findings"] else ""
+            if flaw := flaw_of(counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed):
+                raise flaw
         return self.tell(context, result)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:  # noqa: ARG002
@@ -218,22 +247,6 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _source_name(self, context: Context) -> str:
         return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"
-
-    def _judge(self, counts: Counts, findings: str | None) -> None:
-        """Fail the task for rows that are not on the site."""
-        listed = f"They are listed in {findings}." if findings else ""
-        unclear = counts.ambiguous if self.on_ambiguous == "retry" else 0
-        if counts.failed or unclear:
-            raise AssistantIncompleteLoad(
-                f"{counts}. {counts.failed} rows failed and {unclear} are ambiguous; a retry sends those and no "
-                f"others. {listed}"
-            )
-        if counts.rejected > allowed(self.max_rejected, counts.rows):
-            raise AssistantInputError(
-                f"{counts}. {counts.rejected} rows were rejected, more than max_rejected={self.max_rejected:g} "
-                f"allows; the others are loaded. {listed} Mend them in the source and run the task again.",
-                field="source",
-            )
 
     def _defer_for(self, seconds: float) -> NoReturn:
         from airflow.providers.standard.triggers.temporal import DateTimeTrigger

@@ -9,23 +9,13 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from airflow_provider_assistant.evaluation.report.formats import legible
+from airflow_provider_assistant.evaluation.text import UNSPACED
 
 # What a reader takes in of one text; comparing costs up to the square of the tokens.
 MAX_CHARACTERS = 1500
 MAX_TOKENS = 600
 # Prose has some thousands; in what is beyond, the most frequent tokens are not compared but marked.
 MAX_PAIRS = 30_000
-# Scripts that put no spaces between words.
-_UNSPACED = (
-    (0x0E00, 0x0EFF),  # Thai, Lao
-    (0x1000, 0x109F),  # Myanmar
-    (0x1780, 0x17FF),  # Khmer
-    (0x3040, 0x30FF),  # kana
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),  # Chinese characters
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,7 @@ def _begins(before: str, character: str) -> bool:
 
 def _in_word(character: str) -> bool:
     category = unicodedata.category(character)[0]
-    return category in "LNM" and not any(first <= ord(character) <= last for first, last in _UNSPACED)
+    return category in "LNM" and not UNSPACED.match(character)
 
 
 def _tokens(text: str) -> tuple[list[str], int]:
