@@ -94,6 +94,7 @@ def read_questions(
     key_columns: Sequence[str],
     session: str | None,
     scope: str,
+    root: str | None = None,
 ) -> Questions:
     """
     Read all questions.
@@ -106,6 +107,7 @@ def read_questions(
     :param session: ``per_row``, ``shared``, or a column with session ids; None for the column of the field, where
         there is one, or else per row.
     :param scope: What the sessions that are made here belong to.
+    :param root: Folder that all files have to lie in, once symbolic links are followed.
     :raises AssistantInputError: The source as a whole cannot be asked.
     """
     fields, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
@@ -117,7 +119,7 @@ def read_questions(
     must = [fields["message"]]
     must += [fields["session_id"]] if session not in {None, "per_row", "shared"} else []
     must += [column for field, column in (columns or {}).items() if field in OPTIONAL]
-    with open_source(source, Wanted(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True)) as opened:
+    with open_source(source, Wanted(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True), root) as opened:
         read = _all(opened)
     if not read or not len(next(iter(read.values()))):
         raise AssistantInputError("source has no rows; nothing was sent", field="source")

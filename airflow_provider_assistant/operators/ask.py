@@ -68,6 +68,8 @@ class AssistantAskOperator(AssistantOperator):
         triggerer.
     :param max_failed: How many questions may have no answer, as a count or as a fraction below 1, before the task
         fails.
+    :param root: Folder that all files of the source have to lie in, once symbolic links are followed: a local path or
+        an object storage URL. By default they may lie anywhere.
     :param reuse: Whether a cleared task takes up what an earlier run of it has asked. A retry always does.
     :param ledger: Whether to remember what was submitted; without it a retry asks everything again.
     """
@@ -80,6 +82,7 @@ class AssistantAskOperator(AssistantOperator):
         "constants",
         "key_columns",
         "session",
+        "root",
     )
     operator_extra_links = (AssistantDataLink(),)
     source = SourceField()
@@ -102,6 +105,7 @@ class AssistantAskOperator(AssistantOperator):
         poll_interval: float = 20.0,
         max_concurrency: int | None = None,
         max_failed: float = 0,
+        root: str | None = None,
         reuse: bool = True,
         ledger: bool = True,
         **kwargs: Any,
@@ -126,6 +130,7 @@ class AssistantAskOperator(AssistantOperator):
         self.poll_interval = poll_interval
         self.max_concurrency = max_concurrency
         self.max_failed = max_failed
+        self.root = root
         self.reuse = reuse
         self.ledger = ledger
 
@@ -158,6 +163,7 @@ class AssistantAskOperator(AssistantOperator):
                 key_columns=list(self.key_columns),
                 session=self.session,
                 scope=self._scope(context),
+                root=self.root,
             )
             batch.submit(questions)
             deadline = time.time() + self.deadline

@@ -366,6 +366,17 @@ def test_how_many_questions_may_have_no_answer(failed, max_failed, passes, servi
     assert statuses(output).get("failed", 0) == failed
 
 
+def test_a_link_that_leads_out_of_the_root_ends_a_batch_before_any_request(service, connection, execute, tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside.jsonl"
+    root.mkdir()
+    outside.write_text('{"id": 1, "message": "What is in here?"}\n')
+    (root / "link.jsonl").symlink_to(outside)
+    with pytest.raises(AssistantInputError, match=r"leads to .*outside\.jsonl.* not below root"):
+        execute(str(root), root=str(root))
+    assert service.seen() == []
+    assert execute(str(root), root=str(tmp_path))["complete"] == 1
+
+
 @pytest.mark.parametrize(("limit", "total", "count"), [(0.29, 100, 29), (0.57, 100, 57), (0.07, 300, 21), (3, 10, 3)])
 def test_a_fraction_is_exact(limit, total, count):
     assert allowed(limit, total) == count
