@@ -25,10 +25,16 @@ except ImportError:  # before 3.2
 
     DagSerialization = SerializedDAG
 
+try:
+    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+except ImportError:  # before 3.2
+    from airflow.providers_manager import ProvidersManager as ProvidersManagerTaskRuntime
+
 __all__ = [
     "AIRFLOW",
     "SINCE",
     "DagSerialization",
+    "ProvidersManagerTaskRuntime",
     "SerializedDAG",
     "bag_of",
     "deserialize",

@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from airflow_provider_assistant import assets
 from airflow_provider_assistant.assets import Kind, assistant_asset
 from airflow_provider_assistant.exceptions import AssistantInputError
+from tests.versions import ProvidersManagerTaskRuntime
 
 URI = "assistant://assistant.example.com/help/documents"
 

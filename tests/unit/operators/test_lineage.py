@@ -194,7 +194,8 @@ def test_nothing_submitted_is_no_link():
 
 def test_links_survive_serialization_and_are_known_to_airflow(tmp_path):
     from airflow.providers_manager import ProvidersManager
-    from airflow.serialization.serialized_objects import DagSerialization
+
+    from tests.versions import DagSerialization
 
     with DAG("linked", schedule=None) as dag:
         AssistantLimitsToParquetOperator(task_id="export", output_path=str(tmp_path))

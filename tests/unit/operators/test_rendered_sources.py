@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.sdk import DAG, task
-from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
@@ -17,6 +16,7 @@ from airflow_provider_assistant.loading.source import NAMES_LENGTH, Given, as_gi
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from tests.versions import DagSerialization
 
 SECRET = "a customer's question"
 TEXTS = [{"title": f"T{number}", "content": SECRET, "category": "faq"} for number in range(1200)]
