@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -27,13 +27,15 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef
 from airflow_provider_assistant.lineage import Data, files_in
-from airflow_provider_assistant.loading.loader import Load, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rooted import check_inside
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import Path_, open_source, storage_files, storage_path
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, findings_of
 from airflow_provider_assistant.waiting import is_deferrable
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.loading.loader import Load, OnAmbiguous, OnChange
 
 
 def flaw_of(
@@ -206,24 +208,25 @@ class AssistantLoadOperator(AssistantOperator):
                 )
                 stack.enter_context(memory)
             findings = stack.enter_context(self._findings(run))
-            options = LoadOptions(
-                max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
-                max_pause=self.max_pause,
-                on_ambiguous=self.on_ambiguous,
-                on_change=self.on_change,
-            )
-            counts = asyncio.run(self._run(rows, options, memory, findings, record, self._is_whole(context)))
+            counts = asyncio.run(self._run(rows, memory, findings, record, self._is_whole(context)))
         return counts, findings
 
     async def _run(
         self,
         rows: Rows,
-        options: LoadOptions,
         memory: BatchLedger | None,
         findings: Findings,
         record: LoadRecord,
         is_whole: bool,
     ) -> Counts:
+        from airflow_provider_assistant.loading.loader import Load, LoadOptions
+
+        options = LoadOptions(
+            max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+            max_pause=self.max_pause,
+            on_ambiguous=self.on_ambiguous,
+            on_change=self.on_change,
+        )
         settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
         facts = {"site_id": self.hook.site(), "kind": self.kind}
         # One for all rows: a trace with a span for each would be of no use to anybody.
