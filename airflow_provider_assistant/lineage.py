@@ -23,7 +23,8 @@ class Data:
     """
     Something that a task reads or writes.
 
-    :param uri: Path of a file or folder, object storage URL, or the URI of an asset.
+    :param uri: Path of a file or folder, object storage URL, the URI of an asset, or that of a table:
+        ``postgres://host:port/database.schema.table``, ``duckdb:///path/of/file.duckdb/file.schema.table``.
     :param columns: Its columns and their types, as far as they are known.
     :param rows: How many rows the task wrote.
     :param bytes: How many bytes these are.
@@ -71,6 +72,9 @@ def dataset_name(uri: str) -> tuple[str, str]:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return "file", parts.path
+    if parts.scheme == "duckdb":
+        file, _, name = parts.path.rpartition("/")
+        return f"duckdb://{file}", name
     scheme, host = SCHEMES.get(parts.scheme, parts.scheme), parts.netloc.rpartition("@")[2]
     return f"{scheme}://{host}", parts.path.strip("/") or "/"
 

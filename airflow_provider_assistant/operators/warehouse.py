@@ -9,9 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseHook, Context
+from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.operators.base import ResultOperator, day_of_run
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         datasets = self._datasets()
         with self._store() as store:
             loaded = warehouse.load(store, self.output_path, datasets, days, schema=self.schema)
+            tables = {dataset: f"{store.uri}.{self.schema}.{dataset}" for dataset in datasets}
+        self.written = tuple(
+            Data(table, warehouse.columns(dataset), loaded.rows[dataset]) for dataset, table in tables.items()
+        )
         if loaded.missing:
             self.log.warning(
                 "Not in the lake, so of these the warehouse has no rows either: %s.", ", ".join(loaded.missing)
@@ -100,6 +105,11 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items()),
         )  # fmt: skip
         return self.tell(context, result)
+
+    def reads(self) -> Sequence[Data]:
+        """Return the datasets whose tables were written."""
+        named = (data.uri.rpartition(".")[2] for data in self.written)
+        return [Data(str(ObjectStoragePath(self.output_path) / dataset)) for dataset in named]
 
     def _datasets(self) -> list[str]:
         """Return the datasets to load; a wrong path must not empty the days of the warehouse."""

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import stores
+from airflow_provider_assistant.lineage import dataset_name
 from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
@@ -191,7 +192,12 @@ def test_the_operator_loads_through_an_airflow_connection(server, engine, root, 
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", server.airflow_url)
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     arguments = {"output_path": str(root), "conn_id": "{{ 'warehouse' }}", "date": FIRST.isoformat()}
+    ended = []
+    arguments["on_success_callback"] = lambda context: ended.append(context["task"])
     run = run_operator(AssistantParquetToWarehouseOperator, **arguments)
     assert run.state == "success", run.errors
     assert run.xcom()["datasets"] == {"statistics": 1}
     assert [row["value"] for row in read("statistics")] == [1]
+    (table,) = ended[0].written
+    url = engine.url
+    assert dataset_name(table.uri) == (f"postgres://{url.host}:{url.port}", f"{url.database}.assistant.statistics")

@@ -30,6 +30,8 @@ from tests.openlineage import (
         ("s3://bucket/lake/statistics", ("s3://bucket", "lake/statistics")),
         ("s3a://aws_default@bucket/lake/", ("s3://bucket", "lake")),
         ("gcs://bucket", ("gs://bucket", "/")),
+        ("postgres://db:5432/dwh.assistant.loads", ("postgres://db:5432", "dwh.assistant.loads")),
+        ("duckdb:///data/lake.duckdb/lake.assistant.loads", ("duckdb:///data/lake.duckdb", "lake.assistant.loads")),
         ("assistant://host:8099/help/documents", ("assistant://host:8099", "help/documents")),
     ],
 )

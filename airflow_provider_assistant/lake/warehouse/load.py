@@ -61,6 +61,11 @@ def loadable() -> tuple[str, ...]:
     return tuple(SCHEMAS)
 
 
+def columns(dataset: str) -> dict[str, str]:
+    """Return the columns of a dataset's table, and their types."""
+    return {field.name: TYPES[str(field.type)] for field in SCHEMAS[dataset]()} | {"date": TYPES["date32[day]"]}
+
+
 def load(store: Store, root: str, datasets: Iterable[str], days: Sequence[date], *, schema: str) -> Loaded:
     """
     Make the warehouse's rows of some days those of the lake, and its views those of this version.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # So long is waited for another process that has the warehouse, in seconds.
 LOCK_TIMEOUT = 300
 POLL = 1.0
+POSTGRES_PORT = 5432
 # So many rows are CSV in memory at a time.
 ROWS_PER_COPY = 50_000
 UNCHANGED = "The transaction was rolled back, and the warehouse is as it was"
@@ -28,10 +29,12 @@ class Store(Protocol):
     """
     A transaction, in SQL that DuckDB and PostgreSQL both know.
 
-    ``date_index`` says whether the database needs an index to find the rows of a day.
+    ``date_index`` says whether the database needs an index to find the rows of a day; ``uri`` is what lineage calls
+    the database.
     """
 
     date_index: bool
+    uri: str
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement; return its rows, or the one count of rows it changed."""
@@ -43,8 +46,10 @@ class Store(Protocol):
 class _DuckDB:
     date_index = False
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self._connection = connection
+        # DuckDB calls a database by the name of its file.
+        self.uri = f"duckdb://{path.absolute()}/{path.name.partition('.')[0]}"
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql).fetchall()
@@ -60,6 +65,8 @@ class _Postgres:
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
+        url = connection.engine.url
+        self.uri = f"postgres://{url.host}:{url.port or POSTGRES_PORT}/{url.database}"
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         # Otherwise a percent sign in the name of a metric is taken for a parameter.
@@ -132,7 +139,7 @@ def in_duckdb(
     with contextlib.closing(connection):
         try:
             connection.begin()
-            yield _DuckDB(connection)
+            yield _DuckDB(connection, Path(path))
             connection.commit()
         except duckdb.Error as error:
             raise AssistantWarehouseError(f"{path}: {error}. {UNCHANGED}.") from error

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,6 +30,7 @@ from airflow_provider_assistant.operators.statistics import (
     AssistantLimitsToParquetOperator,
     AssistantStatisticsToParquetOperator,
 )
+from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from tests.openlineage import stand_in
 
 TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(3)]
@@ -124,6 +126,20 @@ def test_an_evaluation_reads_answers_and_writes_scores(ran, tmp_path):
     assert judge.reads() == [Data(str(answers))]
     assert [data.uri for data in judge.written] == [run.xcom()["scores_path"], f"{tmp_path}/lake/evaluations"]
     assert [data.rows for data in judge.written] == [1, 1]
+
+
+def test_a_warehouse_reads_datasets_and_writes_tables(ran, connection, tmp_path):
+    lake_, database = str(tmp_path / "lake"), tmp_path / "night.duckdb"
+    ran(AssistantStatisticsToParquetOperator, output_path=lake_)
+    run, load = ran(AssistantParquetToWarehouseOperator, output_path=lake_, database=str(database))
+    assert [Path(data.uri).name for data in load.reads()] == ["statistics", "statistics_raw"]
+    assert all(urlsplit(data.uri).path.startswith(lake_) for data in load.reads())
+    assert {data.uri: data.rows for data in load.written} == {
+        f"duckdb://{database}/night.assistant.{dataset}": rows for dataset, rows in run.xcom()["datasets"].items()
+    }
+    with duckdb.connect(database, read_only=True) as opened:
+        found = opened.execute("DESCRIBE assistant.statistics").fetchall()
+    assert set(load.written[0].columns) == {name for name, *_ in found}
 
 
 def test_openlineage_asks_a_task_that_has_ended(ran, service, tmp_path, monkeypatch):
