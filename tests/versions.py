@@ -30,10 +30,16 @@ try:
 except ImportError:  # before 3.2
     from airflow.providers_manager import ProvidersManager as ProvidersManagerTaskRuntime
 
+try:
+    from airflow.sdk.lineage import HookLineageCollector
+except ImportError:  # before 3.2
+    from airflow.lineage.hook import HookLineageCollector
+
 __all__ = [
     "AIRFLOW",
     "SINCE",
     "DagSerialization",
+    "HookLineageCollector",
     "ProvidersManagerTaskRuntime",
     "SerializedDAG",
     "bag_of",

@@ -43,9 +43,10 @@ def check_inside(path: _AnyPath, root: _AnyPath | None) -> None:
 
 def _local(path: _AnyPath) -> Path | None:
     """Return where a path lies on this machine's disk, None for object storage."""
-    if isinstance(path, Path):
-        return path
-    return Path(path.path) if path.protocol in {"", "file", "local"} else None
+    # Asked in this order: on Airflow 3.1 an ObjectStoragePath is a Path too.
+    if isinstance(path, ObjectStoragePath):
+        return Path(path.path) if path.protocol in {"", "file", "local"} else None
+    return path
 
 
 def _is_below(path: _AnyPath, root: _AnyPath) -> bool:

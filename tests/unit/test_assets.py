@@ -10,7 +10,7 @@ from airflow.sdk import Asset
 from airflow_provider_assistant import assets
 from airflow_provider_assistant.assets import Kind, assistant_asset
 from airflow_provider_assistant.exceptions import AssistantInputError
-from tests.versions import ProvidersManagerTaskRuntime
+from tests.versions import HookLineageCollector, ProvidersManagerTaskRuntime
 
 URI = "assistant://assistant.example.com/help/documents"
 
@@ -83,7 +83,5 @@ def test_what_is_no_asset_is_refused(field: str, arguments: tuple[str, ...]) -> 
 
 
 def test_hooks_that_collect_lineage_can_name_it_by_its_parts() -> None:
-    from airflow.sdk.lineage import HookLineageCollector
-
     found = HookLineageCollector().create_asset(scheme="assistant", asset_kwargs={"host": "host", "site": "help"})
     assert found == Asset(uri="assistant://host/help/documents")

@@ -197,7 +197,7 @@ def test_the_ui_shows_what_the_function_returned(service, connection, run_operat
 
 
 def test_before_it_ran_the_ui_shows_the_function():
-    from airflow.serialization.serialized_objects import DagSerialization
+    from tests.versions import DagSerialization
 
     with DAG("parsed", schedule=None) as dag:
 

@@ -180,8 +180,8 @@ def test_a_batch_links_to_its_file_even_if_it_fails(service, connection, run_ope
 
 
 def test_data_on_object_storage_is_linked_by_its_url():
-    task = SimpleNamespace(written=(Data("memory://bucket/lake"),))
-    assert AssistantDataLink().get_link(task, ti_key=None) == "memory://bucket/lake"
+    task = SimpleNamespace(written=(Data("s3://bucket/lake"),))
+    assert AssistantDataLink().get_link(task, ti_key=None) == "s3://bucket/lake"
     assert AssistantDataLink().get_link(SimpleNamespace(written=()), ti_key=None) == ""
 
 
