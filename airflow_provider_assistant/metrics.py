@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
-
-from airflow.providers.common.compat.sdk import Stats
+from functools import cache
+from typing import Any, Final
 
 REQUESTS: Final = "assistant.requests"
 REQUEST_DURATION: Final = "assistant.request_duration"
@@ -71,7 +70,7 @@ class Requests:
         _exchanges(endpoint, status, 1)
         # A timedelta, because a plain number means milliseconds to one backend and seconds to another.
         tags = {"endpoint": endpoint, "status": status}
-        Stats.timing(REQUEST_DURATION, timedelta(seconds=seconds), tags=tags)
+        _stats().timing(REQUEST_DURATION, timedelta(seconds=seconds), tags=tags)
 
     def flush(self) -> None:
         """Send what is only counted so far."""
@@ -88,20 +87,28 @@ class _Second:
     held: int = 0
 
 
+@cache
+def _stats() -> Any:
+    # Not at the top: on Airflow 3.2 this import takes as long as all of a DAG file's others.
+    from airflow.providers.common.compat.sdk import Stats
+
+    return Stats
+
+
 def _exchanges(endpoint: str, status: str, count: int) -> None:
     if not count:
         return
     tags = {"endpoint": endpoint, "status": status}
-    Stats.incr(REQUESTS, count, tags=tags)
+    _stats().incr(REQUESTS, count, tags=tags)
     if status == "429":
-        Stats.incr(RATE_LIMITED, count, tags={"endpoint": endpoint})
+        _stats().incr(RATE_LIMITED, count, tags={"endpoint": endpoint})
     elif status.startswith("5"):
-        Stats.incr(SERVER_ERRORS, count, tags=tags)
+        _stats().incr(SERVER_ERRORS, count, tags=tags)
 
 
 def retry(endpoint: str) -> None:
     """Count one request that is about to be repeated."""
-    Stats.incr(RETRIES, tags={"endpoint": endpoint})
+    _stats().incr(RETRIES, tags={"endpoint": endpoint})
 
 
 def async_completion(state: str, seconds: float) -> None:
@@ -111,7 +118,7 @@ def async_completion(state: str, seconds: float) -> None:
     :param state: ``complete`` or ``failed``.
     :param seconds: From submission to the poll that noticed.
     """
-    Stats.timing(COMPLETION_DURATION, timedelta(seconds=seconds), tags={"state": state})
+    _stats().timing(COMPLETION_DURATION, timedelta(seconds=seconds), tags={"state": state})
 
 
 def poll_lag(seconds: float) -> None:
@@ -121,17 +128,17 @@ def poll_lag(seconds: float) -> None:
     :param seconds: From the moment it was due to its answer.
     """
     # The clock is the wall's, and may be set back meanwhile.
-    Stats.timing(POLL_LAG, timedelta(seconds=max(0.0, seconds)), tags={})
+    _stats().timing(POLL_LAG, timedelta(seconds=max(0.0, seconds)), tags={})
 
 
 def pause(seconds: float) -> None:
     """Measure one pause that the service asked for, and that holds back all requests that share a limiter."""
-    Stats.timing(PAUSE_DURATION, timedelta(seconds=seconds), tags={})
+    _stats().timing(PAUSE_DURATION, timedelta(seconds=seconds), tags={})
 
 
 def in_flight_limit(limit: int) -> None:
     """Show how many requests a limiter lets be in flight from now on."""
-    Stats.gauge(IN_FLIGHT_LIMIT, limit, tags={})
+    _stats().gauge(IN_FLIGHT_LIMIT, limit, tags={})
 
 
 def rows(kind: str, ends: Mapping[str, int]) -> None:
@@ -173,18 +180,18 @@ def evaluation(
     tags = {"evaluation": _tag(name)}
     for scorer, mean in means.items():
         if mean is not None:
-            Stats.gauge(EVALUATION_SCORE, mean, tags={**tags, "scorer": _tag(scorer)})
-    Stats.gauge(EVALUATION_COVERAGE, coverage, tags=tags)
+            _stats().gauge(EVALUATION_SCORE, mean, tags={**tags, "scorer": _tag(scorer)})
+    _stats().gauge(EVALUATION_COVERAGE, coverage, tags=tags)
     if pass_rate is not None:
-        Stats.gauge(EVALUATION_PASS_RATE, pass_rate, tags=tags)
+        _stats().gauge(EVALUATION_PASS_RATE, pass_rate, tags=tags)
     if verdict != "none":
-        Stats.gauge(EVALUATION_PASSED, int(verdict == "passed"), tags=tags)
+        _stats().gauge(EVALUATION_PASSED, int(verdict == "passed"), tags=tags)
 
 
 def _count(name: str, tag: str, counts: Mapping[str, int], **tags: str) -> None:
     for value, count in counts.items():
         if count:
-            Stats.incr(name, count, tags={**tags, tag: value})
+            _stats().incr(name, count, tags={**tags, tag: value})
 
 
 def _tag(value: str) -> str:
