@@ -195,7 +195,14 @@ async def test_those_who_are_cancelled_take_nobody_with_them(service, point):
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_user_may_be_cancelled_at_any_step(steps, service, point):
     point(service)
-    first, *others = [asyncio.create_task(use()) for _ in range(5)]
+    together = asyncio.Barrier(4)
+
+    async def stay():
+        async with shared_client(AssistantHook()) as client:
+            await together.wait()
+            return client
+
+    first, *others = [asyncio.create_task(job) for job in (use(), *(stay() for _ in range(4)))]
     for _ in range(steps):
         await asyncio.sleep(0)
     first.cancel()
