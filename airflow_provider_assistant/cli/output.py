@@ -32,6 +32,7 @@ class Out:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self._secrets: set[str] = set()
+        self._stdout = sys.stdout
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
@@ -68,7 +69,7 @@ class Out:
         if self.is_terminal:
             self._out.print(Text(self.clean(text), style))
         elif not self.as_json:
-            _write(self.clean(text))
+            self._write(self.clean(text))
 
     def fields(self, *cells: tuple[str, str, int]) -> None:
         """
@@ -80,7 +81,7 @@ class Out:
             return
         texts = [(self.clean(text, lines=False), style, width) for text, style, width in cells]
         if not self.is_terminal:
-            _write("\t".join(text for text, _, _ in texts))
+            self._write("\t".join(text for text, _, _ in texts))
             return
         self._out.print(Text("  ").join(Text(f"{text:<{width}}", style) for text, style, width in texts))
 
@@ -100,7 +101,7 @@ class Out:
     def result(self, value: Any) -> None:
         """Give the result to a program, as one line of JSON; people do not get it."""
         if self.as_json:
-            _write(self._redacted(json.dumps(value, default=str)))
+            self._write(self._redacted(json.dumps(value, default=str)))
 
     def note(self, text: str) -> None:
         """Say something beside the result to people, on standard error."""
@@ -117,7 +118,8 @@ class Out:
 
     def ask(self, prompt: str) -> str:
         """Read a line from a person."""
-        return self._out.input(Text(prompt, "bold cyan"))
+        with contextlib.redirect_stdout(self._stdout):
+            return self._out.input(Text(prompt, "bold cyan"))
 
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
@@ -135,6 +137,11 @@ class Out:
         with Progress(*columns, TimeElapsedColumn(), console=self._err, transient=True) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+    def _write(self, text: str) -> None:
+        """Write a line as it is: a pipe gets tabs as tabs."""
+        self._stdout.write(f"{text}\n")
+        self._stdout.flush()
 
     @property
     def _is_lively(self) -> bool:
@@ -155,12 +162,6 @@ class LogLines(logging.Handler):
             self._out.logged(f"{record.levelname.lower()}: {self.format(record)}", style)
         except Exception:  # noqa: BLE001 (as every handler: a log line must not end what it tells of)
             self.handleError(record)
-
-
-def _write(text: str) -> None:
-    """Write a line as it is: a pipe gets tabs as tabs."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def _console(stream: Any) -> Console:

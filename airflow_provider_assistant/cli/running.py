@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import os
@@ -50,7 +51,9 @@ def command(function: Command) -> Callable[[argparse.Namespace], None]:
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
         _log_to(out, args.verbose)
         try:
-            code = function(out, args)
+            # Airflow's own log goes to standard output where a command makes it begin; results go by ``out``.
+            with contextlib.redirect_stdout(sys.stderr):
+                code = function(out, args)
         except KeyboardInterrupt:
             code = INTERRUPTED
         except BrokenPipeError:

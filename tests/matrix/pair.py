@@ -19,7 +19,7 @@ from typing import Any
 from tests.matrix import result_file
 
 ROOT = Path(__file__).parents[2]
-SUITES = ("tests/unit", "tests/contract", "tests/integration/test_dags.py")
+SUITES = ("tests/unit", "tests/contract", "tests/integration/test_dags.py", "tests/integration/test_command_line.py")
 # Seconds for all tests, and for one; then the rest counts as not run.
 LIMIT, LIMIT_OF_ONE = 1500, 120
 SHOWN = ("aiohttp", "fastapi", "httpx", "pandas", "pyarrow", "pydantic", "sqlalchemy", "universal-pathlib")

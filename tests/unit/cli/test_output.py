@@ -63,7 +63,8 @@ def test_an_answer_cannot_steer_the_terminal(out, text, shown):
     assert out.clean(text) == shown
 
 
-def test_a_pipe_gets_lines_with_tabs(out, capsys):
+def test_a_pipe_gets_lines_with_tabs(capsys):
+    out = Out(as_json=False)
     out.table(("name", "value"), [("a\nb", None), ("[red]c[/red]", 1)])
     out.fields(("ok", "green", 9), ("x", "", 9))
     out.line("x" * 300, "green")

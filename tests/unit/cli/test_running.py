@@ -100,3 +100,17 @@ class TestCommand:
         assert ran.code == 2
         assert "unknown extra a" in ran.err
         assert "sesame" not in ran.err
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_standard_output_has_what_the_command_says_and_nothing_else(capsys):
+    @command
+    def talkative(out, args):
+        print("Airflow's log, which begins with its database")
+        out.line("the result")
+        return 0
+
+    with pytest.raises(SystemExit):
+        talkative(ARGS)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("the result\n", "Airflow's log, which begins with its database\n")
