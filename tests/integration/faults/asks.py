@@ -21,13 +21,13 @@ import pytest
 
 from airflow_provider_assistant.asking.journal import Journal
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
-from tests.integration.faults import loads
-from tests.integration.faults.loads import CONCURRENCY, CONNECTION, Ended, Loader, listed, processes
+from tests.integration.faults.loads import CONCURRENCY, CONNECTION, Ended, Loader, listed
 from tests.live.requests import requests_of
 from tests.live.service import AssistantService
+from tests.processes import preload
 
 # What a task imports only when it needs it, and Arrow on its own account, is there already as well.
-processes.set_forkserver_preload([loads.__name__, __name__, "aiohttp", "pandas"])
+preload(__name__, "aiohttp", "pandas")
 
 NEVER, SOON = 3600, 0.1
 SUBMITS, POLLS = r"/chat(/async)?$", r"/chat/requests/"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -18,13 +17,12 @@ import airflow.configuration
 import pyarrow.parquet as pq
 
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from tests.processes import preload, processes
 
 CONCURRENCY = 16
 CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 
-# A server that has everything imported forks a loader in a moment; importing Airflow takes seconds.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload([__name__])
+preload(__name__)
 
 
 def rows_of(numbers: range) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from airflow_provider_assistant import lake
-from tests.integration.faults.loads import processes
+from tests.processes import processes
 
 DAY = date(2026, 11, 21)
 FILE = "numbers/date=2026-11-21/dag.task.parquet"

@@ -16,8 +16,8 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from tests.integration.faults.loads import processes
 from tests.integration.faults.storage import DENIED
+from tests.processes import processes
 
 DAY = date(2026, 11, 21)
 KEY = "lake/numbers/date=2026-11-21/dag.task.parquet"

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,9 @@ from airflow_provider_assistant.evaluation import report
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
+from tests.processes import preload, processes
+
+preload(__name__, "jinja2", "matplotlib.figure", "pandas")
 
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 SCORERS = ["exact_match", "token_f1", "must_include"]
@@ -66,23 +70,24 @@ def execute(operator, **of_run):
     return operator.execute(context(**of_run))
 
 
+def judging(folder, answers, **arguments):
+    from airflow.sdk import DAG
+
+    with DAG("nightly", schedule=None):
+        return AssistantEvaluateOperator(
+            **{
+                "task_id": "judge",
+                "answers": answers,
+                "output_path": str(folder / "evaluations"),
+                "scorers": SCORERS,
+                **arguments,
+            }
+        )
+
+
 @pytest.fixture
 def operator(tmp_path):
-    def build(answers, **arguments):
-        from airflow.sdk import DAG
-
-        with DAG("nightly", schedule=None):
-            return AssistantEvaluateOperator(
-                **{
-                    "task_id": "judge",
-                    "answers": answers,
-                    "output_path": str(tmp_path / "evaluations"),
-                    "scorers": SCORERS,
-                    **arguments,
-                }
-            )
-
-    return build
+    return partial(judging, tmp_path)
 
 
 @pytest.fixture
@@ -205,35 +210,33 @@ def test_a_retry_writes_the_same_bytes(operator, tmp_path):
     assert files(tmp_path) == first
 
 
+def killed(at, folder, arguments):
+    """Evaluate, and end before the rename of a file or after it; a process that has threads could not be forked."""
+    steps = iter(range(100))
+    rename = Path.replace
+
+    def replace(path, target):
+        if next(steps) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        renamed = rename(path, target)
+        if next(steps) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return renamed
+
+    Path.replace = replace
+    execute(judging(folder, good(), **arguments))
+
+
 @pytest.mark.parametrize("killed_at", range(8))
 def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, operator, tmp_path):
     """Four files, and a kill before each rename and after it."""
     arguments = {"lake_path": str(tmp_path / "lake"), "pass_if": "token_f1 >= 0.5", "gate": ["pass_rate >= 0.5"]}
     execute(operator([*worse(5), *good(20)[5:]], **arguments))
 
-    def die(*_):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    if child := os.fork():
-        _, status = os.waitpid(child, 0)
-        assert os.WTERMSIG(status) == signal.SIGKILL
-    else:
-        try:
-            steps = iter(range(100))
-            rename = Path.replace
-
-            def replace(path, target):
-                if next(steps) == killed_at:
-                    die()
-                renamed = rename(path, target)
-                if next(steps) == killed_at:
-                    die()
-                return renamed
-
-            Path.replace = replace
-            execute(operator(good(), **arguments))
-        finally:
-            os._exit(1)
+    child = processes.Process(target=killed, args=(killed_at, tmp_path, arguments))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     folder = tmp_path / "evaluations" / "nightly.judge"
     (run,) = folder.iterdir()
     # What has a summary is whole.
