@@ -4,26 +4,43 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, ObjectStoragePath
 
+from airflow_provider_assistant.lineage import dataset_name
+
+# Where Airflow's API server has the pages of this package.
+PAGES = "/assistant"
+# Airflow 3.3 shows no buttons to anything but web pages.
+CONSOLES = {
+    "s3": "https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={key}",
+    "gs": "https://console.cloud.google.com/storage/browser/{bucket}/{key}",
+}
+
 
 class AssistantReportLink(BaseOperatorLink):
-    """The report of an evaluation."""
+    """The report of an evaluation, as a page of Airflow's API server."""
 
     name = "Evaluation report"
 
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """
         Return the report's address.
 
         :param operator: The task.
         :param ti_key: Its instance.
-        :return: A URL, or an empty string if the task came to no report.
+        :return: A path at the host of Airflow's UI, or an empty string if the task came to no report.
         """
-        report: ObjectStoragePath | None = getattr(operator, "report", None)
-        return _address(report) if report else ""
+        from airflow.providers.common.compat.sdk import conf
+
+        if getattr(operator, "report", None) is None:
+            return ""
+        # Without the host, which may have several names.
+        base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+        map_index = -1 if ti_key.map_index is None else ti_key.map_index
+        names = (ti_key.dag_id, ti_key.run_id, ti_key.task_id, str(map_index))
+        return f"{base}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
 
 
 class AssistantDataLink(BaseOperatorLink):
@@ -40,7 +57,7 @@ class AssistantDataLink(BaseOperatorLink):
         :return: A URL, or an empty string if the task wrote nothing.
         """
         written = getattr(operator, "written", ())
-        return _address(ObjectStoragePath(written[-1].uri)) if written else ""
+        return _address(written[-1].uri) if written else ""
 
 
 class AssistantRequestLink(BaseOperatorLink):
@@ -60,5 +77,11 @@ class AssistantRequestLink(BaseOperatorLink):
         return f"{operator.hook.target()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
 
 
-def _address(path: ObjectStoragePath) -> str:
-    return Path(path.path).absolute().as_uri() if path.protocol in {"file", ""} else str(path)
+def _address(uri: str) -> str:
+    """Return where a browser shows this; or what it is called, where no browser can."""
+    path = ObjectStoragePath(uri)
+    if path.protocol in {"file", ""}:
+        return Path(path.path).absolute().as_uri()
+    namespace, key = dataset_name(uri)
+    scheme, _, bucket = namespace.partition("://")
+    return CONSOLES[scheme].format(bucket=bucket, key=quote(key)) if scheme in CONSOLES else str(path)

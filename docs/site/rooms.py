@@ -17,6 +17,7 @@ PICTURE = ROOT / "docs" / "images" / "rooms.svg"
 PURPOSE = {
     "cli": "the command line",
     "decorators": "functions as tasks",
+    "ui": "pages in Airflow",
     "operators": "tasks",
     "retry_policy": "when to retry",
     "sensors": "tasks that wait",
@@ -38,6 +39,7 @@ PURPOSE = {
     "exceptions": "the error tree",
 }
 OUTSIDE = {
+    "ui": "Airflow's API server",
     "operators": "Airflow: DAGs, XCom, assets",
     "triggers": "Airflow's triggerer",
     "hooks": "Airflow's connections",

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_assistant.evaluation import report
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
-from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 
 pytest.importorskip("moto")
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -73,10 +73,9 @@ def test_nights_on_object_storage_are_compared_and_a_retry_changes_nothing(bucke
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     first = evaluate(bucket, 0)[1]
-    operator, second = evaluate(bucket, 1)
+    second = evaluate(bucket, 1)[1]
     assert (first["baseline"], second["baseline"]) == (None, first["scores_path"])
     assert second["lake_path"].startswith(f"{bucket}/lake/evaluations/date=2026-11-22/")
-    assert AssistantReportLink().get_link(operator, ti_key=None) == second["report_path"]
     written = {path: ObjectStoragePath(second[path]).read_bytes() for path in ("scores_path", "summary_path")}
     assert evaluate(bucket, 1)[1] == second
     assert written == {path: ObjectStoragePath(second[path]).read_bytes() for path in written}

@@ -43,13 +43,17 @@ class AirflowApi:
 
         return wait_for(what, checked, timeout=timeout)
 
-    def request(self, method: str, path: str, **kwargs: Any) -> Any:
-        """Send a request with a token; return the JSON of the answer."""
+    def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        """Send a request with a token; return the answer, whatever it is."""
         if "Authorization" not in self._http.headers:
             credentials = {"username": self.user, "password": self.password}
             answer = self._http.post("/auth/token", json=credentials).raise_for_status()
             self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
-        answer = self._http.request(method, path, **kwargs)
+        return self._http.request(method, path, **kwargs)
+
+    def request(self, method: str, path: str, **kwargs: Any) -> Any:
+        """Send a request with a token; return the JSON of the answer."""
+        answer = self.send(method, path, **kwargs)
         if answer.is_error:
             raise httpx.HTTPStatusError(
                 f"{method} {path}: {answer.status_code} {answer.text}",

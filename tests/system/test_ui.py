@@ -10,7 +10,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import pytest
 from selenium.common.exceptions import (
     ElementClickInterceptedException,
@@ -72,6 +74,11 @@ class Browser:
             return None
 
         return self._wait.until(found, f"no {selector} {text or ''}")
+
+    def read(self, text: str) -> None:
+        """Wait until the page says something."""
+        said = "return document.body.textContent"
+        self._wait.until(lambda driver: text in driver.execute_script(said), f"{text!r} is not there")
 
     def click(self, selector: str, text: str | None = None) -> None:
         """Wait for an element and click it."""
@@ -229,3 +236,32 @@ def test_the_form_in_a_browser(
     assert '"timeout": 20' in connection["extra"]
     assert WRONG_KEY not in str(connection)
     assert places(airflow.home, WRONG_KEY, database=airflow.database.url) == set()
+
+
+def test_a_button_of_the_task_leads_to_its_report(airflow: LiveAirflow, browser: Browser) -> None:
+    run_id = airflow.trigger("judging")
+    assert airflow.wait_run("judging", run_id) == "success"
+    task = f"{airflow.base_url}/dags/judging/runs/{quote(run_id)}/tasks/judge"
+    browser.driver.get(f"{task}/rendered_templates")
+    browser.read("list, 2 rows: key, message, answer, expected, status")
+    browser.driver.get(f"{task}/details")
+    browser.click("a", "Evaluation report")
+    browser.find("h1")
+    assert browser.driver.current_url.startswith(f"{airflow.base_url}/assistant/reports/judging/")
+    assert "judging.judge" in browser.driver.title
+    # What the page may not do, the browser would say here.
+    assert not [entry for entry in browser.driver.get_log("browser") if "/assistant/" in entry["message"]]
+
+
+def test_only_who_may_see_the_task_sees_its_report(airflow: LiveAirflow) -> None:
+    run_id = airflow.trigger("judging")
+    assert airflow.wait_run("judging", run_id) == "success"
+    path = f"/assistant/reports/judging/{quote(run_id)}/judge/-1"
+    for headers in ({}, {"Authorization": "Bearer nonsense"}):
+        refused = httpx.get(f"{airflow.base_url}{path}", headers=headers)
+        assert refused.status_code in {401, 403}
+        assert "<h1" not in refused.text
+    shown = airflow.send("GET", path)
+    assert (shown.status_code, shown.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "judging.judge" in shown.text
+    assert airflow.send("GET", "/assistant/docs").status_code == 404

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.summary import ScorerSummary, Summary
 
 HERE = Path(__file__).parent
+# By this a report is known for one.
+GENERATOR = '<meta name="generator" content="airflow-provider-assistant">'
 QUANTILES = {"p50": "Half", "p75": "75\u202f%", "p90": "90\u202f%", "p95": "95\u202f%", "p99": "99\u202f%"}
 FORMATS: dict[str, Callable[..., str]] = {
     name: getattr(formats, name)
@@ -40,6 +42,7 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
     """
     runs = content.runs(summary, trend)
     return _template().render(
+        generator=GENERATOR,
         summary=summary,
         scorers=[(name, scorer, _picture(scorer)) for name, scorer in summary.scorers.items()],
         runs=runs,

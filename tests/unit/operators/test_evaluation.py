@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -305,7 +306,8 @@ def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behi
     page = Path(head["report_path"]).read_text()
     assert f"<title>{'Passed' if passed else 'Failed'}: " in page
     # The link is there whatever came of it.
-    assert run.xcom("judge", key="_link_AssistantReportLink") == Path(head["report_path"]).as_uri()
+    link = run.xcom("judge", key="_link_AssistantReportLink")
+    assert unquote(link) == f"/assistant/reports/{run.dag_id}/{run.run_id}/judge/-1"
 
 
 # -- the baseline ----------------------------------------------------------------------------------
@@ -536,10 +538,11 @@ def test_there_is_no_link_before_there_is_a_report(operator):
     assert AssistantReportLink().get_link(operator(good()), ti_key=None) == ""
 
 
-def test_a_report_on_object_storage_is_linked_by_its_url(operator):
-    from airflow.providers.common.compat.sdk import ObjectStoragePath
-
+@pytest.mark.parametrize(("base", "prefix"), [("https://airflow.example.com", ""), ("https://example.com/af/", "/af")])
+def test_the_link_is_that_of_the_instance_below_the_ui(base, prefix, operator, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", base)
     built = operator(good())
-    built.report = ObjectStoragePath("memory://bucket/report.html")
-    assert AssistantReportLink().get_link(built, ti_key=None) == str(built.report)
-    assert str(built.report).startswith("memory://")
+    execute(built, map_index=3)
+    instance = Ti(dag_id="nightly", task_id="judge", run_id="manual__2026-11-21T00:00:00+00:00", map_index=3)
+    link = AssistantReportLink().get_link(built, ti_key=instance)
+    assert link == f"{prefix}/assistant/reports/nightly/manual__2026-11-21T00%3A00%3A00%2B00%3A00/judge/3"

@@ -179,9 +179,17 @@ def test_a_batch_links_to_its_file_even_if_it_fails(service, connection, run_ope
     assert run.xcom(key="_link_AssistantDataLink") == output.as_uri()
 
 
-def test_data_on_object_storage_is_linked_by_its_url():
-    task = SimpleNamespace(written=(Data("s3://bucket/lake"),))
-    assert AssistantDataLink().get_link(task, ti_key=None) == "s3://bucket/lake"
+@pytest.mark.parametrize(
+    ("uri", "address"),
+    [
+        ("s3://bucket/lake/a b", "https://console.aws.amazon.com/s3/buckets/bucket?prefix=lake/a%20b"),
+        ("gs://conn@bucket/lake", "https://console.cloud.google.com/storage/browser/bucket/lake"),
+        ("/data/lake", "file:///data/lake"),
+    ],
+)
+def test_data_is_linked_where_a_browser_shows_it(uri, address):
+    task = SimpleNamespace(written=(Data(uri),))
+    assert AssistantDataLink().get_link(task, ti_key=None) == address
     assert AssistantDataLink().get_link(SimpleNamespace(written=()), ti_key=None) == ""
 
 

@@ -170,6 +170,15 @@ def test_an_evaluation_without_an_answer_is_reported_too() -> None:
     assert "faq-0000 When are refunds paid? lost –" in told["unanswered"]
 
 
+def test_answers_without_durations_have_no_latency() -> None:
+    cases = [case(answer="No.", seconds=None)]
+    scores = scored(cases, token_f1=[0.0])
+    told = page(summary_of(cases, scores), cases, scores).sections
+    assert "No answer says how long it took." in told["latency"]
+    assert "no answer says how long it took" in told["coverage"]
+    assert "The 1 answered question with" in told["worst"]
+
+
 def test_an_empty_evaluation_is_reported_too() -> None:
     scores = scored([])
     assert "0 of 0 questions answered" in page(summary_of([], scores), [], scores).sections["coverage"]

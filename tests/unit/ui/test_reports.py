@@ -1,0 +1,137 @@
+"""The page of a report: what is shown, to whom, and what never is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from urllib.parse import quote
+
+import pytest
+from airflow.sdk import task
+from fastapi.testclient import TestClient
+
+from airflow_provider_assistant.evaluation.report import GENERATOR
+from airflow_provider_assistant.ui import reports
+
+PAGE = f"<!DOCTYPE html>\n{GENERATOR}\n<h1>Passed</h1>"
+
+
+@pytest.fixture
+def client(monkeypatch):
+    """Someone who may see all; who may not is for a running Airflow to say."""
+    monkeypatch.setitem(reports.app.dependency_overrides, reports.may_see, lambda: None)
+    return TestClient(reports.app)
+
+
+@pytest.fixture
+def get(client, run_operator):
+    """Have a task leave something in XCom, and ask for its report."""
+
+    def asked(result, *, task_id="judge", map_index=-1, multiple_outputs=True):
+        @task(task_id="judge", multiple_outputs=multiple_outputs)
+        def judge():
+            return result
+
+        run = run_operator(judge)
+        return client.get(f"/reports/{run.dag_id}/{quote(run.run_id, safe='')}/{task_id}/{map_index}")
+
+    return asked
+
+
+@pytest.fixture
+def report(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(PAGE)
+    return path
+
+
+@pytest.mark.parametrize("multiple_outputs", [True, False])
+@pytest.mark.parametrize("spelling", [str, lambda path: path.as_uri()], ids=["path", "uri"])
+def test_the_report_is_shown_and_can_do_nothing(spelling, multiple_outputs, get, report):
+    shown = get({"report_path": spelling(report)}, multiple_outputs=multiple_outputs)
+    assert (shown.status_code, shown.text) == (200, PAGE)
+    assert shown.headers["content-type"] == "text/html; charset=utf-8"
+    policy = shown.headers["content-security-policy"].split("; ")
+    assert {"sandbox", "default-src 'none'"} <= set(policy)
+    assert "script" not in "".join(policy)
+    assert (shown.headers["x-content-type-options"], shown.headers["cache-control"]) == ("nosniff", "no-store")
+
+
+@pytest.mark.parametrize("asked", [{"task_id": "other"}, {"map_index": 0}])
+def test_another_task_has_none(asked, get, report):
+    refused = get({"report_path": str(report)}, **asked)
+    assert (refused.status_code, refused.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+    assert "has no report" in refused.text
+
+
+@pytest.mark.parametrize("left", [{}, {"report_path": 7}, {"report_path": None}, {"report_path": {"a": "b"}}])
+def test_what_is_no_path_is_no_report(left, get):
+    assert "has no report" in get(left).text
+
+
+def test_a_path_is_not_taken_from_the_request(client, report):
+    refused = client.get("/reports/d/r/judge/-1", params={"report_path": str(report), "path": str(report)})
+    assert refused.status_code == 404
+    assert client.get(f"/reports/{quote(str(report), safe='')}/r/t/-1").status_code == 404
+
+
+def test_other_files_are_not_shown(get, tmp_path):
+    (tmp_path / "airflow.cfg").write_text(f"{GENERATOR} sesame-1234")
+    refused = get({"report_path": str(tmp_path / "airflow.cfg")})
+    assert refused.status_code == 404
+    assert "sesame" not in refused.text
+
+
+@pytest.mark.parametrize("content", ["sesame-1234", "<script>sesame-1234</script>", " " * 2000 + PAGE + "sesame-1234"])
+def test_what_this_package_did_not_make_is_not_shown(content, get, report):
+    report.write_text(content)
+    refused = get({"report_path": str(report)})
+    assert refused.status_code == 404
+    assert "sesame" not in refused.text
+
+
+def test_a_link_leads_to_nothing_else(get, report, tmp_path):
+    (tmp_path / "secret").write_text("sesame-1234")
+    report.unlink()
+    report.symlink_to(tmp_path / "secret")
+    assert "sesame" not in get({"report_path": str(report)}).text
+
+
+def test_what_is_too_large_is_not_shown(get, report, monkeypatch):
+    monkeypatch.setattr(reports, "MAX_BYTES", len(PAGE) - 1)
+    assert get({"report_path": str(report)}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "place", ["/nowhere/report.html", "nowhere://bucket/report.html", "http://127.0.0.1:1/report.html"]
+)
+def test_where_it_is_is_said_if_it_cannot_be_read(place, get):
+    refused = get({"report_path": place})
+    assert (refused.status_code, refused.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+    assert place in refused.text
+
+
+def test_a_word_for_a_number_is_refused(client):
+    assert client.get("/reports/d/r/t/first").status_code == 422
+
+
+def test_nothing_else_is_there(client):
+    assert [client.get(path).status_code for path in ("/", "/docs", "/openapi.json", "/reports/d/r/t")] == [404] * 4
+
+
+def test_airflow_finds_the_plugin_and_imports_nothing_for_it():
+    code = """
+import sys, asyncio
+from importlib.metadata import entry_points
+(found,) = [point for point in entry_points(group="airflow.plugins") if point.name == "assistant"]
+import airflow.plugins_manager, airflow.sdk
+before = set(sys.modules)
+plugin = found.load()
+(app,) = plugin.fastapi_apps
+assert app["url_prefix"] == "/assistant", app
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+heavy = new & {"fastapi", "starlette", "sqlalchemy", "pyarrow"}
+assert not heavy, heavy
+assert "airflow_provider_assistant.ui.reports" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
