@@ -47,6 +47,7 @@ __all__ = [
     "import_string",
     "measured_by",
     "needs",
+    "read_back",
     "serialize",
 ]
 
@@ -71,6 +72,13 @@ def bag_of(path: Path) -> Any:
     from airflow.models.dagbag import DagBag
 
     return DagBag(path)
+
+
+def read_back(dag: Any) -> Any:
+    """Return a DAG as Airflow's UI reads it: with its links, which clearing a task leaves switched off."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DagSerialization, "_load_operator_extra_links", True)
+        return DagSerialization.from_dict(DagSerialization.to_dict(dag))
 
 
 def needs(feature: str) -> pytest.MarkDecorator:

@@ -11,6 +11,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRateLimitError
+from tests.versions import read_back
 
 ROWS = [
     {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
@@ -197,8 +198,6 @@ def test_the_ui_shows_what_the_function_returned(service, connection, run_operat
 
 
 def test_before_it_ran_the_ui_shows_the_function():
-    from tests.versions import DagSerialization
-
     with DAG("parsed", schedule=None) as dag:
 
         @task.assistant_qa
@@ -206,6 +205,6 @@ def test_before_it_ran_the_ui_shows_the_function():
             return ROWS
 
         read_faq()
-    read = DagSerialization.from_dict(DagSerialization.to_dict(dag)).get_task("read_faq")
+    read = read_back(dag).get_task("read_faq")
     assert read.source.endswith("read_faq()")
     assert read.operator_name == "@task.assistant_qa"

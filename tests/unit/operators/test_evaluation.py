@@ -22,6 +22,7 @@ from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
 from tests.processes import preload, processes
+from tests.versions import read_back
 
 preload(__name__, "jinja2", "matplotlib.figure", "pandas")
 
@@ -524,10 +525,8 @@ def test_two_evaluations_of_one_day_are_both_in_the_lake(evaluate, tmp_path):
 def test_the_link_survives_serialization_and_is_known_to_airflow(operator):
     from airflow.providers_manager import ProvidersManager
 
-    from tests.versions import DagSerialization
-
     built = operator(good())
-    dag = DagSerialization.from_dict(DagSerialization.to_dict(built.dag))
+    dag = read_back(built.dag)
     link = dag.get_task("judge").operator_extra_link_dict["Evaluation report"]
     assert link.xcom_key == AssistantReportLink().xcom_key
     name = f"{AssistantReportLink.__module__}.{AssistantReportLink.__name__}"

@@ -32,6 +32,7 @@ from airflow_provider_assistant.operators.statistics import (
 )
 from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from tests.openlineage import stand_in
+from tests.versions import read_back
 
 TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(3)]
 FAQ = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In five days.", "category": "faq"}]
@@ -219,12 +220,10 @@ def test_nothing_submitted_is_no_link():
 def test_links_survive_serialization_and_are_known_to_airflow(tmp_path):
     from airflow.providers_manager import ProvidersManager
 
-    from tests.versions import DagSerialization
-
     with DAG("linked", schedule=None) as dag:
         AssistantLimitsToParquetOperator(task_id="export", output_path=str(tmp_path))
         AssistantSubmitChatOperator(task_id="submit", session_id="s", message="Who?")
-    read = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    read = read_back(dag)
     for task_id, link in (("export", AssistantDataLink), ("submit", AssistantRequestLink)):
         assert read.get_task(task_id).operator_extra_link_dict[link().name].xcom_key == link().xcom_key
         assert f"{link.__module__}.{link.__name__}" in ProvidersManager().extra_links_class_names

@@ -16,7 +16,7 @@ from airflow_provider_assistant.loading.source import NAMES_LENGTH, Given, as_gi
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from tests.versions import DagSerialization
+from tests.versions import DagSerialization, read_back
 
 SECRET = "a customer's question"
 TEXTS = [{"title": f"T{number}", "content": SECRET, "category": "faq"} for number in range(1200)]
@@ -115,9 +115,8 @@ def test_questions_answers_and_expectations_are_shown_alike(tmp_path):
             expectations=pd.DataFrame({"key": ["a"], "expected": [SECRET]}),
             output_path=str(tmp_path),
         )
-    data = DagSerialization.to_dict(dag)
-    read = DagSerialization.from_dict(data)
+    read = read_back(dag)
     assert read.get_task("ask").source == "list, 1 row: message"
     assert read.get_task("judge").answers == "faq_in_chunks()"
     assert read.get_task("judge").expectations == "DataFrame, 1 row: key, expected"
-    assert SECRET not in str(data)
+    assert SECRET not in str(DagSerialization.to_dict(dag))
