@@ -82,6 +82,6 @@ class Interruptible:
             self._loop = self._task = None
 
     def _break(self, error: BaseException) -> None:
+        self._broken = error
         if self._task:
-            self._broken = error
             self._task.cancel()
