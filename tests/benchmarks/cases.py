@@ -90,13 +90,19 @@ def limits(service: Service, size: Size) -> list[Figure]:
     """A service that admits 300 requests per second, with a bucket of one second or of 20 requests."""
     second = _limited(service, size.seconds, bucket=LIMIT, loaders=1)
     small = _limited(service, size.seconds, bucket=20.0, loaders=1)
-    four = _limited(service, size.seconds, bucket=LIMIT, loaders=4)
+    # How loaders share what there is hangs on who is refused first.
+    four = [_limited(service, size.seconds, bucket=LIMIT, loaders=4) for _ in range(min(3, size.rounds))]
     return [
         Figure("bucket of 300: share of the limit", second["share"], 0.95, samples=second),
         Figure("bucket of 300: answers that were 429", 100 * second["refused"], 2.0, at_most=True, unit="%"),
         Figure("bucket of 20: share of the limit", small["share"], 0.85, samples=small),
-        Figure("four loaders: share of the limit together", four["share"], 0.9, samples=four),
-        Figure("four loaders: the slowest to the fastest", four["fairness"], 0.5),
+        Figure(
+            "four loaders: share of the limit together",
+            median(one["share"] for one in four),
+            0.9,
+            samples={"runs": four},
+        ),
+        Figure("four loaders: the slowest to the fastest", median(one["fairness"] for one in four), 0.5),
     ]
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.measure import Figure, Size, worked
+from tests.benchmarks.measure import Figure, Size, status, worked
 from tests.benchmarks.service import Service
 
 WORDS = 80
@@ -72,7 +71,7 @@ def _measure(path: str) -> dict[str, Any]:
 
     scorers = scorers_of(list(SCORERS))
     pa.array([None])  # where pandas is installed, this imports it
-    imported = peak()
+    imported = status("VmHWM")
     started, used = time.perf_counter(), time.process_time()
     cases = read_cases(pq.ParquetFile(path).read(use_threads=False))
     scores = score_cases(cases, scorers)
@@ -83,14 +82,9 @@ def _measure(path: str) -> dict[str, Any]:
         "questions": len(cases),
         "core": round(core, 2),
         "seconds": round(seconds, 2),
-        "above_import_mb": round(peak() - imported),
-        "peak_mb": round(peak()),
+        "above_import_mb": round(status("VmHWM") - imported),
+        "peak_mb": round(status("VmHWM")),
     }
-
-
-def peak() -> float:
-    """Return the most memory that this process has had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 if __name__ == "__main__":
