@@ -249,3 +249,16 @@ def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) ->
         return run_dag(dag, **options)
 
     return run
+
+
+@pytest.fixture
+def ran(run_operator: Callable[..., Run]) -> Callable[..., tuple[Run, Any]]:
+    """Run an operator that succeeds; return the run, and the task as it was in the end."""
+
+    def run(kind: type, **arguments: Any) -> tuple[Run, Any]:
+        ended: list[Any] = []
+        done = run_operator(kind, on_success_callback=lambda context: ended.append(context["task"]), **arguments)
+        assert done.state == "success", done.errors
+        return done, ended[0]
+
+    return run

@@ -20,18 +20,16 @@ ROWS = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In
 
 
 @pytest.fixture
-def event(run_operator, connection, tmp_path):
+def event(ran, connection, tmp_path):
     """Run an operator, and return the event that the file transport wrote of what it read and wrote."""
     from airflow.providers.openlineage.extractors.base import DefaultExtractor
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
     from openlineage.client.transport.file import FileConfig, FileTransport
 
-    def ran(kind, **arguments):
-        ended = []
-        run = run_operator(kind, on_success_callback=lambda context: ended.append(context["task"]), **arguments)
-        assert run.state == "success"
-        lineage = DefaultExtractor(ended[0]).extract_on_complete(None)
+    def told(kind, **arguments):
+        run, task = ran(kind, **arguments)
+        lineage = DefaultExtractor(task).extract_on_complete(None)
         path = tmp_path / "events.jsonl"
         client = OpenLineageClient(transport=FileTransport(FileConfig(log_file_path=str(path), append=True)))
         client.emit(
@@ -47,7 +45,7 @@ def event(run_operator, connection, tmp_path):
         )
         return json.loads(path.read_text().splitlines()[-1])
 
-    return ran
+    return told
 
 
 def host(service):

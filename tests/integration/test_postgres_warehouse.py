@@ -188,16 +188,13 @@ def test_another_database_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_operator_loads_through_an_airflow_connection(server, engine, root, read, run_operator, monkeypatch):
+def test_the_operator_loads_through_an_airflow_connection(server, engine, root, read, ran, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", server.airflow_url)
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     arguments = {"output_path": str(root), "conn_id": "{{ 'warehouse' }}", "date": FIRST.isoformat()}
-    ended = []
-    arguments["on_success_callback"] = lambda context: ended.append(context["task"])
-    run = run_operator(AssistantParquetToWarehouseOperator, **arguments)
-    assert run.state == "success", run.errors
+    run, task = ran(AssistantParquetToWarehouseOperator, **arguments)
     assert run.xcom()["datasets"] == {"statistics": 1}
     assert [row["value"] for row in read("statistics")] == [1]
-    (table,) = ended[0].written
+    (table,) = task.written
     url = engine.url
     assert dataset_name(table.uri) == (f"postgres://{url.host}:{url.port}", f"{url.database}.assistant.statistics")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk import Asset, ObjectStoragePath
+from airflow.sdk import Asset
 
 from airflow_provider_assistant.assets import convert_asset_to_openlineage
-from airflow_provider_assistant.lineage import Data, dataset_name, files_in, merged, operator_lineage, table_at
+from airflow_provider_assistant.lineage import Data, dataset_name, merged, operator_lineage, table_at
 from tests.openlineage import (
     Dataset,
     InputDataset,
@@ -42,27 +41,6 @@ def test_names_are_those_of_openlineage(uri: str, expected: tuple[str, str]) -> 
 def test_a_relative_path_is_named_by_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert dataset_name("faq.csv") == ("file", str(tmp_path / "faq.csv"))
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("faq.csv", ["faq.csv"]),
-        (Path("/a/faq.csv"), ["/a/faq.csv"]),
-        (ObjectStoragePath("s3://aws@bucket/faq.csv"), ["s3://aws@bucket/faq.csv"]),
-        ("s3://bucket/faq/*/*.parquet", ["s3://bucket/faq"]),
-        ("/*.csv", ["/"]),
-        ("*.csv", ["."]),
-        (["/a/1.csv", "/a/2.csv", "/a/1.csv"], ["/a/1.csv", "/a/2.csv"]),
-        ({"path": "/a/1.parquet", "row_groups": [0, 1]}, ["/a/1.parquet"]),
-        ([{"title": "/a/1.parquet"}], []),
-        (pa.table({"title": ["a"]}), []),
-        (lambda: "/a/1.parquet", []),
-        (None, []),
-    ],
-)
-def test_files_that_a_source_names(source: Any, expected: list[str]) -> None:
-    assert [data.uri for data in files_in(source)] == expected
 
 
 def test_parts_of_a_dataset_count_together() -> None:

@@ -24,6 +24,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.source import (
     BATCH,
     Wanted,
+    files_in,
     open_source,
     row_group_shards,
     storage_files,
@@ -401,3 +402,24 @@ def test_the_rest_of_a_long_list_may_change_on_the_way():
 
 def test_without_the_rest_nothing_else_is_read():
     assert list(read(FULL_ROWS, Wanted(("title",), ("n",)))[0]) == ["title", "n"]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("faq.csv", ["faq.csv"]),
+        (Path("/a/faq.csv"), ["/a/faq.csv"]),
+        (ObjectStoragePath("s3://aws@bucket/faq.csv"), ["s3://aws@bucket/faq.csv"]),
+        ("s3://bucket/faq/*/*.parquet", ["s3://bucket/faq"]),
+        ("/*.csv", ["/"]),
+        ("*.csv", ["."]),
+        (["/a/1.csv", "/a/2.csv", "/a/1.csv"], ["/a/1.csv", "/a/2.csv"]),
+        ({"path": "/a/1.parquet", "row_groups": [0, 1]}, ["/a/1.parquet"]),
+        ([{"title": "/a/1.parquet"}], []),
+        (pa.table({"title": ["a"]}), []),
+        (lambda: "/a/1.parquet", []),
+        (None, []),
+    ],
+)
+def test_files_that_a_source_names(source, expected):
+    assert [data.uri for data in files_in(source)] == expected
