@@ -326,10 +326,10 @@ class AssistantClient:
             with contextlib.suppress(RuntimeError):
                 context.trace_request_ctx.reschedule(asyncio.get_running_loop().time() + self.settings.timeout)
 
-        tracing = aiohttp.TraceConfig()
-        tracing.on_request_headers_sent.append(sent)
-        tracing.on_request_chunk_sent.append(sent)
-        return tracing
+        config = aiohttp.TraceConfig()
+        config.on_request_headers_sent.append(sent)
+        config.on_request_chunk_sent.append(sent)
+        return config
 
     @property
     def _headers(self) -> dict[str, str]:

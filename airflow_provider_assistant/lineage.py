@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import ObjectStoragePath
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -46,19 +44,6 @@ def table_at(uri: str, table: pa.Table, size: int | None = None) -> Data:
     """
     columns = {column.name: str(column.type) for column in table.schema}
     return Data(uri, columns, table.num_rows, size)
-
-
-def files_in(source: Any) -> list[Data]:
-    """
-    Return the files that a source names, without looking at them; rows and dataframes name none.
-
-    A glob stands for the folder that it looks in.
-    """
-    if isinstance(source, Mapping) and "row_groups" in source:
-        source = source["path"]
-    paths = source if isinstance(source, list | tuple) else [source]
-    named = (str(path) for path in paths if isinstance(path, str | Path | ObjectStoragePath))
-    return [Data(uri) for uri in dict.fromkeys(map(_without_glob, named))]
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
@@ -126,11 +111,3 @@ def merged(written: Iterable[Data]) -> list[Data]:
 
 def _total(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
-
-
-def _without_glob(path: str) -> str:
-    parts = path.split("/")
-    for number, part in enumerate(parts):
-        if "*" in part or "?" in part:
-            return "/".join(parts[:number]) or ("/" if path.startswith("/") else ".")
-    return path

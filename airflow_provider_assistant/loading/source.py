@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.rooted import check_inside
 
 if TYPE_CHECKING:
@@ -240,11 +241,9 @@ def storage_files(source: Any, root: str | None = None) -> list[tuple[str, Path_
     for path in map(storage_path, source if isinstance(source, list | tuple) else [source]):
         if path.is_dir():
             found += _below(path, path.rglob("*"))
-        elif "*" in str(path) or "?" in str(path):
-            parts = str(path).split("/")
-            first = next(number for number, part in enumerate(parts) if "*" in part or "?" in part)
-            folder = storage_path("/".join(parts[:first]) or ("/" if str(path).startswith("/") else "."))
-            found += _below(folder, folder.glob("/".join(parts[first:])))
+        elif (split := _split_glob(str(path)))[1]:
+            folder = storage_path(split[0])
+            found += _below(folder, folder.glob(split[1]))
         elif path.is_file():
             found.append((str(path), path))
         else:
@@ -254,6 +253,28 @@ def storage_files(source: Any, root: str | None = None) -> list[tuple[str, Path_
     for _, path in found:
         check_inside(path, _root(root))
     return found
+
+
+def files_in(source: Any) -> list[Data]:
+    """
+    Return the files that a source names, without looking at them; rows and dataframes name none.
+
+    A glob stands for the folder that it looks in.
+    """
+    if isinstance(source, Mapping) and "row_groups" in source:
+        source = source["path"]
+    paths = source if isinstance(source, list | tuple) else [source]
+    named = (str(path) for path in paths if isinstance(path, str | Path | ObjectStoragePath))
+    return [Data(uri) for uri in dict.fromkeys(_split_glob(path)[0] for path in named)]
+
+
+def _split_glob(path: str) -> tuple[str, str]:
+    """Return the folder that a glob looks in, and the pattern; the path itself and nothing, where it is none."""
+    parts = path.split("/")
+    first = next((number for number, part in enumerate(parts) if "*" in part or "?" in part), None)
+    if first is None:
+        return path, ""
+    return "/".join(parts[:first]) or ("/" if path.startswith("/") else "."), "/".join(parts[first:])
 
 
 def _root(root: str | None) -> Path_ | None:

@@ -22,7 +22,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeout,
 )
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
-from airflow_provider_assistant.lineage import Data, files_in, table_at
+from airflow_provider_assistant.lineage import Data, table_at
+from airflow_provider_assistant.loading.source import files_in
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of

@@ -79,6 +79,25 @@ class ResultOperator(BaseOperator):
         mapped = "" if index is None or index < 0 else f".{index}"
         return f"{self.dag_id}.{self.task_id}{mapped}"
 
+    def publish(
+        self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
+    ) -> lake.Published:
+        """
+        Replace a part of a day of a dataset, and note it as written.
+
+        :param table: The rows.
+        :param root: Folder of the datasets: a local path or an object storage URL.
+        :param dataset: The dataset.
+        :param day: The day.
+        :param part: Name of the part; by default this task's.
+        """
+        ti = context["ti"]
+        provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
+        file = lake.publish(table, root, dataset, day, part or self.part(context), provenance=provenance)
+        self.written = (*self.written, table_at(str(ObjectStoragePath(root) / dataset), table, file.bytes))
+        metrics.exported_rows(dataset, file.rows)
+        return file
+
 
 class AssistantOperator(ResultOperator):
     """
@@ -173,16 +192,6 @@ class ExportOperator(AssistantOperator):
         """
         return day_of_run(self.date, context)
 
-    def publish(self, context: Context, table: pa.Table, dataset: str, day: datetime.date) -> lake.Published:
-        """Replace this task's part of a day of a dataset."""
-        ti = context["ti"]
-        provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
-        file = lake.publish(table, self.output_path, dataset, day, self.part(context), provenance=provenance)
-        folder = str(ObjectStoragePath(self.output_path) / dataset)
-        self.written = (*self.written, table_at(folder, table, file.bytes))
-        metrics.exported_rows(dataset, file.rows)
-        return file
-
 
 class LedgerExportOperator(ExportOperator):
     """
@@ -224,7 +233,7 @@ class LedgerExportOperator(ExportOperator):
                 day = last - datetime.timedelta(days=back)
                 start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
                 table = self.table(ledger, start, start + datetime.timedelta(days=1), scope)
-                written.append(self.publish(context, table, self.dataset, day))
+                written.append(self.publish(context, table, self.output_path, self.dataset, day))
         paths = [file.path for file in written]
         result = {
             "rows": sum(file.rows for file in written),

@@ -26,11 +26,11 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef
-from airflow_provider_assistant.lineage import Data, files_in
+from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rooted import check_inside
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
-from airflow_provider_assistant.loading.source import Path_, open_source, storage_files, storage_path
+from airflow_provider_assistant.loading.source import Path_, files_in, open_source, storage_files, storage_path
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, findings_of
 from airflow_provider_assistant.waiting import is_deferrable
 

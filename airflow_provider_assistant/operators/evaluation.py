@@ -23,8 +23,8 @@ from airflow_provider_assistant.evaluation.rules import (
     parse_rule,
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
-from airflow_provider_assistant.lineage import Data, files_in, table_at
-from airflow_provider_assistant.loading.source import Wanted, open_source
+from airflow_provider_assistant.lineage import Data, table_at
+from airflow_provider_assistant.loading.source import Wanted, files_in, open_source
 from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 
@@ -245,21 +245,10 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
 
     def _publish(self, context: Context, summary: Summary, place: Place) -> str:
         """Replace this run's rows of the dataset."""
-        ti, run = context["ti"], context["dag_run"]
-        provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
-        table = lake.evaluations_table(rows_of(summary, str(place.summary), run.logical_date))
-        file = lake.publish(
-            table,
-            str(self.lake_path),
-            "evaluations",
-            day_of_run(None, context),
-            f"{self.part(context)}.{ti.run_id}",
-            provenance=provenance,
-        )
-        folder = str(ObjectStoragePath(str(self.lake_path)) / "evaluations")
-        self.written = (table_at(folder, table, file.bytes),)
-        metrics.exported_rows("evaluations", file.rows)
-        return file.path
+        table = lake.evaluations_table(rows_of(summary, str(place.summary), context["dag_run"].logical_date))
+        part = f"{self.part(context)}.{context['ti'].run_id}"
+        day = day_of_run(None, context)
+        return self.publish(context, table, str(self.lake_path), "evaluations", day, part=part).path
 
     def _finished(self, context: Context, summary: Summary, head: dict[str, Any]) -> dict[str, Any]:
         """Let the task end as the gate says."""

@@ -78,7 +78,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         capture = lake.Capture(
             datetime.now(UTC), limits.raw, tenant_id=tenant_id, logical_date=context["dag_run"].logical_date
         )
-        file = self.publish(context, lake.limits_table([capture], self.list_keys), "limits", day)
+        file = self.publish(context, lake.limits_table([capture], self.list_keys), self.output_path, "limits", day)
         self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
         return self.tell(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})
 
@@ -172,8 +172,9 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             lake.Capture(moment, reply.raw, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
             for site_id, (moment, reply) in found.replies.items()
         ]
-        raw = self.publish(context, lake.statistics_raw_table(captures), "statistics_raw", day)
-        file = self.publish(context, lake.statistics_table(captures, self.list_keys), "statistics", day)
+        raw = self.publish(context, lake.statistics_raw_table(captures), self.output_path, "statistics_raw", day)
+        table = lake.statistics_table(captures, self.list_keys)
+        file = self.publish(context, table, self.output_path, "statistics", day)
         self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
         return {
             "rows": file.rows,
