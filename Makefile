@@ -30,12 +30,18 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 .PHONY: check
-check: venv ## Formatting, lint, types, layers, known vulnerabilities
+check: venv workflows ## Formatting, lint, spelling, types, layers, workflows, known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.audit
+
+.PHONY: workflows
+workflows: venv ## Lint GitHub's workflows and dependabot.yml, offline
+	$(BIN)/actionlint .github/workflows/*.yml
+	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 .PHONY: test
 test: check browser ## The checks and the whole test suite
@@ -61,6 +67,20 @@ faults: venv ## Break loads, the service and the ledger, 20 times each, and prin
 .PHONY: docs
 docs: venv ## Build the documentation's site in build/docs/html; a warning is an error
 	$(BIN)/python docs/site/build_site.py
+
+# The wheel is installed, with the constraints, into an environment that holds nothing else. The main component takes its
+# version from the wheel, because pyproject.toml has none.
+.PHONY: sbom
+sbom: venv ## Write build/sbom, a CycloneDX list of the wheel and all it requires; WHEEL=dist/x.whl: of that wheel
+	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; wheel='$(WHEEL)'; \
+	if [ -z "$$wheel" ]; then $(BIN)/python -m build --outdir "$$work"; wheel=$$(echo "$$work"/*.whl); fi; \
+	$(PYTHON) -m venv --without-pip "$$work/venv"; \
+	$(BIN)/uv pip install -q --python "$$work/venv/bin/python" -c $(CONSTRAINTS) "$$wheel" \
+		|| $(BIN)/python -m pip --python "$$work/venv/bin/python" install -q -c $(CONSTRAINTS) "$$wheel"; \
+	sed "s/^dynamic = .*/version = \"$$(basename "$$wheel" | cut -d- -f2)\"/" pyproject.toml >"$$work/pyproject.toml"; \
+	mkdir -p build/sbom; \
+	$(BIN)/cyclonedx-py environment --output-reproducible --mc-type library --pyproject "$$work/pyproject.toml" \
+		-o build/sbom/airflow-provider-assistant.cdx.json "$$work/venv"
 
 .PHONY: demo
 demo: venv ## Run the example DAGs on a real Airflow against the embedded service; DEGRADED=1: the service gets worse
