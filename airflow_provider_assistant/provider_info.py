@@ -6,6 +6,9 @@ from typing import Any
 
 from airflow_provider_assistant import __version__
 
+# The same address as in pyproject.toml: Airflow shows it, and the logo lies there.
+DOCUMENTATION = "https://airflow-provider-assistant.readthedocs.io/"
+
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata (Airflow's ``provider_info.schema.json``)."""
@@ -15,7 +18,14 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Assistant",
         "description": "A hosted assistant: load its knowledge base, chat, poll, export statistics and feedback.",
         "versions": [__version__],
-        "integrations": [{"integration-name": "Assistant", "tags": ["service"]}],
+        "integrations": [
+            {
+                "integration-name": "Assistant",
+                "external-doc-url": DOCUMENTATION,
+                "logo": f"{DOCUMENTATION}en/stable/_static/logo.svg",
+                "tags": ["service"],
+            }
+        ],
         "hooks": [{"integration-name": "Assistant", "python-modules": [f"{package}.hooks.assistant"]}],
         "operators": [
             {

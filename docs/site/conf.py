@@ -35,6 +35,7 @@ pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
+html_logo = html_favicon = str(Path(__file__).parent / "static" / "logo.svg")
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

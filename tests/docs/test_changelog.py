@@ -53,7 +53,7 @@ def test_changes_stand_under_the_kinds_that_there_are() -> None:
 
 def test_the_packaging_says_the_same_as_the_code() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"]
+    assert project["project"]["dynamic"] == ["readme", "version"]
     assert project["tool"]["hatch"]["version"]["path"] == "airflow_provider_assistant/__init__.py"
     stage = next(name for name in project["project"]["classifiers"] if name.startswith("Development Status"))
     assert ("4 - Beta" in stage) == (Version(__version__).major == 0)

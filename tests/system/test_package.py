@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +17,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_assistant import __version__
+from airflow_provider_assistant.provider_info import DOCUMENTATION
 
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "airflow_provider_assistant"
+EXAMPLES = f"{PACKAGE}/example_dags"
 CONSTRAINTS = ROOT / "constraints" / "airflow-3.3.txt"
 # A package index that is slow must not look like a package that is broken.
 DOWNLOADS = 200
@@ -75,12 +80,33 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
 
     assert info.endswith(".dist-info")
     assert f"{PACKAGE}/operators/chat.py" in names
-    assert {Path(name).suffix for name in names if name.startswith(f"{PACKAGE}/")} == {
-        ".css", ".j2", ".py", ".sql", ".typed",
-    }  # fmt: skip
+    code = [name for name in names if name.startswith(f"{PACKAGE}/") and not name.startswith(f"{EXAMPLES}/")]
+    assert {Path(name).suffix for name in code} == {".css", ".j2", ".py", ".sql", ".typed"}
     assert {f"{PACKAGE}/evaluation/report/report.{kind}" for kind in ("css", "html.j2")} <= set(names)
     assert f"{PACKAGE}/py.typed" in names
     assert f"{info}/licenses/LICENSE" in names
+
+
+def test_the_wheel_has_the_example_dags_and_their_data(built: tuple[Path, Path]) -> None:
+    files = [path for path in (ROOT / "dags").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    with zipfile.ZipFile(built[1]) as wheel:
+        packed = {name: wheel.read(name) for name in wheel.namelist() if name.startswith(f"{EXAMPLES}/")}
+
+    assert packed == {f"{EXAMPLES}/{path.relative_to(ROOT / 'dags')}": path.read_bytes() for path in files}
+    assert len(packed) > 10
+
+
+def test_links_of_the_long_description_work_without_the_repository(built: tuple[Path, Path]) -> None:
+    """They lead to files of this version in the repository that pyproject.toml names."""
+    with zipfile.ZipFile(built[1]) as wheel:
+        [metadata] = [wheel.read(name).decode() for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    source = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
+    links = re.findall(r"\]\(([^)]+)\)", metadata)
+    here = [link.removeprefix(f"{source}/blob/v{__version__}/") for link in links if link.startswith(source)]
+
+    assert all(link.startswith(("https://", "#")) for link in links)
+    assert len(here) > 20
+    assert not [path for path in here if not (ROOT / path.partition("#")[0]).exists()]
 
 
 def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
@@ -89,6 +115,8 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
 
     assert {
         f"{PACKAGE}/py.typed",
+        ".airflow-registry.yaml",
+        ".github/workflows/gate.yml",
         "CHANGELOG.md",
         "LICENSE",
         "Makefile",
@@ -129,6 +157,31 @@ def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: P
     assert __version__ in provider.split()
     [hook] = [line.split() for line in hooks.splitlines() if line.startswith("assistant ")]
     assert hook[1] == f"{PACKAGE}.hooks.assistant.AssistantHook"
+
+
+def test_airflow_shows_where_the_documentation_is(home: Path, python: Path) -> None:
+    command = ("providers", "get", "airflow-provider-assistant", "--full", "--output", "json")
+    shown = run(python, "-m", "airflow", *command, home=home)
+    assert DOCUMENTATION in shown
+
+
+def test_airflow_offers_the_example_dags_and_parses_them_there(home: Path, python: Path) -> None:
+    script = """
+import json
+from pathlib import Path
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag
+manager = DagBundlesManager()
+bundle = manager.get_bundle("airflow-provider-assistant-example-dags")
+bag = DagBag(bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
+assert bag.import_errors == {}, bag.import_errors
+upload = bag.dags["assistant_knowledge_base"].get_task("upload_guides")
+assert sorted(path.name for path in Path(upload.files).iterdir()), upload.files
+assert Path(bag.dags["assistant_evaluation"].get_task("ask").source).read_bytes()
+print(json.dumps(sorted(bag.dags)))
+"""
+    shown = run(python, "-c", script, home=home, more={"AIRFLOW__CORE__LOAD_EXAMPLES": "True"})
+    assert json.loads(shown.splitlines()[-1]) == sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
 
 
 def test_every_module_imports_without_extras(home: Path, python: Path) -> None:

@@ -7,8 +7,11 @@ import json
 import pkgutil
 import subprocess
 import sys
+import tomllib
+import xml.etree.ElementTree as ET
 from importlib.metadata import entry_points
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -19,6 +22,7 @@ import airflow_provider_assistant as package
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.versions import import_string, needs
 
+ROOT = Path(__file__).parents[2]
 KINDS = {"hooks": BaseHook, "operators": BaseOperator, "sensors": BaseSensorOperator, "triggers": BaseTrigger}
 
 
@@ -33,6 +37,15 @@ def schema(name):
 
 def test_airflow_accepts_it(info):
     jsonschema.validate(info, schema("provider_info.schema.json"))
+
+
+def test_airflow_shows_the_documentation_and_the_logo_of_its_site(info):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (integration,) = info["integrations"]
+    assert integration["external-doc-url"] == project["urls"]["Documentation"]
+    assert integration["logo"].startswith(integration["external-doc-url"])
+    logo = ROOT / "docs" / "site" / "static" / integration["logo"].partition("/_static/")[2]
+    assert ET.parse(logo).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_the_entry_point_leads_to_it(info):
