@@ -25,6 +25,7 @@ OTHERS = {
     for name, place in {
         "README.md": "readme.md",
         "CONTRIBUTING.md": "contributing.md",
+        "CODE_OF_CONDUCT.md": "conduct.md",
         "CHANGELOG.md": "changes.md",
         "SECURITY.md": "security.md",
     }.items()
@@ -50,7 +51,7 @@ NAVIGATION: dict[str, list[str]] = {
         *("reference/errors", "reference/datasets", "reference/evaluation", "reference/metrics", "sandbox"),
         *("compatibility", "api/index"),
     ],
-    "Project": ["architecture", "readme", "contributing", "security", "changes"],
+    "Project": ["architecture", "readme", "contributing", "conduct", "security", "changes"],
 }
 FOLDERS = {"howto": "How to", "concepts": "Concepts", "operations": "Operations", "reference": "Reference"}
 
@@ -178,7 +179,10 @@ def write_examples(folder: Path) -> None:
     """Write a page for each example DAG, and one that lists them."""
     folder.mkdir()
     listed = "\n".join(f"{dag.stem}" for dag in dags())
-    intro = "`make demo` runs them on a real Airflow against the [embedded service](../sandbox.md)."
+    intro = (
+        "The package contains them: [how to use them](../index.md#three-jobs). In the repository, `make demo` runs "
+        "them on a real Airflow against the [embedded service](../sandbox.md)."
+    )
     (folder / "index.md").write_text(f"# Example DAGs\n\n{intro}\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n")
     for dag in dags():
         (folder / f"{dag.stem}.md").write_text(f"# {dag.stem}\n\n```python\n{dag.read_text()}```\n")

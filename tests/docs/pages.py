@@ -33,7 +33,7 @@ class Block:
 @cache
 def pages() -> list[Path]:
     """Return every page for users and contributors."""
-    top = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+    top = ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md")
     return [*(ROOT / name for name in top), *sorted((ROOT / "docs").rglob("*.md"))]
 
 

@@ -85,7 +85,7 @@ def test_only_the_job_that_publishes_can_identify_itself() -> None:
     assert set(jobs["publish"]["needs"]) == {"gate", "build", "sbom"}
 
 
-def test_codespell_of_hooks_and_of_make_check_have_the_same_settings() -> None:
+def test_pre_commit_hooks_run_the_tools_of_make_check() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     local = next(repo for repo in hooks if repo["repo"] == "local")["hooks"]
     makefile = (ROOT / "Makefile").read_text()
