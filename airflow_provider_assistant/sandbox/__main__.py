@@ -10,6 +10,8 @@ import sys
 from airflow_provider_assistant.sandbox.server import SandboxServer
 from airflow_provider_assistant.sandbox.settings import read_settings
 
+GENERATED = "Statistics list the last {} days; those before a site stored anything are generated."
+
 
 def _end(*_: object) -> None:
     """End with success: being told to end is how a service ends."""
@@ -35,6 +37,7 @@ def main() -> None:
         for line in (
             f"The embedded Assistant service listens on {server.url}; its data is {kept}.",
             f"Control plane: {server.root}/_sandbox. End it with Ctrl-C.",
+            *([GENERATED.format(settings.history)] if settings.history else ()),
         ):
             print(line, file=sys.stderr, flush=True)  # noqa: T201
 

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from airflow_provider_assistant.sandbox import schemas
+from airflow_provider_assistant.sandbox.history import site_history
 from airflow_provider_assistant.sandbox.intake import SiteId, TenantId, authorize, refusals
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.statistics import site_statistics
@@ -34,6 +35,10 @@ def account_routes(service: Service) -> APIRouter:
     async def read_statistics(request: Request, site_id: SiteId) -> Response:
         """Read the site's statistics."""
         authorize(request, site=site_id, write=False)
-        return JSONResponse(site_statistics(service.database, site_id, service.clock()))
+        now = service.clock()
+        reply = site_statistics(service.database, site_id, now)
+        if service.settings.history:
+            reply["daily"] = site_history(service.database, site_id, service.settings, now)
+        return JSONResponse(reply)
 
     return router

@@ -234,6 +234,21 @@ class FeedbackStatistics(_Reply):
     by_rating: dict[str, int]
 
 
+class DocumentTotal(_Reply):
+    """How many documents a site had at the end of a day."""
+
+    total: int
+
+
+class DailyStatistics(_Reply):
+    """The statistics of one day (UTC) of a site."""
+
+    generated: bool = Field(description="True for a day before the site stored anything.")
+    documents: DocumentTotal
+    chats: dict[str, ChatStatistics]
+    feedback: FeedbackStatistics
+
+
 class StatisticsReply(_Reply):
     """The statistics of a site."""
 
@@ -243,6 +258,9 @@ class StatisticsReply(_Reply):
     chats: dict[str, ChatStatistics]
     sessions: SessionStatistics
     feedback: FeedbackStatistics
+    daily: dict[str, DailyStatistics] = Field(
+        default={}, description="The last days by date, today last. Only with the setting history."
+    )
 
 
 def json_body(model: type[BaseModel]) -> dict[str, Any]:

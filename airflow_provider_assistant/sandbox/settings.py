@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 from airflow_provider_assistant.sandbox.actions import Action
 
 ENV_PREFIX = "ASSISTANT_SANDBOX_"
+_MAX_HISTORY = 366
 
 
 def _number(text: str) -> float:
@@ -46,13 +47,15 @@ class Settings:
     :param rate_burst: how many requests a key may send at once; default one second's worth.
     :param fault_rate: share of the API requests that meet ``fault_status``.
     :param fault_status: a status or an action such as ``drop`` or ``store-then-drop``.
-    :param seed: seed of the random choice of faults.
+    :param seed: seed of the random choice of faults and of the generated history.
     :param processing_seconds: how long an asynchronous request takes, half of it in the queue.
     :param fail_messages: chat requests whose message matches this expression fail.
     :param min_relevance: share of a question's content words a document must hold to be an answer.
     :param answer_limit: characters that an answer is cut to; ``None`` cuts none.
     :param documents_quota: documents a tenant may hold, in place of the plan's number.
     :param messages_quota: chat messages a tenant may send a month, in place of the plan's number.
+    :param history: days, today included, that the statistics reply lists one by one; days before a site stored
+        anything are generated. 0 leaves the list out.
     """
 
     host: Annotated[str, _Flag(str, "ADDRESS", "address to listen on")] = "127.0.0.1"
@@ -63,13 +66,14 @@ class Settings:
     rate_burst: Annotated[int | None, _Flag(int, "REQUESTS", "requests a key may send at once")] = None
     fault_rate: Annotated[float, _Flag(_number, "FRACTION", "share of requests that fail, 0 to 1")] = 0.0
     fault_status: Annotated[str, _Flag(str, "STATUS", "their status, or an action such as drop")] = "503"
-    seed: Annotated[int, _Flag(int, "NUMBER", "seed of the choice of faults")] = 0
+    seed: Annotated[int, _Flag(int, "NUMBER", "seed of faults and history")] = 0
     processing_seconds: Annotated[float, _Flag(_number, "SECONDS", "duration of an async request")] = 0.5
     fail_messages: Annotated[str | None, _Flag(str, "REGEX", "messages whose requests fail")] = None
     min_relevance: Annotated[float, _Flag(_number, "FRACTION", "what a document must share to answer")] = 0.3
     answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "what answers are cut to")] = None
     documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents a tenant may hold")] = None
     messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages a tenant may send a month")] = None
+    history: Annotated[int, _Flag(int, "DAYS", "days of statistics, generated before the first data")] = 0
 
     def __post_init__(self) -> None:
         for name, right, demand in (
@@ -84,6 +88,7 @@ class Settings:
             ("answer_limit", _is_count(self.answer_limit), "must be a whole number above 0"),
             ("documents_quota", (self.documents_quota or 0) >= 0, "must not be negative"),
             ("messages_quota", (self.messages_quota or 0) >= 0, "must not be negative"),
+            ("history", 0 <= self.history <= _MAX_HISTORY, f"must be between 0 and {_MAX_HISTORY}"),
         ):
             if not right:
                 raise ValueError(f"{name} {demand}, not {getattr(self, name)!r}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_assistant.sandbox.moments import iso, maybe_iso
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from airflow_provider_assistant.sandbox.database import Database
 
 _LATENCIES = 10_000
@@ -25,9 +27,9 @@ def site_statistics(database: Database, site: str, now: float) -> dict[str, Any]
         "site_id": site,
         "generated_at": iso(now),
         "documents": _documents(database, site),
-        "chats": {mode: _chats(database, site, mode) for mode in ("sync", "async")},
+        "chats": {mode: count_chats(database, site, mode) for mode in ("sync", "async")},
         "sessions": _sessions(database, site),
-        "feedback": _feedback(database, site),
+        "feedback": count_feedback(database, site),
     }
 
 
@@ -56,29 +58,52 @@ def _documents(database: Database, site: str) -> dict[str, Any]:
     }
 
 
-def _chats(database: Database, site: str, mode: str) -> dict[str, Any]:
+def count_chats(
+    database: Database, site: str, mode: str, since: float = 0.0, until: float = math.inf
+) -> dict[str, Any]:
+    """Return the statistics of the chat requests of a site.
+
+    :param database: where everything is stored.
+    :param site: which site.
+    :param mode: ``sync`` or ``async``.
+    :param since: only requests created at this time or later.
+    :param until: only requests created before this time.
+    """
     row = database.rows(
         "SELECT count(*) AS total,"
         " count(*) FILTER (WHERE answered) AS answered,"
         " count(*) FILTER (WHERE NOT answered) AS unanswered,"
         " count(*) FILTER (WHERE status = 'failed') AS failed,"
         " count(*) FILTER (WHERE status IN ('queued', 'processing')) AS pending"
-        " FROM requests WHERE site = ? AND mode = ?",
+        " FROM requests WHERE site = ? AND mode = ? AND created_at >= ? AND created_at < ?",
         site,
         mode,
+        since,
+        until,
     )[0]
     durations = database.rows(
-        "SELECT completed_at - created_at FROM requests"
-        " WHERE site = ? AND mode = ? AND completed_at IS NOT NULL ORDER BY n DESC LIMIT ?",
+        "SELECT completed_at - created_at FROM requests WHERE site = ? AND mode = ? AND created_at >= ?"
+        " AND created_at < ? AND completed_at IS NOT NULL ORDER BY n DESC LIMIT ?",
         site,
         mode,
+        since,
+        until,
         _LATENCIES,
     )
-    total = row["answered"] + row["unanswered"]
+    return chat_statistics(dict(row), (found[0] for found in durations))
+
+
+def chat_statistics(counts: Mapping[str, int], durations: Iterable[float]) -> dict[str, Any]:
+    """Return counts with the answer rate and the percentiles of the latency.
+
+    :param counts: ``answered`` and ``unanswered`` among them.
+    :param durations: seconds from each request to its end.
+    """
+    total = counts["answered"] + counts["unanswered"]
     return {
-        **dict(row),
-        "answer_rate": round(row["answered"] / total, 4) if total else None,
-        "latency_ms": _percentiles(sorted(1000 * max(0.0, found[0]) for found in durations)),
+        **counts,
+        "answer_rate": round(counts["answered"] / total, 4) if total else None,
+        "latency_ms": _percentiles(sorted(1000 * max(0.0, seconds) for seconds in durations)),
     }
 
 
@@ -98,12 +123,22 @@ def _sessions(database: Database, site: str) -> dict[str, Any]:
     return dict(row)
 
 
-def _feedback(database: Database, site: str) -> dict[str, Any]:
+def count_feedback(database: Database, site: str, since: float = 0.0, until: float = math.inf) -> dict[str, Any]:
+    """Return the ratings of a site.
+
+    :param database: where everything is stored.
+    :param site: which site.
+    :param since: only ratings of this time or later.
+    :param until: only ratings before this time.
+    """
     ratings = {
         row[0]: row[1]
         for row in database.rows(
-            "SELECT rating, count(*) FROM feedback WHERE site = ? GROUP BY rating ORDER BY rating",
+            "SELECT rating, count(*) FROM feedback WHERE site = ? AND created_at >= ? AND created_at < ?"
+            " GROUP BY rating ORDER BY rating",
             site,
+            since,
+            until,
         )
     }
     total = sum(ratings.values())

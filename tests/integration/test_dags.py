@@ -210,7 +210,7 @@ def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
     run = run_dag(dag)
     assert run.state == "success", run.errors
     picture = tmp_path / "lake" / "report.png"
-    assert run.xcom("draw") == {"path": str(picture), "nights": 1, "metrics": 4}, "no chat, no rate"
+    assert run.xcom("draw") == {"path": str(picture), "days": 1, "metrics": 4}, "no chat, no rate"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert ds.dataset(tmp_path / "lake" / "statistics").count_rows(), "the picture is in nobody's way"
 

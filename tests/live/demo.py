@@ -27,7 +27,7 @@ from rich.table import Table
 from tests.live import evaluation
 from tests.live.airflow import LiveAirflow
 from tests.live.evaluation import EVALUATION
-from tests.live.process import POLL, NotReadyError, processes_in
+from tests.live.process import POLL, NotReadyError, Process, processes_in, running
 from tests.live.rest import RUN_OVER
 from tests.live.service import AssistantService
 
@@ -46,14 +46,17 @@ KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT, REPORT = (
     "assistant_nightly_export",
     "assistant_weekly_report",
 )
-# Those of one group run at the same time: questions need the knowledge, numbers the questions.
-GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH), (EVALUATION,))
+# The DAGs of one group run at the same time: questions need the documents.
+GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH))
 EXPORTS = ("export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads")
 LOADS = ("load_configuration_reference", "upload_guides")
 COUNTS = ("rows", "created", "unchanged", "rejected", "failed", "requests", "seconds")
 RUN_TIMEOUT = 120
 # Long enough that a task waiting for an answer is seen to be deferred.
 THINKING = 4
+# Days that the service's statistics list, and how many of them a picture must show to have lines.
+HISTORY = 30
+DRAWN = 28
 COLOURS = {"success": "green", "failed": "red", "upstream_failed": "red", "up_for_retry": "yellow"}
 
 
@@ -138,8 +141,19 @@ class Demo:
             raise DemoError("\n\n".join(problems))
 
     def _run_and_show(self) -> None:
-        for group in GROUPS:
-            self._run_group(group)
+        earlier = Process(
+            "the earlier evaluations",
+            [sys.executable, "-m", "tests.live.history", self.lake.as_uri()],
+            env=self.airflow.env,
+            cwd=ROOT,
+            log=self.home / "history.log",
+        )
+        with running([earlier]):
+            self.screen.say("a month of earlier answers is generated with the embedded service, and evaluated", "bold")
+            for group in GROUPS:
+                self._run_group(group)
+            earlier.wait(RUN_TIMEOUT)
+        self._run_group([EVALUATION])
         self._export_and_report()
         first = self._loads()
         self._run_group([KNOWLEDGE])
@@ -290,18 +304,25 @@ class Demo:
             self.screen.table(["", ""], [(name, site[name]) for name in site if name not in {"tenant_id", "site_id"}])
         if not rows.num_rows or not summary["statistics"]:
             raise DemoError("a view without a row")
-        self.screen.show("The picture of it", report["path"])
+        self.screen.show(
+            f"The picture of {report['days']} days; the embedded service generated the days before today",
+            report["path"],
+        )
+        if report["days"] < DRAWN:
+            raise DemoError(f"the picture has {report['days']} days, fewer than {DRAWN}")
         if not Path(_local_path(report["path"])).read_bytes().startswith(b"\x89PNG"):
-            raise DemoError("the picture is none")
+            raise DemoError("the picture is not a PNG file")
 
     def _show_evaluation(self) -> None:
         head, rated = self._xcom(EVALUATION, "evaluate"), self._xcom(EVALUATION, "rate")
         evaluation.show(self.screen, head, rated)
-        if problem := evaluation.problem_of(head, rated):
+        if problem := evaluation.problem_of(head, rated, DRAWN):
             raise DemoError(problem)
         worse = self._degrade() if self.degraded else None
         columns, rows = evaluation.over_time(str(self.lake))
-        self.screen.show("Quality over time, as the dataset evaluations has it")
+        self.screen.show(
+            "Quality over time in the dataset evaluations; runs called generated__… are of generated answers"
+        )
         self.screen.table(columns, rows)
         self.screen.last_words = evaluation.last_words(head, worse)
 
@@ -348,9 +369,12 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
     code = 0
     with ExitStack() as stack:
         try:
-            service = stack.enter_context(AssistantService(home / "service", processing_seconds=THINKING))
+            service = stack.enter_context(
+                AssistantService(home / "service", processing_seconds=THINKING, history=HISTORY)
+            )
             screen.hide(service.api_key)
             screen.say(f"service: {service.base_url}")
+            screen.say(f"it generates {HISTORY - 1} days of statistics before today (--history {HISTORY})")
             places = {"LAKE": lake(home).as_uri(), "WAREHOUSE": str(warehouse(home))}
             env = {**service.env, **{f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}}
             airflow = LiveAirflow(home / "airflow", dags, env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -32,11 +33,19 @@ def show(screen: Screen, head: dict[str, Any], rated: dict[str, Any] | None) -> 
         screen.table(counts, [[rated[count] for count in counts]])
 
 
-def problem_of(head: dict[str, Any], rated: dict[str, Any]) -> str | None:
-    """Return what is wrong with an evaluation that should have passed."""
+def problem_of(head: dict[str, Any], rated: dict[str, Any], drawn: int) -> str | None:
+    """
+    Return what is wrong with an evaluation that should have passed.
+
+    :param drawn: how many evaluations the trend must show
+    """
     path = _local(head["report_path"])
-    if "</html>" not in Path(path).read_text(encoding="utf-8"):
-        return f"{path} is no report"
+    page = Path(path).read_text(encoding="utf-8")
+    if "</html>" not in page:
+        return f"{path} is not a complete report"
+    trend = re.search(r"The last (\d+) evaluations", page)
+    if not trend or int(trend[1]) < drawn:
+        return f"the trend in {path} shows fewer than {drawn} evaluations"
     ends = ("sent", "already_sent", "not_rated", "not_answered", "failed")
     if rated["rows"] != head["questions"] or rated["rows"] != sum(rated[end] for end in ends) or not rated["sent"]:
         return f"the ratings do not add up: {rated}"
@@ -44,12 +53,15 @@ def problem_of(head: dict[str, Any], rated: dict[str, Any]) -> str | None:
 
 
 def over_time(lake: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return the quality over time, as the lake's dataset has it."""
+    """Return the quality over time in the lake's dataset: one evaluation a week, and the last two days."""
     import duckdb
 
     query = """
-        SELECT run_id, verdict, round(coverage, 3) AS coverage, scorer, round(mean, 3) AS mean
-        FROM read_parquet(?, union_by_name => true) WHERE scorer IN ('token_f1', 'must_include') ORDER BY ALL
+        SELECT date, run_id, verdict, round(coverage, 3) AS coverage, scorer, round(mean, 3) AS mean
+        FROM read_parquet(?, union_by_name => true, hive_partitioning => true)
+        WHERE scorer IN ('token_f1', 'must_include')
+            AND ((current_date - date) % 7 = 1 OR date >= current_date - 1)
+        ORDER BY asked_at, scorer
     """
     with duckdb.connect() as connection:
         found = connection.execute(query, [f"{lake}/evaluations/*/*.parquet"])

@@ -111,13 +111,17 @@ class Process:
     def run(self, timeout: float) -> None:
         """Run a command that ends by itself; raise, with its log, unless it ends well."""
         with running([self]):
-            assert self._guard
-            try:
-                self._guard.wait(timeout)
-            except subprocess.TimeoutExpired:
-                raise NotReadyError(f"{self.name}: not within {timeout:g} s") from None
-            if self._guard.returncode:
-                self.check()
+            self.wait(timeout)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until a command that ends by itself has ended; raise, with its log, unless it succeeded."""
+        assert self._guard
+        try:
+            self._guard.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise NotReadyError(f"{self.name}: not within {timeout:g} s") from None
+        if self._guard.returncode:
+            self.check()
 
 
 @contextmanager

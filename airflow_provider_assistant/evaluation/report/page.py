@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 # By this a report is known for one.
 GENERATOR = '<meta name="generator" content="airflow-provider-assistant">'
-QUANTILES = {"p50": "Half", "p75": "75\u202f%", "p90": "90\u202f%", "p95": "95\u202f%", "p99": "99\u202f%"}
+QUANTILES = {"p50": "p50 (median)", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99"}
 FORMATS: dict[str, Callable[..., str]] = {
     name: getattr(formats, name)
     for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "shortened", "signed")
@@ -100,7 +100,7 @@ def _lines(summary: Summary, runs: Sequence[Summary]) -> list[tuple[str, str, An
     figures: list[tuple[str, Callable[[Summary], float | None], Callable[[float | None], str], float]] = [
         ("Coverage", lambda one: one.questions.coverage, formats.percent, 1),
         ("Pass rate", lambda one: one.passes.rate if one.passes else None, formats.percent, 1),
-        ("Latency, 95\u202f% of answers", lambda one: one.latency.p95, formats.seconds, float("inf")),
+        ("Latency p95", lambda one: one.latency.p95, formats.seconds, float("inf")),
     ]
     figures += [
         (name, partial(_mean, name), formats.score, 1) for name, scorer in summary.scorers.items() if scorer.histogram

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VIEWS = ("statistics_daily", "feedback_weekly", "latency_daily")
+VIEWS = ("statistics_daily", "statistics_history", "feedback_weekly", "latency_daily")
 KEYS = ("date", "tenant_id", "site_id", "captured_at")
 # PostgreSQL cuts longer names off, and has at most 1,664 columns in a query.
 NAME_BYTES = 63
 MAX_METRICS = 1500
+# A metric below a date, such as daily.2026-11-21.documents.total: the value of another day than that of the capture.
+DATED = r"^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$"
 
 
 def create_views(store: Store, schema: str) -> None:
@@ -28,7 +30,7 @@ def create_views(store: Store, schema: str) -> None:
     for view in VIEWS:
         text = files(__package__).joinpath("views", f"{view}.sql").read_text("utf-8")
         metrics = _metrics(store, schema) if view == "statistics_daily" else ""
-        store.run(Template(text).substitute(schema=quoted(schema), metrics=metrics))
+        store.run(Template(text).substitute(schema=quoted(schema), metrics=metrics, dated=literal(DATED)))
 
 
 def quoted(name: str) -> str:
@@ -44,7 +46,9 @@ def literal(text: str) -> str:
 def _metrics(store: Store, schema: str) -> str:
     """Return the columns of ``statistics_daily``: one per metric that was ever a number."""
     found = store.run(
-        f"SELECT metric, min(date) FROM {quoted(schema)}.statistics WHERE type = 'number' GROUP BY metric"  # noqa: S608
+        # Columns for each date would be more every day; these values are rows of statistics_history.
+        f"SELECT metric, min(date) FROM {quoted(schema)}.statistics "  # noqa: S608
+        f"WHERE type = 'number' AND NOT metric ~ {literal(DATED)} GROUP BY metric"
     )
     metrics = [metric for metric, _ in sorted(found, key=lambda row: (row[1], row[0]))]
     # A view keeps its columns in their order: PostgreSQL lets new ones only follow, for the sake of views on views.

@@ -80,7 +80,8 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
     dice = random.Random(5)
     nights = [FIRST + timedelta(days=number) for number in range(days)]
     for number, day in enumerate(nights):
-        replies = {"chats": {"total": number}, f"only_on_{number}": number, **ODD}
+        listed = {(day - timedelta(days=back)).isoformat(): {"chats": number - back} for back in range(3)}
+        replies = {"chats": {"total": number}, f"only_on_{number}": number, **ODD, "daily": listed}
         captures = [capture(day, replies, site, hour) for site in SITES for hour in (1, 2)]
         write_statistics(root, day, *captures)
         lake.publish(lake.statistics_raw_table(captures), str(root), "statistics_raw", day, "dag.task")

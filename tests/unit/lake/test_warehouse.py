@@ -406,3 +406,26 @@ def test_latency_by_day(root, load, read):
         (FIRST, "docs", 102, 100, 1, 50.0, 95.0, 99.0, 100.0),
         (FIRST, "shop", 1, 0, 0, None, None, None, None),
     ]
+
+
+def test_days_that_a_reply_lists_are_rows_of_the_history(root, load, read):
+    first = {"daily": {"2026-11-12": {"chats": 5}, "2026-11-13": {"chats": 6, "note": "x"}}, "total": 9}
+    second = {"daily": {"2026-11-13": {"chats": 7}, "2026-11-14": {"chats": 8}, "2026-13-40": {"chats": 1}}}
+    write_statistics(root, FIRST, capture(FIRST, first))
+    write_statistics(root, SECOND, capture(SECOND, second), capture(SECOND, second, "shop"))
+    load(FIRST, SECOND)
+    found = [row for row in read("statistics_history", "date, site_id") if row["site_id"] == "docs"]
+    assert list(found[0]) == ["date", "tenant_id", "site_id", "captured_at", "series", "metric", "value"]
+    assert [(row["date"].isoformat(), row["series"], row["metric"], row["value"]) for row in found] == [
+        ("2026-11-12", "daily", "chats", 5),
+        ("2026-11-13", "daily", "chats", 7),
+        ("2026-11-14", "daily", "chats", 8),
+    ]
+    # What is not a month is an ordinary metric.
+    assert list(read("statistics_daily")[0])[4:] == ["total", "daily.2026-13-40.chats"]
+
+
+def test_a_day_that_no_month_has_breaks_nothing(root, load, read):
+    write_statistics(root, FIRST, capture(FIRST, {"daily": {"2026-02-30": {"chats": 5}}}))
+    load(FIRST)
+    assert [row["date"].isoformat() for row in read("statistics_history")] == ["2026-03-02"]
