@@ -16,6 +16,7 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantGateFailed
 from airflow_provider_assistant.lake.warehouse import in_duckdb
 from airflow_provider_assistant.lake.warehouse import load as load_days
+from airflow_provider_assistant.sandbox import SandboxServer
 from tests.versions import bag_of
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -213,6 +214,21 @@ def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
     assert run.xcom("draw") == {"path": str(picture), "days": 1, "metrics": 4}, "no chat, no rate"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert ds.dataset(tmp_path / "lake" / "statistics").count_rows(), "the picture is in nobody's way"
+
+
+def test_weekly_report_of_a_service_that_lists_its_days(load, run_dag, connection, warehouse, tmp_path, monkeypatch):
+    with SandboxServer(history=30) as service:
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", service.conn_json())
+        run_dag(load("assistant_nightly_export"))
+    run = run_dag(load("assistant_weekly_report"))
+    assert run.state == "success", run.errors
+    assert run.xcom("draw") == {"path": str(tmp_path / "lake" / "report.png"), "days": 30, "metrics": 6}
+
+
+def test_weekly_report_titles_name_the_unit(load):
+    titles = load("assistant_weekly_report").get_task("draw").python_callable.__globals__["TILES"]
+    assert titles["chats.async.answer_rate"] == "Answer rate (async)"
+    assert titles["chats.async.latency_ms.p95"] == "Async latency p95 (ms)"
 
 
 def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):

@@ -8,6 +8,7 @@ evaluates the answers as the task ``evaluate`` of ``assistant_evaluation`` does.
 
 from __future__ import annotations
 
+import os
 import random
 import runpy
 import sys
@@ -139,4 +140,5 @@ def main(root: str) -> None:
 
 
 if __name__ == "__main__":
+    os.nice(10)  # Airflow's processes, which the demo waits for, come first
     main(sys.argv[1])

@@ -66,6 +66,16 @@ def test_it_says_where_it_is_serves_and_ends(process: subprocess.Popen[str], num
     assert connection["password"] not in said
 
 
+@pytest.mark.parametrize(("flags", "announced"), [(["--history", "30"], True), ([], False)])
+def test_it_announces_that_statistics_are_generated(flags: list[str], announced: bool) -> None:
+    running = start(*flags)
+    assert running.stdout is not None
+    running.stdout.readline()
+    running.terminate()
+    _, said = running.communicate(timeout=10)
+    assert ("those before a site stored anything are generated" in said) is announced
+
+
 def test_one_service_for_one_directory(process: subprocess.Popen[str], tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()

@@ -20,6 +20,11 @@ def test_each_flag_is_also_a_variable_and_the_flag_wins() -> None:
     assert (settings.port, settings.rate_limit, settings.data) == (0, 2.5, Path("there"))
 
 
+def test_there_is_no_history_unless_asked_for() -> None:
+    assert Settings().history == 0
+    assert read_settings(["--history", "30"], {}).history == 30
+
+
 def test_an_empty_variable_is_no_value() -> None:
     assert read_settings([], {"ASSISTANT_SANDBOX_DATA": ""}).data is None
 
@@ -39,6 +44,7 @@ def test_an_empty_variable_is_no_value() -> None:
         (["--fault-status", "explode"], {}, "'explode' is not an action"),
         (["--fail-messages", "("], {}, "fail_messages is not a regular expression"),
         (["--answer-limit", "0"], {}, "answer_limit must be a whole number above 0"),
+        (["--history", "-1"], {}, "history must be between 0 and 366"),
         (["--data", __file__], {}, "data must be a directory"),
     ],
 )

@@ -1,5 +1,5 @@
--- One row per site and day: async requests by how they ended, and how long the complete ones took. A percentile is the
--- seconds of a request that there was: seconds_p95 is what 95 of 100 did not exceed.
+-- One row per site and day: async requests by how they ended, and how long the complete ones took. A percentile is not
+-- interpolated: seconds_p95 is the duration of one of the requests.
 CREATE OR REPLACE VIEW $schema.latency_daily AS
 SELECT
     date,
