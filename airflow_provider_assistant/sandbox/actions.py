@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-Kind = Literal["status", "html", "retry-after", "drop", "empty", "truncate", "delay"]
+Kind = Literal["status", "html", "retry-after", "drop", "empty", "truncate", "delay", "hold"]
 
 _STORE_FIRST = "store-then-"
 _NUMBERED = {
@@ -15,7 +15,7 @@ _NUMBERED = {
     "retry-after": (0, 86_400),
     "delay": (0, 86_400),
 }
-_ALWAYS_STORE = frozenset({"empty", "truncate", "delay"})
+_ALWAYS_STORE = frozenset({"empty", "truncate", "delay", "hold"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Action:
     that asks to wait N seconds; ``drop`` the connection is closed without a response. These refuse
     the request, or, with ``store-then-`` before them, carry it out first. ``empty`` answers with
     the true status and no body, ``truncate`` breaks off in the middle of the body, ``delay:N``
-    answers rightly N seconds later; the request is always carried out.
+    answers rightly N seconds later, ``hold`` as soon as the faults are changed or reset; the
+    request is always carried out.
 
     :param kind: which of them.
     :param number: N, where there is one.

@@ -64,7 +64,7 @@ def create_control(service: Service) -> FastAPI:
 
     @router.get("/health")
     async def health() -> Response:
-        return JSONResponse({"status": "ok", "pending": service.chats.pending()})
+        return JSONResponse({"status": "ok", "pending": service.chats.pending(), "in_flight": service.in_flight})
 
     @router.get("/journal")
     async def journal(

@@ -108,15 +108,19 @@ class Rule:
 class Faults:
     """What goes wrong at present.
 
+    ``version`` grows with every update and reset.
+
     :param settings: what the service started with, and returns to on reset.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._initial = settings
+        self.version = 0
         self.reset()
 
     def reset(self) -> None:
         """Return to what the service started with."""
+        self.version += 1
         self.settings = self._initial
         self.rules: list[Rule] = []
         self.status_words: dict[str, str] = {}
@@ -156,6 +160,7 @@ class Faults:
             changes["fault_status"] = str(changes["fault_status"])
         settings = self.settings.changed(**changes)
         read = self.rules if rules is None else [Rule.read(rule) for rule in rules]
+        self.version += 1
         self.settings, self.rules = settings, read
         if async_status_words is not None:
             self.status_words = dict(async_status_words)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.service import Service
 
 MAX_BODY = 10 * 1024 * 1024
+# Seconds between two looks at whether a request is still to be held.
+HOLD_POLL = 0.01
 DROP_EXTENSION = "assistant.drop"
 
 _PROXY_PAGE = (
@@ -66,6 +68,13 @@ class Gate:
         if scope["type"] != "http" or not path.startswith("/m2m/"):
             await self._app(scope, receive, send)
             return
+        self._service.in_flight += 1
+        try:
+            await self._serve(path, scope, receive, send)
+        finally:
+            self._service.in_flight -= 1
+
+    async def _serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         body, oversized = await _read(receive)
         key = KEYS.get(Headers(scope=scope).get("x-api-key", ""))
@@ -107,8 +116,10 @@ class Gate:
         return key
 
     async def _misbehave(self, action: Action, scope: Scope, receive: Receive, send: Send) -> None:
-        if action.kind == "delay":
+        if action.kind in {"delay", "hold"}:
             await asyncio.sleep(action.number)
+            if action.kind == "hold":
+                await self._released()
             await self._app(scope, receive, send)
             return
         reply = _Reply()
@@ -134,6 +145,12 @@ class Gate:
             case _:
                 refusal = ApiError(number, "This failure was asked for.", code="injected_fault")
                 await refusal.response()(scope, receive, send)
+
+    async def _released(self) -> None:
+        """Wait until the faults are changed or reset, which another thread may do."""
+        version = self._service.faults.version
+        while self._service.faults.version == version:  # noqa: ASYNC110 (an event would belong to one loop)
+            await asyncio.sleep(HOLD_POLL)
 
 
 async def _read(receive: Receive) -> tuple[bytes, bool]:

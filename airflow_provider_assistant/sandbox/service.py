@@ -31,6 +31,7 @@ class Service:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
+        self.in_flight = 0  # API requests that have arrived and are not answered yet
         self.faults = Faults(settings)
         self.journal = Journal()
         self.database = Database(settings.data)

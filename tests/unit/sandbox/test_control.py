@@ -22,7 +22,7 @@ QA = {"title": "T", "question": "Q?", "answer": "A."}
 
 
 def test_health(control: httpx.Client) -> None:
-    assert control.get("/health").json() == {"status": "ok", "pending": 0}
+    assert control.get("/health").json() == {"status": "ok", "pending": 0, "in_flight": 0}
 
 
 def test_the_journal_says_what_came_and_never_a_key(client: httpx.Client, control: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,6 +15,7 @@ from airflow_provider_assistant.sandbox.actions import Action
 from airflow_provider_assistant.sandbox.faults import Faults, Rule
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from tests.live.process import wait_for
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox import SandboxServer
@@ -93,6 +95,24 @@ def test_a_delay_delays(server: SandboxServer, client: httpx.Client) -> None:
     began = time.monotonic()
     assert client.get("/statistics").status_code == 200
     assert time.monotonic() - began >= 0.3
+
+
+@pytest.mark.parametrize("release", ["update", "reset"])
+def test_a_held_request_is_answered_when_the_faults_change(
+    server: SandboxServer, client: httpx.Client, release: str
+) -> None:
+    server.service.faults.add("hold")
+    with ThreadPoolExecutor() as threads:
+        held = threads.submit(client.post, "/documents/qa", json=QA)
+        wait_for("the request", lambda: server.service.journal.entries(path="/documents/qa"), timeout=60)
+        assert client.get("/statistics").status_code == 200
+        assert server.service.documents.count() == 0
+        wait_for("one request in flight", lambda: server.service.in_flight == 1, timeout=60)
+        assert not held.done()
+        {"update": lambda: server.service.faults.update(rules=[]), "reset": server.service.faults.reset}[release]()
+        assert held.result(60).status_code == 201
+    assert server.service.documents.count() == 1
+    wait_for("no request in flight", lambda: server.service.in_flight == 0, timeout=60)
 
 
 def test_latency_is_added_to_every_request(server: SandboxServer, client: httpx.Client) -> None:
