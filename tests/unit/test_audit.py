@@ -1,9 +1,10 @@
-"""What the audit of the dependencies concludes from what pip-audit says."""
+"""What the audit of the dependencies concludes from pip-audit's output."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -23,12 +24,12 @@ def saying(packages=None, stderr="", stdout=None):
     ("run", "outcome", "part"),
     [
         (saying([GOOD]), audit.CLEAN, "1 packages"),
-        (saying([GOOD, BAD]), audit.VULNERABLE, "aiohttp 3.0: PYSEC-1, mended in 3.1"),
+        (saying([GOOD, BAD]), audit.VULNERABLE, "aiohttp 3.0: PYSEC-1, fixed in 3.1"),
         (saying([SKIPPED, BAD]), audit.VULNERABLE, "PYSEC-1"),
         (saying([GOOD, SKIPPED]), audit.UNKNOWN, "1 of 2 packages could not be looked up, such as odd: not found"),
         (saying([]), audit.UNKNOWN, "0 of 0"),
         (saying(stdout="", stderr="a\nConnectionError: no route"), audit.UNKNOWN, "no route"),
-        (saying(stdout="{}"), audit.UNKNOWN, "said nothing"),
+        (saying(stdout="{}"), audit.UNKNOWN, "printed nothing"),
     ],
 )
 def test_conclusions(run, outcome, part):
@@ -42,6 +43,32 @@ def test_a_service_that_hangs_is_unknown():
         raise subprocess.TimeoutExpired("pip-audit", 1)
 
     assert audit.audit(hang)[0] == audit.UNKNOWN
+
+
+def test_an_unreachable_database_costs_one_probe():
+    commands = []
+
+    def refuse(command, *, timeout, **_):
+        commands.append((command, timeout))
+        return saying([SKIPPED])()
+
+    assert audit.audit(refuse)[0] == audit.UNKNOWN
+    [(command, timeout)] = commands
+    assert str(audit.CONSTRAINTS) not in command
+    assert timeout <= 10
+
+
+def test_a_reachable_database_is_asked_for_every_package():
+    looked_up = []
+
+    def answer(command, **_):
+        looked_up.append(Path(command[command.index("--requirement") + 1]).read_text())
+        return saying([GOOD])()
+
+    assert audit.audit(answer)[0] == audit.CLEAN
+    probe, everything = looked_up
+    assert probe.count("==") == 1
+    assert everything == audit.CONSTRAINTS.read_text()
 
 
 @pytest.mark.parametrize(
