@@ -8,6 +8,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
+unexport PYTHONDONTWRITEBYTECODE
+# One worker more than cores: the tests of a live Airflow mostly wait.
+PARALLEL := -n 3 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
 
@@ -25,7 +29,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 		% (sys.executable, sys.version.split()[0]))'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) uv || true
-	$(BIN)/uv pip install -q --python $(BIN)/python -c $(CONSTRAINTS) -e '.[dev]' \
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c $(CONSTRAINTS) -e '.[dev]' \
 		|| $(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
@@ -45,7 +49,11 @@ workflows: venv ## Lint GitHub's workflows and dependabot.yml, offline
 
 .PHONY: test
 test: check browser ## The checks and the whole test suite
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q $(PARALLEL) -m "not slow"
+
+.PHONY: slow
+slow: venv browser ## The tests that make test leaves out: every benchmark once, very large inputs
+	$(BIN)/pytest -q $(PARALLEL) -m slow
 
 # Only where it is missing, and only as root: elsewhere the tests that need it say what to install.
 .PHONY: browser
@@ -64,6 +72,10 @@ bench: venv ## Measure loads, batches, exports and evaluations against other way
 faults: venv ## Break loads, the service and the ledger, 20 times each, and print what came of it; about 4 minutes
 	$(BIN)/python -m tests.integration.faults
 
+.PHONY: flaky
+flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; over an hour
+	$(BIN)/python -m tests.flaky
+
 .PHONY: docs
 docs: venv ## Build the documentation's site in build/docs/html; a warning is an error
 	$(BIN)/python docs/site/build_site.py
@@ -78,8 +90,10 @@ sbom: venv ## Write build/sbom, a CycloneDX list of the wheel and all it require
 	$(BIN)/uv pip install -q --python "$$work/venv/bin/python" -c $(CONSTRAINTS) "$$wheel" \
 		|| $(BIN)/python -m pip --python "$$work/venv/bin/python" install -q -c $(CONSTRAINTS) "$$wheel"; \
 	sed "s/^dynamic = .*/version = \"$$(basename "$$wheel" | cut -d- -f2)\"/" pyproject.toml >"$$work/pyproject.toml"; \
+	$(PYTHON) -m venv "$$work/tool"; \
+	"$$work/tool/bin/python" -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) cyclonedx-bom; \
 	mkdir -p build/sbom; \
-	$(BIN)/cyclonedx-py environment --output-reproducible --mc-type library --pyproject "$$work/pyproject.toml" \
+	"$$work/tool/bin/cyclonedx-py" environment --output-reproducible --mc-type library --pyproject "$$work/pyproject.toml" \
 		-o build/sbom/airflow-provider-assistant.cdx.json "$$work/venv"
 
 .PHONY: demo
@@ -105,7 +119,7 @@ constraints: ## Resolve the constraints of every Airflow anew, from constraints/
 		rm -f "$$work"/*; \
 		for python in 3.11 3.12 3.13; do \
 			$(BIN)/uv pip compile -q --no-header --no-annotate --no-emit-index-url --upgrade \
-				--python-version $$python --extra dev --no-emit-package airflow-provider-assistant \
+				--python-version $$python --extra dev --extra release --no-emit-package airflow-provider-assistant \
 				-c <(cat "$$work"/*.txt 2>/dev/null) -o "$$work/$$python.txt" \
 				pyproject.toml constraints/airflow-$$line.in; \
 		done; \

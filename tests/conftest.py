@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests import schedule
+
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
@@ -78,6 +80,18 @@ class RunningService:
 
     def close(self) -> None:
         self._control.close()
+
+
+@pytest.hookimpl(trylast=True)  # after the order is shuffled, if it is
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the groups of tests that take longest first."""
+    items.sort(key=lambda item: schedule.rank(schedule.group(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run each group of tests on one worker."""
+    return schedule.scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import psutil
 
 from tests.live.postgres import PostgresServer
-from tests.live.process import NotReadyError, Process, free_port, running
+from tests.live.process import WAIT, NotReadyError, Process, free_port, running
 from tests.live.rest import AirflowApi
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class LiveAirflow(AirflowApi):
             "LOGGING__BASE_LOG_FOLDER": self.home / "logs",
             "USAGE_DATA_COLLECTION__ENABLED": False,
             # Everything below makes a small Airflow answer fast.
-            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.2,
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.5,
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
             "SCHEDULER__JOB_HEARTBEAT_SEC": 1,
             "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": 2,
@@ -90,7 +90,8 @@ class LiveAirflow(AirflowApi):
             "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 5,
-            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 5,
+            # DAG files do not change here; parsing them again and again would keep a core busy.
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 3600,
             "TRIGGERER__JOB_HEARTBEAT_SEC": 1,
             # A killed triggerer's triggers move on to the next one after this many seconds.
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 6,
@@ -131,7 +132,7 @@ class LiveAirflow(AirflowApi):
         passwords = self.home / "passwords.json"
         passwords.touch(mode=0o600)
         passwords.write_text(json.dumps({self.user: self.password}))
-        self._process("migrate", "db", "migrate").run(timeout=120)
+        self._process("migrate", "db", "migrate").run(timeout=WAIT)
 
     def check(self) -> None:
         """Raise, with the end of its log, if a component has ended by itself."""

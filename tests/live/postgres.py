@@ -15,7 +15,7 @@ from typing import Self
 
 import psutil
 
-from tests.live.process import Process, free_port, wait_for
+from tests.live.process import WAIT, Process, free_port, wait_for
 
 USER = "airflow"
 
@@ -100,7 +100,7 @@ class PostgresServer:
             server.check()
             return not self._ask("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)).returncode
 
-        wait_for("PostgreSQL", ready, timeout=60)
+        wait_for("PostgreSQL", ready, timeout=WAIT)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """End the server: SIGINT breaks its connections off in order, SIGQUIT as a crash would."""

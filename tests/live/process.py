@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 GUARD = Path(__file__).with_name("guard.py")
 POLL = 0.2
+# Seconds to wait for what takes a moment on an idle machine: a busy one must not make a test fail.
+WAIT = 300
 T = TypeVar("T")
 
 
@@ -158,10 +160,19 @@ def tail(path: Path, lines: int = 40) -> str:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    Return a port of the loopback interface that nothing else gets for the next minute.
+
+    The port is left in TIME_WAIT: the kernel does not give it to anybody who asks for any port, while a server, which
+    names it and sets SO_REUSEADDR, can bind to it. Tests that run at the same time thus never get the same port.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        with socket.create_connection(address) as client:
+            accepted, _ = server.accept()
+            accepted.close()  # the side that closes first is the one in TIME_WAIT
+            client.recv(1)
+        return int(address[1])
 
 
 def processes_in(directory: Path) -> list[psutil.Process]:

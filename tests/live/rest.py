@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from tests.live.process import NotReadyError, wait_for
+from tests.live.process import WAIT, NotReadyError, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ class AirflowApi:
         self.user = user
         self.password = password
         # Proxy settings of the environment are not for the loopback interface.
-        self._http = httpx.Client(base_url=base_url, timeout=30, trust_env=False)
+        self._http = httpx.Client(base_url=base_url, timeout=120, trust_env=False)
 
     def check(self) -> None:
         """Raise if what is waited for can no longer come; :meth:`wait` calls it between polls."""
@@ -76,7 +76,7 @@ class AirflowApi:
             return {}
         return answer.json() if answer.is_success else {}
 
-    def wait_ready(self, timeout: float = 120) -> None:
+    def wait_ready(self, timeout: float = WAIT) -> None:
         """Wait until the api-server answers and every other component has a heartbeat."""
 
         def ready() -> bool:
@@ -101,7 +101,7 @@ class AirflowApi:
                 return None
             raise
 
-    def wait_dag(self, dag_id: str, timeout: float = 60) -> JSON:
+    def wait_dag(self, dag_id: str, timeout: float = WAIT) -> JSON:
         """Wait until a DAG has been parsed."""
         try:
             return self.wait(f"DAG {dag_id}", lambda: self.dag(dag_id), timeout=timeout)
@@ -113,7 +113,7 @@ class AirflowApi:
         dag_id: str,
         conf: JSON | None = None,
         logical_date: str | None = None,
-        timeout: float = 60,
+        timeout: float = WAIT,
     ) -> str:
         """Start a run of a DAG, unpaused and parsed by then, and return the run's id."""
         self.wait_dag(dag_id, timeout)
@@ -138,7 +138,7 @@ class AirflowApi:
         """Return a DAG run."""
         return self.request("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")
 
-    def wait_run(self, dag_id: str, run_id: str, timeout: float = 120) -> str:
+    def wait_run(self, dag_id: str, run_id: str, timeout: float = WAIT) -> str:
         """Wait until a DAG run is over and return its state."""
 
         def state() -> str | None:
@@ -184,7 +184,7 @@ class AirflowApi:
         task_id: str,
         *states: str,
         map_index: int = -1,
-        timeout: float = 60,
+        timeout: float = WAIT,
     ) -> JSON:
         """Wait until a task instance is in one of these states."""
 

@@ -6,12 +6,13 @@ import json
 import os
 import shlex
 import sys
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from tests.live.process import Process, wait_for
+from tests.live.process import WAIT, NotReadyError, Process, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ class AssistantService:
             on_line=self._on_line,
         )
         # The control plane asks for no key.
-        self._http = httpx.Client(timeout=10, trust_env=False)
+        self._http = httpx.Client(timeout=120, trust_env=False)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -93,7 +94,7 @@ class AssistantService:
             self.check()
             return bool(self.connection)
 
-        wait_for("the service", ready, timeout=30)
+        wait_for("the service", ready, timeout=WAIT)
 
     def stop(self, *, kill: bool = False) -> None:
         """End the service: in order, or with SIGKILL."""
@@ -162,6 +163,21 @@ class AssistantService:
         """Return how many documents a site has."""
         params = {"site": site_id or self.site_id, "limit": 0}
         return self.control("GET", "documents", params=params)["count"]
+
+    def settle(self) -> None:
+        """Wait until the service has answered every request that reached it, also those of clients that are gone."""
+        idle = 0
+        deadline = time.monotonic() + WAIT
+        while idle < 2:  # a request may still be on its way through the socket at the first look
+            in_flight = self.control("GET", "health")["in_flight"]
+            idle = 0 if in_flight else idle + 1
+            if time.monotonic() > deadline:
+                raise NotReadyError(f"{in_flight} requests are still in flight")
+            time.sleep(0.02)
+
+    def hold(self, path: str, *, skip: int, action: str = "hold") -> None:
+        """Hold all requests of a path from one on, until the faults are changed; replaces the rules in force."""
+        self.faults(rules=[{"action": action, "match": {"path": path}, "times": None, "skip": skip}])
 
     def reset(self, *only: str) -> None:
         """Forget ``data``, ``journal``, ``faults``, or all of them."""

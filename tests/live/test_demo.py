@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.process import processes_in, wait_for
+from tests.live.process import WAIT, processes_in, wait_for
 
 pytestmark = pytest.mark.system
 
@@ -43,19 +43,21 @@ def start(home: Path, dags: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("end", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_nothing_is_left_after_a_signal(tmp_path: Path, end: signal.Signals, code: int) -> None:
     home = tmp_path / "home"
     demo = start(home, tmp_path)
     scheduler = home / "airflow" / "components" / "scheduler.log"
-    wait_for("a scheduler", lambda: scheduler.exists() and scheduler.read_text(), timeout=60)
+    wait_for("a scheduler", lambda: scheduler.exists() and scheduler.read_text(), timeout=WAIT)
     assert len(processes_in(home)) > 5
 
     demo.send_signal(end)
-    demo.communicate(timeout=60)
+    demo.communicate(timeout=WAIT)
 
     assert demo.returncode == code
-    wait_for("the end of all", lambda: not processes_in(home), timeout=20)
+    wait_for("the end of all", lambda: not processes_in(home), timeout=WAIT)
 
 
 def test_a_failed_task_and_a_leaked_key_are_failures(tmp_path: Path) -> None:
@@ -63,7 +65,7 @@ def test_a_failed_task_and_a_leaked_key_are_failures(tmp_path: Path) -> None:
     (tmp_path / "dags" / "leaking.py").write_text(LEAKING)
     home = tmp_path / "home"
     demo = start(home, tmp_path / "dags")
-    output, _ = demo.communicate(timeout=150)
+    output, _ = demo.communicate(timeout=WAIT)
 
     assert demo.returncode == 1
     assert "assistant_knowledge_base.load: failed" in output

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.airflow import LiveAirflow
-from tests.live.process import NotReadyError, Process, processes_in, wait_for
+from tests.live.process import WAIT, NotReadyError, Process, processes_in, wait_for
 
 DAG = """
 import time
@@ -122,12 +122,12 @@ def test_no_process_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> N
         stderr=subprocess.DEVNULL,
     )
     log = tmp_path / "log"
-    wait_for("the family", lambda: log.exists() and "ready" in log.read_text(), timeout=20)
+    wait_for("the family", lambda: log.exists() and "ready" in log.read_text(), timeout=WAIT)
     assert len(processes_in(tmp_path)) >= 4  # owner, guard, command, orphan
 
     owner.send_signal(end)
-    owner.wait(timeout=20)
-    wait_for("the end of all", lambda: not processes_in(tmp_path), timeout=20)
+    owner.wait(timeout=WAIT)
+    wait_for("the end of all", lambda: not processes_in(tmp_path), timeout=WAIT)
 
 
 def test_a_process_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
@@ -148,5 +148,5 @@ def test_a_process_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
             return "exit code 1" in str(error) and "out of cheese" in str(error)
         return False
 
-    wait_for("the death", died, timeout=20)
+    wait_for("the death", died, timeout=WAIT)
     process.stop()

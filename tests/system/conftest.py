@@ -85,7 +85,8 @@ def lineage_log(home: Path) -> Path:
     return home / "lineage.jsonl"
 
 
-@pytest.fixture(scope="session")
+# Of this package alone: an Airflow that nobody needs any more would slow down the other tests.
+@pytest.fixture(scope="package")
 def airflow(
     home: Path,
     lake: Path,
@@ -114,3 +115,12 @@ def airflow(
     }
     with LiveAirflow(home / "airflow", dags, env) as airflow:
         yield airflow
+
+
+@pytest.fixture(scope="package")
+def exported(airflow: LiveAirflow, service: AssistantService) -> str:
+    """A run of the nightly export that has succeeded."""
+    service.reset("faults")
+    run_id = airflow.trigger("assistant_nightly_export")
+    assert airflow.wait_run("assistant_nightly_export", run_id) == "success"
+    return run_id

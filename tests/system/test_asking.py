@@ -17,7 +17,7 @@ import pytest
 from airflow_provider_assistant.asking.journal import Journal
 from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY
 from tests.live.airflow import LiveAirflow
-from tests.live.process import wait_for
+from tests.live.process import WAIT, wait_for
 from tests.live.requests import requests_of
 from tests.live.service import AssistantService
 from tests.system.search import places
@@ -29,7 +29,8 @@ COUNT, CONCURRENCY = 40, 8
 # Half of all requests: their polls fail for as long as the test wants them to be open.
 HALF = re.compile(r"req_[0-7]")
 FEW = 4
-SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "20"))
+# Twice as many as the connection allows at a time.
+SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "8"))
 LABS = "globex-labs/chat/async"
 ENDS = {"AssistantRequestFailed", "AssistantRequestLost", "AssistantRequestTimeout"}
 
@@ -52,12 +53,14 @@ class Runs:
         for dag_id in dag_ids:
             self.ids[dag_id] = self.airflow.trigger(dag_id)
 
-    def wait(self, *dag_ids: str, timeout: float = 120) -> None:
+    def wait(self, *dag_ids: str, timeout: float = WAIT) -> None:
         for dag_id in dag_ids:
             self.airflow.wait_run(dag_id, self.ids[dag_id], timeout)
 
     def wait_task(self, dag_id: str, task_id: str, state: str, try_number: int = 1) -> None:
-        wait_for(f"{dag_id}.{task_id}: {state}", lambda: self.task(dag_id, task_id) == (state, try_number), timeout=60)
+        wait_for(
+            f"{dag_id}.{task_id}: {state}", lambda: self.task(dag_id, task_id) == (state, try_number), timeout=WAIT
+        )
 
     def progress(self) -> str | None:
         """Return the log of a deferred task once its trigger has said how far it is."""
@@ -122,17 +125,17 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
         rule("delay:0", "globex-help/chat/requests"),
         rule("status:404", "acme-shop/chat/requests"),
         rule("status:503", f"chat/requests/{HALF.pattern}"),
-        rule("delay:5", LABS, CONCURRENCY, COUNT // 2),
+        rule("hold", LABS, CONCURRENCY, COUNT // 2),
     ]
     service.faults(processing_seconds=SOON, rules=rules)
     runs.start("asked_by_a_killed_worker", "asked_through_restarts", "asked_and_cleared", "asked_in_vain")
 
-    wait_for("half of them, and more under way", lambda: runs.posts(LABS) == COUNT // 2 + CONCURRENCY, timeout=60)
+    wait_for("half of them, and more under way", lambda: runs.posts(LABS) == COUNT // 2 + CONCURRENCY, timeout=WAIT)
     airflow.kill_task("asked_by_a_killed_worker", runs.ids["asked_by_a_killed_worker"], "ask")
 
     runs.wait_task("asked_through_restarts", "ask", "deferred")
     answered = {request_id for request_id in runs.asked("Through restarts") if not HALF.match(request_id)}
-    wait_for("answers noted down", lambda: runs.noted("asked_through_restarts", "ask") >= answered, timeout=30)
+    wait_for("answers noted down", lambda: runs.noted("asked_through_restarts", "ask") >= answered, timeout=WAIT)
     airflow.stop("triggerer", kill=True)
     runs.notes["answered"] = answered
     before = runs.polled().total()
@@ -147,7 +150,7 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
         runs.wait_task("asked_and_cleared", task_id, "deferred", 2)
     runs.wait_task("asked_by_a_killed_worker", "ask", "deferred", 2)
     runs.wait("asked_in_vain")
-    runs.notes["log"] = wait_for("a line of progress", runs.progress, timeout=60)
+    runs.notes["log"] = wait_for("a line of progress", runs.progress, timeout=WAIT)
     runs.notes["polled"] = runs.polled(before)
     runs.notes["journals"] = set(runs.folder.rglob("answers-*.jsonl"))
     runs.notes["keys"] = places(home, service.api_key, GLOBEX_FULL_KEY, database=airflow.database.url)
@@ -199,7 +202,7 @@ def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) 
     assert runs.task(dag_id, "ask") == ("success", 2)
     complete(runs, dag_id, "ask", "Killed")
     # The service goes on with what it was asked, also when nobody waits for it.
-    wait_for("late ones", lambda: len(runs.asked("Killed")) == COUNT + CONCURRENCY, timeout=10)
+    wait_for("late ones", lambda: len(runs.asked("Killed")) == COUNT + CONCURRENCY, timeout=WAIT)
     twice = {number for number, times in Counter(runs.asked("Killed").values()).items() if times > 1}
     assert len(twice) == CONCURRENCY
     result = runs.xcom(dag_id, "ask")
@@ -274,11 +277,11 @@ def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantS
         most = max(most, runs.connections())
         return runs.states(dag_id)["deferred"] == SENSORS
 
-    wait_for("all sensors to wait", deferred, timeout=60 + 4 * SENSORS)
+    wait_for("all sensors to wait", deferred, timeout=WAIT)
     for _ in range(20):
         deferred()
     service.faults(processing_seconds=SOON, latency=0)
-    runs.wait(dag_id, timeout=120 + 4 * SENSORS)
+    runs.wait(dag_id, timeout=WAIT)
     assert runs.states(dag_id) == {"success": SENSORS + 1}
     assert len(runs.asked("Of many")) == SENSORS
     assert 1 < most <= FEW

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.live.airflow import LiveAirflow
-from tests.live.process import wait_for
+from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
 
 pytestmark = pytest.mark.system
@@ -34,12 +34,12 @@ def test_a_killed_triggerer_changes_nothing_and_asks_nothing_twice(
 
     airflow.wait_task(dag_id, run_id, sensor, "deferred")
     # The first is the sensor's own, before it defers.
-    wait_for("polls by the triggerer", lambda: polls(service, requests) > 2, timeout=30)
+    wait_for("polls by the triggerer", lambda: polls(service, requests) > 2, timeout=WAIT)
     airflow.stop("triggerer", kill=True)
     before = polls(service, requests)
     assert airflow.task_instance(dag_id, run_id, sensor)["state"] == "deferred"
     airflow.start("triggerer")
-    wait_for("polls by the next triggerer", lambda: polls(service, requests) > before, timeout=60)
+    wait_for("polls by the next triggerer", lambda: polls(service, requests) > before, timeout=WAIT)
     assert airflow.task_instance(dag_id, run_id, sensor)["state"] == "deferred"
     service.faults(processing_seconds=SOON)
 
@@ -99,11 +99,11 @@ def runs(airflow: LiveAirflow, service: AssistantService) -> Runs:
     runs.start("complete", "cleared", "on_the_worker", "late", "unauthorized", "failed")
 
     runs.wait_task("on_the_worker", "ask", "running")
-    wait_for("a poll by the worker", lambda: polls(service, "acme-docs/chat/requests/"), timeout=60)
+    wait_for("a poll by the worker", lambda: polls(service, "acme-docs/chat/requests/"), timeout=WAIT)
     airflow.kill_task("on_the_worker", runs.ids["on_the_worker"], "ask")
     runs.wait_task("cleared", "ask", "deferred")
     airflow.clear("cleared", runs.ids["cleared"], "ask")
-    wait_for("its second try", lambda: runs.task("cleared", "ask") == ("deferred", 2), timeout=60)
+    wait_for("its second try", lambda: runs.task("cleared", "ask") == ("deferred", 2), timeout=WAIT)
     runs.wait_task("complete", "ask", "deferred")
     runs.wait_task("failed", "wait", "deferred")
     runs.wait_task("failed", "ask", "deferred")

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.live.airflow import LiveAirflow
-from tests.live.process import wait_for
+from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
 from tests.system.statsd import StatsdReceiver
 
 pytestmark = pytest.mark.system
+
+# Seconds that the service takes for an answer: first it does not end, then it does.
+NEVER, SOON = 3600, 0.2
 
 
 def test_a_deferred_chat_is_counted_and_measured(
     airflow: LiveAirflow, service: AssistantService, statsd: StatsdReceiver
 ) -> None:
     service.reset("journal")
-    service.faults(processing_seconds=3, rules=[{"action": "status:503", "match": {"path": "chat/feedback"}}])
+    service.faults(processing_seconds=NEVER, rules=[{"action": "status:503", "match": {"path": "chat/feedback"}}])
     statsd.lines.clear()
+    started = time.monotonic()
     run_id = airflow.trigger("assistant_async_chat")
+    wait_for("polls", lambda: len(service.journal(path="chat/requests/")) >= 3, timeout=WAIT)
+    service.faults(processing_seconds=SOON)
     assert airflow.wait_run("assistant_async_chat", run_id) == "success"
+    milliseconds = 1000 * (time.monotonic() - started)
 
     def counted(**tags: str) -> float:
         return sum(metric.value for metric in statsd.metrics("airflow.assistant.requests", **tags))
 
-    wait_for("the last metric", lambda: counted(endpoint="session.close"), timeout=10)
+    wait_for("the last metric", lambda: counted(endpoint="session.close"), timeout=WAIT)
     polls = len(service.journal(path="chat/requests/"))
     assert polls >= 3
     assert counted(endpoint="chat.request", status="200") == polls
@@ -37,7 +46,7 @@ def test_a_deferred_chat_is_counted_and_measured(
     durations = statsd.metrics("airflow.assistant.request_duration")
     assert len(durations) == polls + 4
     assert {metric.kind for metric in durations} == {"ms"}
-    assert all(0 < metric.value < 5_000 for metric in durations)
+    assert all(0 < metric.value < milliseconds for metric in durations)
     [completion] = statsd.metrics("airflow.assistant.async_completion_duration")
     assert completion.tags["state"] == "complete"
-    assert 3_000 <= completion.value < 60_000
+    assert 0 < completion.value < milliseconds

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.live.airflow import LiveAirflow
-from tests.live.process import wait_for
+from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
 from tests.system.otlp import OtlpReceiver, Span
 
 pytestmark = pytest.mark.system
 
 DAG = "assistant_async_chat"
+# Seconds that the service takes for an answer: first it does not end, then it does.
+NEVER, SOON = 3600, 0.2
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +50,23 @@ def test_a_deferred_chat_is_counted_and_spanned(
     observed: LiveAirflow, service: AssistantService, otlp: OtlpReceiver
 ) -> None:
     service.reset("journal")
-    service.faults(processing_seconds=3)
+    service.faults(processing_seconds=NEVER)
+    started = time.monotonic()
     run_id = observed.trigger(DAG)
+    wait_for("polls", lambda: len(service.journal(path="chat/requests/")) >= 3, timeout=WAIT)
+    service.faults(processing_seconds=SOON)
     assert observed.wait_run(DAG, run_id) == "success"
+    milliseconds = 1000 * (time.monotonic() - started)
 
     def counted(**tags: str) -> float:
         return sum(point.value for point in otlp.metrics("airflow.assistant.requests", **tags))
 
     polls = len(service.journal(path="chat/requests/"))
-    wait_for("the last metric", lambda: counted(endpoint="session.close") and counted() >= polls + 3, timeout=20)
+    wait_for("the last metric", lambda: counted(endpoint="session.close") and counted() >= polls + 3, timeout=WAIT)
     assert counted(endpoint="chat.request", status="200") == polls
     assert counted(endpoint="chat.async") == counted(endpoint="session.close") == 1
     [completion] = otlp.metrics("airflow.assistant.async_completion_duration", state="complete")
-    assert 3_000 <= completion.value < 60_000
+    assert 0 < completion.value < milliseconds
 
     for name, above in (
         ("assistant.chat.async", "worker."),
@@ -67,7 +74,7 @@ def test_a_deferred_chat_is_counted_and_spanned(
         ("assistant.session.close", "worker."),
     ):
         # A triggerer sends its spans every few seconds.
-        span, parent = wait_for(f"{name} and what is above it", lambda name=name: with_parent(otlp, name), timeout=30)
+        span, parent = wait_for(f"{name} and what is above it", lambda name=name: with_parent(otlp, name), timeout=WAIT)
         assert parent.name.startswith(above)
         assert parent.attributes["airflow.dag_run.run_id"] == run_id
         assert parent.trace == span.trace

@@ -238,10 +238,16 @@ def test_the_form_in_a_browser(
     assert places(airflow.home, WRONG_KEY, database=airflow.database.url) == set()
 
 
-def test_a_button_of_the_task_leads_to_its_report(airflow: LiveAirflow, browser: Browser) -> None:
+@pytest.fixture(scope="module")
+def judged(airflow: LiveAirflow) -> str:
+    """A run that has a report."""
     run_id = airflow.trigger("judging")
     assert airflow.wait_run("judging", run_id) == "success"
-    task = f"{airflow.base_url}/dags/judging/runs/{quote(run_id)}/tasks/judge"
+    return run_id
+
+
+def test_a_button_of_the_task_leads_to_its_report(airflow: LiveAirflow, browser: Browser, judged: str) -> None:
+    task = f"{airflow.base_url}/dags/judging/runs/{quote(judged)}/tasks/judge"
     browser.driver.get(f"{task}/rendered_templates")
     browser.read("list, 2 rows: key, message, answer, expected, status")
     browser.driver.get(f"{task}/details")
@@ -253,10 +259,8 @@ def test_a_button_of_the_task_leads_to_its_report(airflow: LiveAirflow, browser:
     assert not [entry for entry in browser.driver.get_log("browser") if "/assistant/" in entry["message"]]
 
 
-def test_only_who_may_see_the_task_sees_its_report(airflow: LiveAirflow) -> None:
-    run_id = airflow.trigger("judging")
-    assert airflow.wait_run("judging", run_id) == "success"
-    path = f"/assistant/reports/judging/{quote(run_id)}/judge/-1"
+def test_only_who_may_see_the_task_sees_its_report(airflow: LiveAirflow, judged: str) -> None:
+    path = f"/assistant/reports/judging/{quote(judged)}/judge/-1"
     for headers in ({}, {"Authorization": "Bearer nonsense"}):
         refused = httpx.get(f"{airflow.base_url}{path}", headers=headers)
         assert refused.status_code in {401, 403}
