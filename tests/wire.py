@@ -6,7 +6,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -139,11 +140,12 @@ def client_of(url: str, clock: FakeTime | None = None, *, retry: RetryRule | Non
     return AssistantClient(settings, now=clock.now, sleep=clock.sleep, asleep=clock.asleep)
 
 
-def unused_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def refusing_port() -> Iterator[int]:
+    """Hold a port that refuses connections: it is bound, so nothing else can listen on it."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
 
 
 def drive(steps: Any, outcomes: Iterable[Any], clock: FakeTime) -> tuple[Any, list[Any]]:

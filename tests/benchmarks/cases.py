@@ -21,6 +21,7 @@ from airflow_provider_assistant.loading.source import open_source
 from tests.benchmarks import ask_cases, evaluations, lake_cases, loads, metric_cases, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
+from tests.imports import import_seconds
 from tests.live.postgres import PostgresServer, programs
 
 LIMIT = 300.0
@@ -247,6 +248,15 @@ def ledger(service: Service, size: Size) -> list[Figure]:
     ]
 
 
+def imports(_: Service, size: Size) -> list[Figure]:
+    """What every parse of a DAG file pays for importing all operators, sensors, hooks and triggers."""
+    import_seconds()  # compiles what is not compiled yet
+    seconds = [import_seconds() for _ in range(size.rounds)]
+    return [
+        Figure("importing everything on top of Airflow", 1000 * median(seconds), 50, at_most=True, unit="ms of a core")
+    ]
+
+
 CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     "local": local,
     "latency": latency,
@@ -254,6 +264,7 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     "rerun": rerun,
     "memory": memory,
     "ledger": ledger,
+    "imports": imports,
     **ask_cases.CASES,
     **lake_cases.CASES,
     "evaluate": evaluations.evaluate,

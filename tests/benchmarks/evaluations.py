@@ -31,7 +31,19 @@ def evaluate(_: Service, size: Size) -> list[Figure]:
         ),
         Figure("peak memory of the process", measured["peak_mb"], 300, at_most=True, unit="MB"),
         Figure("of that above imports", measured["above_import_mb"], unit="MB"),
+        Figure("rendering the report of half of them", report_seconds(size), 3, at_most=True, unit="s"),
     ]
+
+
+def report_seconds(size: Size) -> float:
+    """Return the seconds of a core that the report of 5,000 questions takes."""
+    from airflow_provider_assistant.evaluation.report import render
+    from tests.unit.evaluation.report.examples import nightly
+
+    night = nightly(size.rows(5_000))
+    started = time.process_time()
+    render(*night)
+    return time.process_time() - started
 
 
 def rows(count: int) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ def service():
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_it_runs(name, service):
     figures = CASES[name](service, TINY)

@@ -177,11 +177,11 @@ def test_ctrl_c_records_what_is_in_flight(environment, connect, service: Running
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment | connections, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while service.posts() < 10 and time.monotonic() < until:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, "Traceback" in err) == (130, False), err
     counts = json.loads(out)
     assert counts["rows"] == 2000 == counts["created"] + counts["failed"]
@@ -210,7 +210,7 @@ def sandbox(environment) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     yield start
     for process in started:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
 
 def test_the_embedded_service(sandbox):
@@ -235,6 +235,6 @@ def test_the_embedded_service_for_a_program(sandbox):
 
 def test_a_wrong_flag_of_the_embedded_service(sandbox):
     process = sandbox("--", "--nonsense")
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "--nonsense" in said

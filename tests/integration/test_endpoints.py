@@ -26,7 +26,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[AssistantHook]:
 
 
 def wait(hook: AssistantHook, request_id: str):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while (request := hook.get_chat_request(request_id)).state == "pending":
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -27,6 +27,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeout,
 )
 from tests.hostile import CALLS, KEY, Closed, HostileService, answer
+from tests.live.process import wait_for
 from tests.wire import Answer, FakeTime, ScriptedService, client_of
 
 ONCE = RetryRule(attempts=1)
@@ -138,7 +139,12 @@ def test_compressed_answers_are_read(send):
 
 @pytest.mark.parametrize(
     ("body", "encoding"),
-    [(b"not compressed", b"gzip"), (gzip.compress(b'{"a": 1}')[:-3], b"gzip"), (b"{}", b"br"), (b"{}", b"gzip, gzip")],
+    [
+        (b"not compressed", b"gzip"),
+        (gzip.compress(b'{"a": 1}', mtime=0)[:-3], b"gzip"),
+        (b"{}", b"br"),
+        (b"{}", b"gzip, gzip"),
+    ],
 )
 def test_what_cannot_be_decompressed_is_an_error(send, body, encoding):
     with saying(answer(body, b"Content-Encoding: " + encoding)) as service:
@@ -176,7 +182,8 @@ def test_an_answer_that_drips_ends_by_its_deadline(send, call, head, dripped):
         started = time.monotonic()
         with pytest.raises(AssistantTimeout if call is READ else AssistantAmbiguousError) as caught:
             send(service.url, call, timeout=0.4)
-        assert 0.3 < time.monotonic() - started < 2
+        # What is dripped takes minutes, so the error is that of the deadline, and not early.
+        assert time.monotonic() - started > 0.3
     assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeout)
     check_error(caught.value)
 
@@ -347,7 +354,7 @@ def test_no_socket_is_left_open(send):
 
     def speak(line):
         line.say(HEAD + b"Content-Length: 100000000\r\n\r\n" + b"x" * 2 * MEGABYTE)
-        line._connection.settimeout(2)
+        line._connection.settimeout(60)
         try:
             seen.append(line._connection.recv(1))
         except (ConnectionError, TimeoutError) as error:
@@ -355,8 +362,5 @@ def test_no_socket_is_left_open(send):
 
     with HostileService(speak) as service, pytest.raises(AssistantResponseError):
         send(service.url, READ, max_response_bytes=MEGABYTE)
-    for _ in range(100):
-        if seen:
-            break
-        time.sleep(0.02)
+    wait_for("the service to see its client go", lambda: seen, timeout=60)
     assert seen == [b""] or isinstance(seen[0], ConnectionError)

@@ -109,7 +109,7 @@ def test_every_metric_arrives(backend, work):
     def total(name, **tags):
         return sum(metric.value for metric in received(name, **tags))
 
-    wait_for("the last metric", lambda: received(metrics.EXPORTED_ROWS, dataset="statistics"), timeout=10)
+    wait_for("the last metric", lambda: received(metrics.EXPORTED_ROWS, dataset="statistics"), timeout=120)
     assert {name for name in NAMES if received(name)} == NAMES
 
     sent = total(metrics.REQUESTS, endpoint="documents.qa")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from tests.live.service import AssistantService
 
 # So slow that requests overlap, as with a real service.
 LATENCY = 0.02
+DOCUMENTS = "/documents/"
 
 
 @pytest.fixture(scope="session")
@@ -66,17 +68,37 @@ class Case:
 
     def wait_for(self, count: int) -> None:
         """Wait until the service has so many documents."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self.service.count_documents() < count:
             assert time.monotonic() < deadline, f"{self.service.count_documents()} of {count} documents"
             time.sleep(0.002)
 
-    def settled(self) -> None:
-        """Wait until the service has finished what it was asked before its client died."""
-        before = -1
-        while (count := self.service.count_documents()) != before:
-            before = count
-            time.sleep(3 * LATENCY)
+    def interrupt(
+        self,
+        attempt: Try,
+        count: int,
+        *,
+        pause: float = 0.0,
+        number: signal.Signals = signal.SIGKILL,
+        rest: str = "hold",
+    ) -> Ended:
+        """
+        Start a try, and interrupt it while it sends.
+
+        :param count: Documents that the service has by then, at least.
+        :param pause: Seconds from then to the signal. Meanwhile the try cannot end: a few requests later, the
+            service does with each what ``rest`` says, until the try is over.
+        """
+        there = self.service.count_documents()
+        left = len(attempt.numbers) - there
+        self.service.hold(DOCUMENTS, skip=min(count - there + 2 * CONCURRENCY, left - 1), action=rest)
+        loader = self.start(attempt)
+        self.wait_for(count)
+        time.sleep(pause)
+        loader.kill(number)
+        ended = loader.wait()
+        self.service.faults(rules=[])
+        return ended
 
     def documents(self) -> dict[int, list[str]]:
         """Return the ids of the documents of each row, as the service has them."""
@@ -93,7 +115,7 @@ class Case:
 
     def audit(self, numbers: range, attempt: Try) -> Audit:
         """Compare the service with the source, the findings and the ledger."""
-        self.settled()
+        self.service.settle()
         return Audit(
             set(numbers),
             self.documents(),
@@ -104,7 +126,7 @@ class Case:
 
     def agree(self, ledger: Path | None = None) -> None:
         """The ledger has no document that the service lacks; what it lacks, it has in doubt."""
-        self.settled()
+        self.service.settle()
         documents, outcomes = self.documents(), self.outcomes(ledger)
         done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "done"}
         assert not made_up(done, documents)

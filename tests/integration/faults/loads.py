@@ -99,19 +99,21 @@ class Loader:
             os.kill(self.process.pid, number)
 
     def terminate(self) -> tuple[Ended, float]:
-        """Ask it to end, as Airflow does, and return how it ended and how many seconds that took."""
+        """Ask it to end, as Airflow does, and return how it ended and how many seconds that took.
+
+        Airflow kills a task five seconds after it asked: the tests of the grace period hold the bound on a virtual
+        clock, and `make faults` prints these seconds.
+        """
         self.kill(signal.SIGTERM)
         asked = time.monotonic()
         ended = self.wait()
-        seconds = time.monotonic() - asked
-        assert seconds < 5, "Airflow kills five seconds after it asked"
-        return ended, seconds
+        return ended, time.monotonic() - asked
 
     def ends_within(self, seconds: float) -> bool:
         self.process.join(seconds)
         return self.process.exitcode is not None
 
-    def wait(self, timeout: float = 60) -> Ended:
+    def wait(self, timeout: float = 120) -> Ended:
         ended = Ended()
         with suppress(EOFError, ConnectionResetError):
             if self._mine.poll(timeout):

@@ -101,17 +101,14 @@ class Rating:
         return self.service.control("GET", "journal", params={"path": FEEDBACK, "limit": 1})["count"]
 
     def wait_seen(self, count: int) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (seen := self.seen()) < count:
             assert time.monotonic() < deadline, f"{seen} of {count} ratings"
             time.sleep(0.005)
 
     def settled(self) -> None:
-        """Wait until the service has finished what it was asked before its client died."""
-        before = -1
-        while (count := self.seen()) != before:
-            before = count
-            time.sleep(0.06)
+        """Wait until the service has answered all ratings, also those of clients that are gone."""
+        self.service.settle()
 
     def rated(self) -> Counter[tuple[str, str]]:
         """Return how often each request got each rating."""

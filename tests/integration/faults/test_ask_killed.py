@@ -17,20 +17,23 @@ from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMI
 from tests.live.process import wait_for
 
 COUNT = 120
-# Longer than a task that is ended waits for its last answers.
-LATE = 5
 SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
 # Some of the requests, a quarter, whose polls are answered when the test says so.
 SOME = r"/chat/requests/req_[0-3]"
 
 
-def killed_while_submitting(asking, attempt, seed, number=signal.SIGKILL):
+def killed_while_submitting(asking, attempt, seed, number=signal.SIGKILL, rest="hold"):
+    """Kill a try; it cannot submit everything before, because the service holds its last questions."""
     rng = random.Random(seed)
+    count = int(rng.uniform(0.02, 0.9) * attempt.count)
+    asking.service.hold(SUBMITS, skip=min(count + 2 * CONCURRENCY, attempt.count - 1), action=rest)
     loader = asking.start(attempt)
-    asking.wait_seen(int(rng.uniform(0.02, 0.9) * attempt.count), SUBMITS)
+    asking.wait_seen(count, SUBMITS)
     time.sleep(rng.uniform(0, 0.02))
     loader.kill(number)
-    return loader.wait()
+    ended = loader.wait()
+    asking.service.faults(rules=[])
+    return ended
 
 
 def most_of_them_answered(asking, attempt):
@@ -90,10 +93,12 @@ def test_killed_again_and_again(asking, measured):
     asking.service.faults(processing_seconds=SOON)
     attempt, kills = asking.attempt(COUNT), 4
     for kill in range(1, kills + 1):
+        asking.service.hold(SUBMITS, skip=COUNT // (kills + 1))
         loader = asking.start(attempt)
         asking.submitted(kill * COUNT // (kills + 1))
         loader.kill()
         loader.wait()
+        asking.service.faults(rules=[])
         assert asking.in_doubt() <= CONCURRENCY
     asking.run(attempt)
     twice = asking.audit(COUNT, kills * CONCURRENCY)
@@ -116,12 +121,10 @@ def test_killed_while_it_fetches(seed, asking, measured):
 def test_terminated_while_it_submits(seed, asking, measured):
     asking.service.faults(processing_seconds=SOON)
     attempt = asking.attempt(COUNT)
-    started = time.monotonic()
-    ended = killed_while_submitting(asking, attempt, seed, signal.SIGTERM)
+    ended = killed_while_submitting(asking, attempt, seed, signal.SIGTERM, rest="delay:0.5")
     assert ended.error, "a task that is ended does not succeed"
     assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
     assert "a retry goes on with the others" in ended.error
-    assert time.monotonic() - started < 10
     assert asking.in_doubt() == 0
     there = len(asking.requests())
     assert there < COUNT
@@ -131,28 +134,31 @@ def test_terminated_while_it_submits(seed, asking, measured):
 
 
 def test_terminated_while_the_service_does_not_answer(asking, measured):
-    rule = {"action": f"delay:{LATE}", "times": 3, "skip": 60, "match": {"path": SUBMITS}}
+    rule = {"action": "hold", "times": 3, "skip": 60, "match": {"path": SUBMITS}}
     asking.service.faults(processing_seconds=SOON, rules=[rule])
     attempt = asking.attempt(COUNT)
     loader = asking.start(attempt)
     asking.submitted(100)
     ended, seconds = loader.terminate()
     assert "a retry goes on with the others" in ended.error, ended.trace
+    # The service takes the questions it holds, although the client is gone.
+    asking.service.faults(rules=[])
+    asking.settled()
     asking.run(attempt)
-    # The service goes on with what it was asked, also when nobody waits for it.
-    asking.submitted(COUNT + 3)
+    assert asking.seen(SUBMITS, 202) == COUNT + 3
     assert asking.audit(COUNT) == len(asking.suspected()) == 3
     measured(seconds=round(seconds, 1), listed=3, twice=3)
 
 
-@pytest.mark.parametrize("action", ["status:503", f"delay:{LATE}"])
+@pytest.mark.parametrize("action", ["status:503", "hold"])
 def test_terminated_while_it_fetches(action, asking, measured):
     """The answers it has are written down; polls that are not answered hold nothing up."""
     attempt = asking.attempt(COUNT)
     loader = most_of_them_answered(asking, attempt)
     asking.service.faults(rules=[{"action": action, "match": {"path": SOME}, "times": None}])
-    time.sleep(0.5)
+    asking.wait_seen(asking.seen(SOME) + COUNT // 10, SOME)
     ended, seconds = loader.terminate()
+    asking.service.faults(rules=[])
     assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
     assert "a retry takes up the requests that are open" in ended.error
     noted = asking.noted()
@@ -165,26 +171,27 @@ def test_terminated_while_it_fetches(action, asking, measured):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("phase", ["submitting", "fetching"])
 def test_execution_timeout(phase, seed, asking, measured):
-    """Airflow raises its timeout in a signal handler, wherever the event loop happens to be."""
+    """Airflow raises its timeout in a signal handler, wherever the event loop is at that moment."""
     rng = random.Random(seed)
     is_submitting = phase == "submitting"
     # The faster the answers come, the busier the event loop is.
     asking.service.faults(processing_seconds=NEVER, **({} if is_submitting else {"latency": 0}))
     attempt = asking.attempt(COUNT, options={"poll_interval": 0.05})
     path, seen = (SUBMITS, int(rng.uniform(0.02, 0.7) * COUNT)) if is_submitting else (POLLS, COUNT)
-    raised: list[float] = []
+    if is_submitting:
+        asking.service.hold(SUBMITS, skip=min(seen + 2 * CONCURRENCY, COUNT - 1))
 
     def expire():
         asking.wait_seen(seen, path)
         time.sleep(rng.uniform(0, 0.02 if is_submitting else 0.2))
-        raised.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGALRM)
 
     expiry = threading.Thread(target=expire)
     expiry.start()
-    with pytest.raises(AirflowTaskTimeout), TimeoutPosix(60):
+    with pytest.raises(AirflowTaskTimeout), TimeoutPosix(300):
         asking.run(attempt)
-    assert time.monotonic() - raised[0] < 5
+    expiry.join()
+    asking.service.faults(rules=[])
     asking.settled()
     asking.service.faults(processing_seconds=SOON)
     there = len(asking.requests())
@@ -237,7 +244,7 @@ class TestSync:
         for setup, noted in ((None, 0), ("notes_answers_often", COUNT // 2)):
             loader = asking.start(self.attempt(asking, setup=setup))
             asking.wait_seen(asking.seen(SUBMITS, 200) + COUNT // 3, SUBMITS, 200)
-            wait_for("answers noted down", lambda noted=noted: len(asking.noted()) >= noted, timeout=30)
+            wait_for("answers noted down", lambda noted=noted: len(asking.noted()) >= noted, timeout=120)
             loader.kill()
             loader.wait()
         asking.run(self.attempt(asking))

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from tests.integration.faults.loads import CONCURRENCY
+from tests.integration.faults.rates import FEEDBACK
 
 COUNT = 120
 SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
@@ -18,10 +19,13 @@ SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
 def test_killed_while_it_rates(seed, rating, measured):
     rating.ask(COUNT)
     attempt = rating.attempt()
+    count = int(random.Random(seed).uniform(0.02, 0.9) * COUNT)
+    rating.service.hold(FEEDBACK, skip=min(count + CONCURRENCY, COUNT - 1))
     task = rating.start(attempt)
-    rating.wait_seen(int(random.Random(seed).uniform(0.02, 0.9) * COUNT))
+    rating.wait_seen(count)
     task.kill()
     assert task.wait().exitcode == -signal.SIGKILL
+    rating.service.faults(rules=[])
     there, doubt = len(rating.rated()), rating.in_doubt()
     assert doubt <= CONCURRENCY
     result = rating.run(attempt)
@@ -48,10 +52,12 @@ def test_killed_around_a_rating(setup, sent, rating, measured):
 def test_terminated_while_it_rates(rating, measured):
     rating.ask(COUNT)
     attempt = rating.attempt()
+    rating.service.hold(FEEDBACK, skip=COUNT // 2, action="delay:0.5")
     task = rating.start(attempt)
     rating.wait_seen(COUNT // 3)
     task.kill(signal.SIGTERM)
     ended = task.wait()
+    rating.service.faults(rules=[])
     assert ended.error, "a task that is ended does not succeed"
     assert "ended from outside" in ended.error, ended.trace
     there = len(rating.rated())

@@ -65,7 +65,7 @@ def test_restarted_midway(kill, case, measured):
     loader = case.start(attempt)
     case.wait_for(random.Random(7).randrange(50, 250))
     case.service.restart(kill=kill)
-    ended = loader.wait(90)
+    ended = loader.wait()
     tries = 1
     if ended.result is None:
         case.run(attempt)

@@ -181,7 +181,7 @@ class Written:
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 (writing is done in a thread)
             await asyncio.sleep(0.001)
 

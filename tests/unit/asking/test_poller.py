@@ -19,7 +19,7 @@ from airflow_provider_assistant.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantPermissionError
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.limiter import Limiter
-from tests.unit.loading.test_limiter import now, simulated
+from tests.virtual_time import now, simulated
 
 EPOCH = 1_700_000_000.0
 INTERVAL = 20.0

@@ -45,7 +45,7 @@ def differences(random: np.random.Generator, size: int) -> list[float]:
     return list(after - before)
 
 
-@pytest.mark.parametrize("size", [50, 300])
+@pytest.mark.parametrize("size", [50, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 5.0]], ids=["equal weights", "unequal weights"])
 def test_the_interval_holds_the_truth_as_often_as_it_says(size, weights, monkeypatch):
     monkeypatch.setattr(figures, "RESAMPLES", 1000)  # the ends are a little less steady; the test is quicker

@@ -18,7 +18,7 @@ from airflow_provider_assistant.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.limiter import Limiter
-from tests.unit.loading.test_limiter import now, simulated
+from tests.virtual_time import now, simulated
 
 CALL = endpoints.get_limits("acme")
 LATENCY = 0.1

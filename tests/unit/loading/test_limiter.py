@@ -5,43 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import selectors
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from airflow_provider_assistant.loading.limiter import Limiter, Pace
+from tests.virtual_time import now, simulated
 
 RATE = 300.0
 SECONDS = 30.0
-
-
-class SimulatedTime(asyncio.SelectorEventLoop):
-    """An event loop that does not wait: where nothing is left to do, it is later at once."""
-
-    def __init__(self):
-        self._now = 0.0
-        loop = self
-
-        class Selector(selectors.DefaultSelector):
-            def select(self, timeout: float | None = None) -> list[Any]:
-                loop._now += timeout or 0.0
-                return super().select(0)
-
-        super().__init__(Selector())
-
-    def time(self) -> float:
-        return self._now
-
-
-def simulated(main):
-    with asyncio.Runner(loop_factory=SimulatedTime) as runner:
-        return runner.run(main)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @dataclass

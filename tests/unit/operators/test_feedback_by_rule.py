@@ -258,7 +258,7 @@ def when_rated(service, count, do):
     """Do something from another thread, as a signal handler would, when so many ratings were sent."""
 
     def wait():
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while service.posts(FEEDBACK) < count and time.monotonic() < deadline:
             time.sleep(0.002)
         do()
@@ -286,12 +286,13 @@ def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evalua
 def test_ended_while_the_service_does_not_answer_what_is_in_flight_is_in_doubt(evaluated, service, monkeypatch):
     monkeypatch.setattr(rating_module, "GRACE", 0.05)
     evaluated.ask([0.9] * 10)
-    service.answer("delay:1", path=FEEDBACK)
+    service.answer("hold", path=FEEDBACK)
     operator = evaluated.operator(max_concurrency=1)
     thread = when_rated(service, 1, operator.on_kill)
     with pytest.raises(AssistantIncompleteLoad, match="ended from outside"):
         operator.execute(context())
     thread.join()
+    service.behave(rules=[])
     result = evaluated.rate()
     assert (result["sent"], result["possibly_duplicated"]) == (10, 1)
 

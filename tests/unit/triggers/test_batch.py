@@ -151,7 +151,7 @@ async def test_a_restart_at_any_moment_goes_on_where_it_was(service, connection,
     service.answer("status:503", path=f"{POLL}({'|'.join(late)})", times=None)
     one = trigger()
     running = asyncio.create_task(event_of(one))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while len(journal.read_answers()) < 6:  # noqa: ASYNC110 (the service lives in a thread)
             await asyncio.sleep(0.005)
     running.cancel()

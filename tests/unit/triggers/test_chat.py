@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 
 import httpx
@@ -20,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
 from tests.versions import deserialize, import_string, serialize
+from tests.wire import Answer, ScriptedService
 
 POLL = r"chat/requests/"
 
@@ -46,10 +48,21 @@ def trigger(request_id, **changes):
         "site_id": "acme-docs",
         "request_id": request_id,
         "since": now,
-        "deadline": now + 30,
+        "deadline": now + 300,
         "poll_interval": 0.01,
     }
     return AssistantChatRequestTrigger(**arguments | changes)
+
+
+@pytest.fixture
+def connect_to(ledger_home, monkeypatch):
+    """Point the connection at a service of the test's own."""
+
+    def connected(url):
+        fields = {"conn_type": "assistant", "host": url, "password": "a-key-of-this-test", "extra": {"retries": 0}}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
+
+    return connected
 
 
 async def events(one):
@@ -172,38 +185,47 @@ async def test_events_pass_through_airflow_s_serializer_and_hold_no_key(prepare,
     assert canary not in f"{one.serialize()} {one!r} {vars(one)}"
 
 
-async def test_the_loop_goes_on_while_the_service_thinks(service, connection, ask):
-    service.behave(processing_seconds=3600)
-    request_id = ask()
-    await events(trigger(request_id, deadline=0))
-    service.answer("delay:0.4", path=POLL, times=None)
-    lags = []
+async def test_the_loop_goes_on_while_the_service_thinks(connect_to):
+    """The service answers only after the event loop has turned twenty times since the request."""
+    asked, answered = threading.Event(), threading.Event()
 
-    async def beat():
-        while True:
-            before = time.perf_counter()
-            await asyncio.sleep(0.005)
-            lags.append(time.perf_counter() - before - 0.005)
+    class Patient(ScriptedService):
+        def next(self, request):
+            asked.set()
+            assert answered.wait(60), "the event loop stands still"
+            return super().next(request)
 
-    beating = asyncio.create_task(beat())
-    await asyncio.sleep(0.02)
-    started = time.perf_counter()
-    await events(trigger(request_id, deadline=0))
-    took = time.perf_counter() - started
-    await asyncio.sleep(0.02)
-    beating.cancel()
-    assert took >= 0.4
-    assert max(lags) < 0.2
-    assert len(lags) > 20
+    with Patient(Answer(body={"request_id": "r", "status": "complete", "answer": "Yes."})) as service:
+        connect_to(service.url)
+
+        async def turn():
+            while not asked.is_set():  # noqa: ASYNC110 (the service lives in a thread)
+                await asyncio.sleep(0.001)
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            answered.set()
+
+        turning = asyncio.create_task(turn())
+        (event,) = await events(trigger("r"))
+        await turning
+    assert event["request"]["state"] == "complete"
 
 
-async def test_many_wait_together(service, connection, ask):
-    requests = [ask() for _ in range(20)]
-    service.answer("delay:0.2", path=POLL, times=None)
-    started = time.perf_counter()
-    results = await asyncio.gather(*(events(trigger(request_id)) for request_id in requests))
+async def test_many_wait_together(connect_to):
+    """The service answers only after it has all polls: if one waited for the other, there would be no answer."""
+    together = threading.Barrier(20)
+
+    class Together(ScriptedService):
+        def next(self, request):
+            together.wait(60)
+            name = request.path.rpartition("/")[2]
+            return Answer(body={"request_id": name, "status": "complete", "answer": "Yes."})
+
+    requests = [f"r{number}" for number in range(20)]
+    with Together() as service:
+        connect_to(service.url)
+        results = await asyncio.gather(*(events(trigger(request_id)) for request_id in requests))
     assert [event["request"]["request_id"] for (event,) in results] == requests
-    assert time.perf_counter() - started < 0.2 * 20 / 2
 
 
 async def test_those_of_one_connection_share_a_client(service, connection, ask, monkeypatch):

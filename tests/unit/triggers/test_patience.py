@@ -15,7 +15,7 @@ from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.limiter import Limiter
 from airflow_provider_assistant.triggers import chat
 from airflow_provider_assistant.triggers.chat import GRACE, AssistantChatRequestTrigger, ended_request
-from tests.unit.loading.test_limiter import now, simulated
+from tests.virtual_time import now, simulated
 
 SETTINGS = ClientSettings("http://127.0.0.1:1/api/v1", "canary-key-0123456789")
 QUEUED, COMPLETE = {"request_id": "r1", "status": "queued"}, {"request_id": "r1", "status": "complete"}
