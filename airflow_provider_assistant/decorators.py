@@ -10,9 +10,13 @@ from airflow.providers.common.compat.sdk import (
     DecoratedOperator,
     TaskDecorator,
     context_merge,
-    determine_kwargs,
     task_decorator_factory,
 )
+
+try:
+    from airflow.providers.common.compat.sdk import determine_kwargs
+except ImportError:  # before common-compat 1.14.1
+    from airflow.utils.operator_helpers import determine_kwargs  # type: ignore[attr-defined]  # Airflow 3.3 re-exports it
 
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator

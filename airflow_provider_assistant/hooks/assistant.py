@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
-from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_assistant.api import endpoints
@@ -86,9 +85,8 @@ class AssistantHook(BaseHook):
 
     @cached_property
     def settings(self) -> Settings:
-        """What the connection says."""
-        connection = self.get_connection(self.assistant_conn_id)
-        return settings_of(connection, connection.extra_dejson)
+        """The connection's settings."""
+        return self._read_settings()
 
     @cached_property
     def client(self) -> AssistantClient:
@@ -100,10 +98,22 @@ class AssistantHook(BaseHook):
         return self.client
 
     async def look_up(self) -> Settings:
-        """Look up the connection without blocking the event loop; :attr:`settings` is what it says now."""
-        connection = await get_async_connection(self.assistant_conn_id, hook=self)
-        self.settings = settings_of(connection, await get_async_extra_dejson(connection))
+        """
+        Read the connection again without blocking the event loop.
+
+        :return: Its current settings, which are also those of :attr:`settings`.
+        """
+        from asgiref.sync import sync_to_async
+
+        # In a thread, because before Airflow 3.3.2 `aget_connection` also calls the supervisor synchronously, to mask
+        # secrets. The helper for that came with common-compat 1.21, which is newer than what Airflow's constraints pin.
+        # asgiref's thread, because Airflow 3.1's triggerer answers synchronous calls only from there.
+        self.settings = await sync_to_async(self._read_settings)()
         return self.settings
+
+    def _read_settings(self) -> Settings:
+        connection = self.get_connection(self.assistant_conn_id)
+        return settings_of(connection, connection.extra_dejson)
 
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:

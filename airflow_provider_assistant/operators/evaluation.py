@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, SkipMixin
+from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
 from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.evaluation.excerpts import failures_of, head_of, means_of, rows_of

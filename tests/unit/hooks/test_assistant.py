@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -138,6 +139,20 @@ def test_connection_test_says_what_is_wrong(fields, part, connect):
     well, said = AssistantHook().test_connection()
     assert not well
     assert part in said
+
+
+async def test_a_connection_is_read_outside_of_the_event_loop_s_thread(connection, monkeypatch):
+    read, threads = AssistantHook.get_connection, []
+
+    def noted(_, conn_id):
+        threads.append(threading.get_ident())
+        return read(conn_id)
+
+    monkeypatch.setattr(AssistantHook, "get_connection", noted)
+    hook = AssistantHook()
+    assert await hook.look_up() is hook.settings
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 async def test_the_async_client_sends_the_same_calls(connection, service):

@@ -53,7 +53,7 @@ SOURCES = {
     "pyarrow table": pa.Table.from_pylist,
     "pyarrow reader": lambda rows: pa.Table.from_pylist(rows).to_reader(max_chunksize=1),
     "polars": pl.DataFrame,
-    "duckdb": lambda rows: duckdb.connect().from_arrow(pa.Table.from_pylist(rows)),
+    "duckdb": lambda rows: duckdb.from_arrow(pa.Table.from_pylist(rows)),
     "callable": lambda rows: lambda: pl.DataFrame(rows),
     "generator": lambda rows: lambda: (pd.DataFrame([row]) for row in rows),
 }
