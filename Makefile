@@ -14,6 +14,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n 3 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
+# What the unit and contract tests need besides the package.
+LOWEST_TOOLS := apache-airflow-providers-openlineage apache-airflow-providers-postgres apache-airflow-providers-sqlite \
+	fastparquet hypothesis polars pytest pytest-asyncio pytest-timeout
 
 .PHONY: help
 help: ## Say what there is
@@ -111,6 +114,18 @@ matrix: venv ## The tests on every Airflow and Python, some 5 minutes each; PAIR
 	$(BIN)/python -m tests.matrix.table; \
 	echo "make matrix: the results are in docs/compatibility.md"; exit $$code
 
+# On the lowest Python. The tools of the tests are not pinned: only the package's own dependencies are tested here.
+LOWEST := .lowest
+.PHONY: lowest
+lowest: venv ## Run the unit and contract tests with the lowest declared version of every dependency, some 5 minutes
+	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) \
+		$(BIN)/uv venv -q --clear --no-python-downloads --python 3.11 $(LOWEST)
+	$(BIN)/python -m tests.lowest >$(LOWEST)/pins.txt
+	$(BIN)/uv pip install -q --python $(LOWEST)/bin/python -c $(LOWEST)/pins.txt \
+		-e '.[evaluation,pandas,sandbox,warehouse]' $(LOWEST_TOOLS)
+	$(BIN)/uv pip check -q --python $(LOWEST)/bin/python
+	$(LOWEST)/bin/python -m pytest -q tests/unit tests/contract
+
 # The lowest Python decides; the others may only add what they alone need.
 .PHONY: constraints
 constraints: ## Resolve the constraints of every Airflow anew, from constraints/*.in
@@ -128,7 +143,7 @@ constraints: ## Resolve the constraints of every Airflow anew, from constraints/
 	done
 
 .PHONY: clean
-clean: ## Remove .venv, .tox, the demo's files, caches and builds
-	rm -rf $(VENV) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
+clean: ## Remove .venv, .lowest, .tox, the demo's files, caches and builds
+	rm -rf $(VENV) $(LOWEST) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
 		.ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,8 @@ import tomllib
 
 import pytest
 
-from tests.docs.pages import ROOT, section, table
+from tests.docs.pages import ROOT, codes, section, table
+from tests.lowest import declared, lower_bound
 from tests.matrix import AIRFLOWS, PYTHONS, RESULTS, result_file
 from tests.matrix import table as matrix
 from tests.matrix.pair import is_good
@@ -40,6 +41,13 @@ def test_every_difference_is_a_row() -> None:
     assert said == {feature: ".".join(map(str, since)) for feature, since in SINCE.items()}
 
 
+def test_the_lowest_versions_are_the_declared_ones() -> None:
+    bounds = {requirement.name: lower_bound(requirement) for group in declared().values() for requirement in group}
+    for row in table(section(PAGE, "Lowest versions")):
+        (name,) = codes(row["Dependency"])
+        assert row["Lowest version"] == bounds[name]
+
+
 @pytest.mark.parametrize("airflow", AIRFLOWS)
 def test_every_airflow_is_pinned(airflow: str) -> None:
     pins = (ROOT / "constraints" / f"airflow-{airflow}.txt").read_text()
@@ -54,7 +62,8 @@ def test_tox_and_the_package_s_metadata_name_the_same() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = [name.rpartition(" ")[2] for name in project["classifiers"] if "Python :: 3." in name]
     assert tuple(declared) == PYTHONS
-    assert f"apache-airflow>={AIRFLOWS[0]},<4" in project["dependencies"]
+    (airflow,) = (line for line in project["dependencies"] if line.startswith("apache-airflow>"))
+    assert re.fullmatch(rf"apache-airflow>={re.escape(AIRFLOWS[0])}\.\d+,<4", airflow)
 
 
 GOOD = {"pip_check": "", "imports": "", "tests": {"passed": 1, "failed": [], "ended": "complete"}}

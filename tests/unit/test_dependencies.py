@@ -1,0 +1,115 @@
+"""Every third-party import is declared in pyproject.toml, and every declared dependency is imported."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import distribution, packages_distributions
+from pathlib import Path, PurePosixPath
+
+from packaging.utils import canonicalize_name
+
+from tests.lowest import EXTRAS, declared, lower_bound
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "airflow_provider_assistant"
+# Which extras a folder may count on, besides the package's own dependencies.
+EXTRAS_OF = {
+    f"{PACKAGE}/evaluation": {"evaluation"},
+    f"{PACKAGE}/lake/warehouse": {"warehouse"},
+    f"{PACKAGE}/sandbox": {"sandbox"},
+    "dags": set(EXTRAS),
+}
+NOT_DECLARED = {
+    "apache-airflow-core": "apache-airflow requires exactly its own version of it",
+    "apache-airflow-task-sdk": "apache-airflow-core requires it; apache-airflow is what users pin",
+    "apache-airflow-providers-openlineage": "imported only when it has asked an operator for its lineage",
+    "wtforms": "Airflow before 3.2 asks the hook for a form; it brings WTForms or a stand-in for it",
+}
+NOT_IMPORTED = {
+    "apache-airflow": "a distribution without modules; it requires apache-airflow-core and apache-airflow-task-sdk",
+}
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """Yield the modules that are imported, with the file that does it."""
+    for folder in (PACKAGE, "dags"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                for module in modules_of(node):
+                    if module.partition(".")[0] not in {*sys.stdlib_module_names, PACKAGE}:
+                        yield module, path.relative_to(ROOT).as_posix()
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """
+    Return what a statement imports, or a call of ``import_module`` or the extra's ``needs``.
+
+    For ``from a import b`` that is ``a.b``, whether ``b`` is a module or not.
+    """
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom(level=0, module=str(module)):
+            return [f"{module}.{alias.name}" for alias in node.names]
+        case ast.Call(func=ast.Name("needs" | "import_module"), args=[ast.Constant(str(module)), *_]):
+            return [module]
+    return []
+
+
+@cache
+def distribution_of(module: str) -> str:
+    """Return the distribution that a module, or a name in it, belongs to: its normalized name."""
+    top = module.partition(".")[0]
+    candidates = sorted(set(_owners().get(top, ())))
+    if len(candidates) > 1:  # a namespace, such as airflow and opentelemetry
+        candidates = [name for name in candidates if holds(name, module)]
+    return canonicalize_name(candidates[0]) if len(candidates) == 1 else top
+
+
+def holds(name: str, module: str) -> bool:
+    path = PurePosixPath(*module.split("."))
+    places = [place for it in (path, path.parent) for place in (it.with_suffix(".py"), it / "__init__.py")]
+    return any(place.as_posix() in _files(name) for place in places)
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+@cache
+def _files(name: str) -> frozenset[str]:
+    return frozenset(file.as_posix() for file in distribution(name).files or ())
+
+
+def names(*groups: str) -> set[str]:
+    return {canonicalize_name(requirement.name) for group in groups for requirement in declared()[group]}
+
+
+def test_every_import_is_declared() -> None:
+    undeclared = set()
+    for module, file in imported():
+        extras = {extra for folder, extras in EXTRAS_OF.items() if file.startswith(f"{folder}/") for extra in extras}
+        if distribution_of(module) not in names("", *extras) | set(NOT_DECLARED):
+            undeclared.add((distribution_of(module), module, file))
+    assert not undeclared
+
+
+def test_every_declared_dependency_is_imported() -> None:
+    found = {distribution_of(module) for module, _ in imported()}
+    assert names("", *EXTRAS) - found == set(NOT_IMPORTED)
+    assert set(NOT_DECLARED) <= found
+
+
+def test_modules_of_namespaces_belong_to_one_distribution() -> None:
+    assert distribution_of("airflow.providers.common.compat.sdk") == "apache-airflow-providers-common-compat"
+    assert distribution_of("airflow.sdk.dag") == "apache-airflow-task-sdk"
+    assert distribution_of("opentelemetry.trace") == "opentelemetry-api"
+    assert distribution_of("jinja2") == "jinja2"
+
+
+def test_every_dependency_has_a_lower_bound() -> None:
+    assert all(lower_bound(requirement) for group in declared().values() for requirement in group)
