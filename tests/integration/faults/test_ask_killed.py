@@ -156,7 +156,7 @@ def test_terminated_while_it_fetches(action, asking, measured):
     attempt = asking.attempt(COUNT)
     loader = most_of_them_answered(asking, attempt)
     asking.service.faults(rules=[{"action": action, "match": {"path": SOME}, "times": None}])
-    asking.wait_seen(asking.seen(SOME) + COUNT // 10, SOME)
+    asking.wait_seen(asking.seen(SOME) + 1, SOME)
     ended, seconds = loader.terminate()
     asking.service.faults(rules=[])
     assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
