@@ -60,6 +60,7 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, end: signal.Signals, cod
     wait_for("the end of all", lambda: not processes_in(home), timeout=WAIT)
 
 
+@pytest.mark.slow
 def test_a_failed_task_and_a_leaked_key_are_failures(tmp_path: Path) -> None:
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "leaking.py").write_text(LEAKING)

@@ -52,6 +52,7 @@ harness()
 """
 
 
+@pytest.mark.slow  # the system tests do the same with the Airflow they share, all but ending it
 @pytest.mark.system
 def test_a_killed_triggerer_is_replaced_and_nothing_is_left(tmp_path: Path) -> None:
     dags = tmp_path / "dags"
