@@ -35,6 +35,8 @@ def _process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AssistantServ
 def remote(_process: AssistantService) -> AssistantService:
     """The embedded service in a process of its own, as good as new."""
     _process.check()
+    _process.reset("faults")
+    _process.settle()  # requests that a test left held arrive now, not in the middle of the next test
     _process.reset()
     return _process
 

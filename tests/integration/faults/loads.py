@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,6 +138,19 @@ def _serve(attempt: Try, pipe: Any) -> None:
     except BaseException as error:  # noqa: BLE001 (the parent judges)
         ended.error, ended.trace = f"{type(error).__name__}: {error}", traceback.format_exc()
     pipe.send(ended)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collect no garbage: Python drops what a signal handler raises while a callback of the collector runs.
+
+    Hypothesis has such a callback in this process; a task of Airflow has none.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def findings(path: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from airflow_provider_assistant.asking.poller import Poller
 from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
+from tests.integration.faults.loads import no_garbage_collection
 from tests.live.process import wait_for
 
 COUNT = 120
@@ -188,7 +189,7 @@ def test_execution_timeout(phase, seed, asking, measured):
 
     expiry = threading.Thread(target=expire)
     expiry.start()
-    with pytest.raises(AirflowTaskTimeout), TimeoutPosix(300):
+    with pytest.raises(AirflowTaskTimeout), no_garbage_collection(), TimeoutPosix(300):
         asking.run(attempt)
     expiry.join()
     asking.service.faults(rules=[])

@@ -203,7 +203,7 @@ def test_requests_that_fail(asking, measured):
 
 def test_failed_lost_and_late_at_once(asking):
     """The most frequent decides the exception; the message has them all."""
-    asking.service.faults(processing_seconds=SOON, fail_messages=r"Question 1\d\?")
+    asking.service.faults(processing_seconds=SOON, fail_messages=r"Question [1-4]\d\?")
     asking.service.faults(rules=[failing(f"{POLLS}req_[01]", "status:404"), failing(f"{POLLS}req_[2-9]", "status:503")])
     attempt = asking.attempt(COUNT, options={"deadline": 2.0})
     with pytest.raises(AssistantRequestTimeout) as raised:
@@ -215,7 +215,7 @@ def test_failed_lost_and_late_at_once(asking):
     asking.service.reset("journal", "faults")
     asking.service.faults(processing_seconds=SOON)
     # Of those that were late, some have failed meanwhile.
-    result = asking.run(asking.attempt(COUNT, options={"max_failed": 10}))
+    result = asking.run(asking.attempt(COUNT, options={"max_failed": 40}))
     assert result["submitted"] == found["failed"] + found["lost"] == asking.seen(SUBMITS)
     assert result["complete"] + result["failed"] == COUNT
 

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from tests.integration.faults.conftest import DOCUMENTS
-from tests.integration.faults.loads import CONCURRENCY, listed
+from tests.integration.faults.loads import CONCURRENCY, listed, no_garbage_collection
 
 ROWS, MANY = range(300), range(900)
 SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
@@ -138,7 +138,7 @@ def test_execution_timeout(seed, case, measured):
     timeout = TimeoutPosix(random.Random(seed).uniform(0.2, 0.6))
     # However slow the machine is, the load cannot end before its timeout.
     case.service.hold(DOCUMENTS, skip=len(MANY) - CONCURRENCY)
-    with pytest.raises(AirflowTaskTimeout), timeout:
+    with pytest.raises(AirflowTaskTimeout), no_garbage_collection(), timeout:
         case.run(attempt)
     case.service.faults(rules=[])
     case.agree()
