@@ -82,7 +82,7 @@ class LiveAirflow(AirflowApi):
             "LOGGING__BASE_LOG_FOLDER": self.home / "logs",
             "USAGE_DATA_COLLECTION__ENABLED": False,
             # Everything below makes a small Airflow answer fast.
-            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.5,
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.2,
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
             "SCHEDULER__JOB_HEARTBEAT_SEC": 1,
             "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": 2,
@@ -90,8 +90,7 @@ class LiveAirflow(AirflowApi):
             "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 5,
-            # DAG files do not change here; parsing them again and again would keep a core busy.
-            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 3600,
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 5,
             "TRIGGERER__JOB_HEARTBEAT_SEC": 1,
             # A killed triggerer's triggers move on to the next one after this many seconds.
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 6,

@@ -106,6 +106,10 @@ def airflow(
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
             {"type": "file", "log_file_path": str(lineage_log), "append": True}
         ),
+        # The files do not change. Parsing them every few seconds, and looking for work all the time, would keep a core
+        # busy that other tests need.
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         "AIRFLOW__METRICS__STATSD_ON": "True",
         "AIRFLOW__METRICS__STATSD_HOST": statsd.host,
         "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
