@@ -14,7 +14,7 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import ExitStack, nullcontext, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -177,11 +177,13 @@ class Demo:
         """
         Start a run and return its id.
 
-        A DAG with a schedule starts its first run when it is unpaused. That run is the one to follow: a run triggered
+        A DAG whose next run is due starts it when it is unpaused. That run is the one to follow: a run triggered
         beside it has to wait for its end, and finds the work done.
         """
         dag = self.airflow.wait_dag(dag_id)
-        if not (dag["is_paused"] and dag["next_dagrun_run_after"]):
+        due = dag["next_dagrun_run_after"]
+        # Some hours after the last time of a daily schedule, its next run is that of the next day.
+        if not (dag["is_paused"] and due and datetime.fromisoformat(due) <= datetime.now(UTC)):
             return self.airflow.trigger(dag_id)
         self.airflow.unpause(dag_id)
         run = self.airflow.wait(
