@@ -1,7 +1,7 @@
 """
 A month of evaluations for the demo, each one of answers that the embedded service really gave.
 
-Run as ``python -m tests.live.history LAKE``. It starts an embedded service of its own in memory with part of the demo's
+Run as ``python -m tests.live.history LAKE``. It starts another embedded service, in memory, with part of the demo's
 documents. For every day before today it adds a seeded choice of the missing documents, asks the golden set, and
 evaluates the answers as the task ``evaluate`` of ``assistant_evaluation`` does.
 """

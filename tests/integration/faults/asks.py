@@ -129,10 +129,6 @@ class Asking:
         """Wait until the service has so many questions."""
         self.wait_seen(count, SUBMITS, 202)
 
-    def settled(self) -> None:
-        """Wait until the service has answered all questions, also those of clients that are gone."""
-        self.service.settle()
-
     def requests(self) -> dict[str, dict[str, Any]]:
         """Return all requests, by id, as the service has them."""
         return requests_of(self.service)
@@ -165,7 +161,7 @@ class Asking:
         :param bound: How many may be there twice.
         :return: How many are.
         """
-        self.settled()
+        self.service.settle()
         requests, rows = self.requests(), self.rows()
         assert [row["id"] for row in rows] == list(range(count)), "in the order of the source"
         assert {row["status"] for row in rows} == {"complete"}
@@ -182,7 +178,7 @@ class Asking:
 
     def in_doubt(self) -> int:
         """Return how many questions the ledger has as neither asked nor not; the service has no other unknown ones."""
-        self.settled()
+        self.service.settle()
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
             found = dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
         done = {int(label) for label, outcome in found.items() if outcome == "done"}

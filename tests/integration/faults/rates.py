@@ -106,13 +106,9 @@ class Rating:
             assert time.monotonic() < deadline, f"{seen} of {count} ratings"
             time.sleep(0.005)
 
-    def settled(self) -> None:
-        """Wait until the service has answered all ratings, also those of clients that are gone."""
-        self.service.settle()
-
     def rated(self) -> Counter[tuple[str, str]]:
         """Return how often each request got each rating."""
-        self.settled()
+        self.service.settle()
         return Counter((row["request_id"], row["rating"]) for row in rows_of(self.service, "feedback"))
 
     def in_doubt(self) -> int:

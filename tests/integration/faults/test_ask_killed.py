@@ -66,7 +66,7 @@ def test_killed_while_it_submits(seed, asking, measured):
     asking.service.faults(processing_seconds=SOON)
     attempt = asking.attempt(COUNT)
     assert killed_while_submitting(asking, attempt, seed).exitcode == -signal.SIGKILL
-    asking.settled()
+    asking.service.settle()
     there, doubt = len(asking.requests()), asking.in_doubt()
     assert doubt <= CONCURRENCY
     result = asking.run(attempt)
@@ -80,7 +80,7 @@ def test_killed_while_it_submits(seed, asking, measured):
 def test_killed_around_a_submission(setup, sent, asking, measured):
     asking.service.faults(processing_seconds=SOON)
     assert asking.run_apart(asking.attempt(COUNT, setup=setup)).exitcode == -signal.SIGKILL
-    asking.settled()
+    asking.service.settle()
     there = len(asking.requests())
     asking.run(asking.attempt(COUNT))
     twice = asking.audit(COUNT)
@@ -144,7 +144,7 @@ def test_terminated_while_the_service_does_not_answer(asking, measured):
     assert "a retry goes on with the others" in ended.error, ended.trace
     # The service takes the questions it holds, although the client is gone.
     asking.service.faults(rules=[])
-    asking.settled()
+    asking.service.settle()
     asking.run(attempt)
     assert asking.seen(SUBMITS, 202) == COUNT + 3
     assert asking.audit(COUNT) == len(asking.suspected()) == 3
@@ -193,7 +193,7 @@ def test_execution_timeout(phase, seed, asking, measured):
         asking.run(attempt)
     expiry.join()
     asking.service.faults(rules=[])
-    asking.settled()
+    asking.service.settle()
     asking.service.faults(processing_seconds=SOON)
     there = len(asking.requests())
     assert (there < COUNT) is is_submitting
@@ -231,7 +231,7 @@ class TestSync:
     def test_killed_in_sync_mode(self, seed, asking, measured):
         ended = killed_while_submitting(asking, self.attempt(asking, setup="notes_answers_often"), seed)
         assert ended.exitcode == -signal.SIGKILL
-        asking.settled()
+        asking.service.settle()
         there, noted = len(asking.requests()), len(asking.noted())
         result = asking.run(self.attempt(asking))
         twice = asking.audit(COUNT, COUNT)
