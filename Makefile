@@ -10,8 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
-# One worker more than cores: the tests of a live Airflow mostly wait.
-PARALLEL := -n 3 --no-loadscope-reorder
+# More workers than cores: tests of live Airflows and of outages mostly wait.
+PARALLEL := -n 4 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.

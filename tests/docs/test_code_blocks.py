@@ -16,7 +16,9 @@ from tests.docs.pages import Block, blocks, blocks_of, pages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.conftest import Run
+    from airflow.sdk import DAG
+
+    from tests.conftest import Run, RunningService
 
 DEFINES_DAG = re.compile(r"^@dag\b|\bDAG\(", re.MULTILINE)
 BLOCKS = blocks("python", "py", "python3")
@@ -37,6 +39,10 @@ def is_dag(block: Block) -> bool:
     return DEFINES_DAG.search(block.code) is not None
 
 
+def is_load(block: Block) -> bool:
+    return is_dag(block) and "operators.documents import" in block.code
+
+
 def in_folder(block: Block, folder: Path) -> Path:
     path = folder / f"{block.page.stem.replace('-', '_')}_{block.line}.py"
     path.write_text(block.code)
@@ -49,13 +55,21 @@ def test_block_runs(
     block: Block,
     connect: Callable[..., None],
     run_dag: Callable[..., Run],
+    service: RunningService,
     dags_folder: Path,
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
+    """Run the DAGs of a block, those with a load twice: the second run sends nothing. Run any other block as it is."""
     connect(retries=4)
     if is_dag(block):
-        run_dags(in_folder(block, tmp_path), run_dag)
+        dags = dags_of(in_folder(block, tmp_path))
+        run_well(dags, run_dag)
+        if is_load(block):
+            sent = documents_sent(service)
+            assert sent > 0
+            run_well(dags, run_dag)
+            assert documents_sent(service) == sent
         return
     for earlier in blocks_of(block.page):
         if earlier in BLOCKS and is_dag(earlier) and earlier.line < block.line:
@@ -71,13 +85,21 @@ def parameters(function: Any) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def run_dags(path: Path, run_dag: Callable[..., Run]) -> None:
+def documents_sent(service: RunningService) -> int:
+    return len([entry for entry in service.journal("POST") if "/documents" in entry.path])
+
+
+def dags_of(path: Path) -> list[DAG]:
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(path)
     assert not bag.import_errors
     assert bag.dags
-    for dag in bag.dags.values():
+    return list(bag.dags.values())
+
+
+def run_well(dags: list[DAG], run_dag: Callable[..., Run]) -> None:
+    for dag in dags:
         run = run_dag(dag)
         assert not run.errors
         assert run.state == "success", run.tasks

@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_assistant.ledger import SCHEMA_VERSION, batches
 from airflow_provider_assistant.loading import loader, report, source
 from tests.docs.conftest import FAQ, write_csv
-from tests.docs.pages import ROOT, Block, blocks, blocks_of, codes, prose, section, table
-from tests.docs.test_code_blocks import in_folder, is_dag
+from tests.docs.pages import ROOT, blocks_of, codes, prose, section, table
+from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,37 +27,13 @@ if TYPE_CHECKING:
 
 INCREMENTAL, FILES = "docs/howto/incremental-loads.md", "docs/howto/load-files-of-rows.md"
 LEDGER, PACE = "docs/concepts/ledger.md", "docs/concepts/pace.md"
-LOADS = [block for block in blocks("python") if is_dag(block) and "operators.documents import" in block.code]
 pytestmark = pytest.mark.usefixtures("files")
-
-
-def dag_of(block: Block, folder: Path) -> DAG:
-    from airflow.dag_processing.dagbag import DagBag
-
-    (dag,) = DagBag(in_folder(block, folder)).dags.values()
-    return dag
 
 
 def dag_on(page: str, name: str, folder: Path) -> DAG:
     (block,) = [block for block in blocks_of(ROOT / page) if f"def {name}(" in block.code]
-    return dag_of(block, folder)
-
-
-def documents_sent(service: RunningService) -> int:
-    return len([entry for entry in service.journal("POST") if "/documents" in entry.path])
-
-
-@pytest.mark.parametrize("block", LOADS, ids=[block.name for block in LOADS])
-def test_a_second_run_of_a_load_sends_nothing(
-    block: Block, connect: Callable[..., None], run_dag: Callable[..., Run], service: RunningService, tmp_path: Path
-) -> None:
-    connect()
-    dag = dag_of(block, tmp_path)
-    assert run_dag(dag).state == "success"
-    sent = documents_sent(service)
-    assert sent > 0
-    assert run_dag(dag).state == "success"
-    assert documents_sent(service) == sent
+    (dag,) = dags_of(in_folder(block, folder))
+    return dag
 
 
 NIGHTS = [

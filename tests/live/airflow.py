@@ -9,6 +9,7 @@ import secrets
 import signal
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
@@ -19,9 +20,10 @@ from tests.live.rest import AirflowApi
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from types import TracebackType
 
+ROOT = Path(__file__).parents[2]
+EXECUTOR = "tests.live.executor.DeferralSafeExecutor"
 COMPONENTS: dict[str, list[str]] = {
     "api-server": ["api-server", "--workers", "1"],
     "scheduler": ["scheduler", "--skip-serve-logs"],
@@ -66,7 +68,7 @@ class LiveAirflow(AirflowApi):
         settings: dict[str, str | int | float | bool | Path] = {
             "CORE__LOAD_EXAMPLES": False,
             "CORE__DAGS_FOLDER": self.dags,
-            "CORE__EXECUTOR": "LocalExecutor",
+            "CORE__EXECUTOR": EXECUTOR,
             "CORE__PARALLELISM": 4,
             "CORE__EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
             "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
@@ -98,6 +100,7 @@ class LiveAirflow(AirflowApi):
         return {
             **inherited,
             "AIRFLOW_HOME": str(self.home),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),  # for the executor
             "PYTHONUNBUFFERED": "1",
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",

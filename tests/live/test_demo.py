@@ -12,7 +12,7 @@ import pytest
 
 from tests.live.process import WAIT, processes_in, wait_for
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,9 +43,7 @@ def start(home: Path, dags: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("end", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_nothing_is_left_after_a_signal(tmp_path: Path, end: signal.Signals, code: int) -> None:
     home = tmp_path / "home"
     demo = start(home, tmp_path)
@@ -60,7 +58,6 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, end: signal.Signals, cod
     wait_for("the end of all", lambda: not processes_in(home), timeout=WAIT)
 
 
-@pytest.mark.slow
 def test_a_failed_task_and_a_leaked_key_are_failures(tmp_path: Path) -> None:
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "leaking.py").write_text(LEAKING)

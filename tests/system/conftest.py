@@ -99,7 +99,7 @@ def airflow(
     dags = home / "dags"
     for folder in (ROOT / "dags", Path(__file__).with_name("dags")):
         shutil.copytree(folder, dags, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    search_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    search_path = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     env = {
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
         "AIRFLOW_VAR_ASSISTANT_LAKE": lake.as_uri(),
@@ -109,7 +109,7 @@ def airflow(
         # The files do not change. Parsing them every few seconds, and looking for work all the time, would keep a core
         # busy that other tests need.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
         "AIRFLOW__METRICS__STATSD_ON": "True",
         "AIRFLOW__METRICS__STATSD_HOST": statsd.host,
         "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),

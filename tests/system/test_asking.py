@@ -29,8 +29,8 @@ COUNT, CONCURRENCY = 40, 8
 # Half of all requests: their polls fail for as long as the test wants them to be open.
 HALF = re.compile(r"req_[0-7]")
 FEW = 4
-# Twice as many as the connection allows at a time.
-SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "8"))
+# More than the connection allows at a time.
+SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 LABS = "globex-labs/chat/async"
 ENDS = {"AssistantRequestFailed", "AssistantRequestLost", "AssistantRequestTimeout"}
 

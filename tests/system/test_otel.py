@@ -14,7 +14,8 @@ from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
 from tests.system.otlp import OtlpReceiver, Span
 
-pytestmark = pytest.mark.system
+# Sockets and names are tested in tests/integration/test_telemetry.py as well, without an Airflow to be started.
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 DAG = "assistant_async_chat"
 # Seconds that the service takes for an answer: first it does not end, then it does.

@@ -10,7 +10,7 @@ from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 GLOBEX = {"assistant_conn_id": "assistant_globex"}
-SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "8"))
+SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 
 
 def ask(task_id: str, message: str, **arguments):

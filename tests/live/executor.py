@@ -1,0 +1,42 @@
+"""The executor of the live Airflows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from airflow.executors.local_executor import LocalExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.executors.workloads.types import WorkloadKey
+    from airflow.models.taskinstance import TaskInstance
+
+
+class DeferralSafeExecutor(LocalExecutor):
+    """
+    Airflow's LocalExecutor, which in addition knows a task that it runs again after a deferral.
+
+    A trigger may fire before the scheduler has read that the first part of its task has ended. Up to Airflow 3.3 the
+    scheduler then starts the second part, reads the end of the first, and marks the task as failed ("finished with
+    state success, but the task instance's state attribute is queued"). Retries repair this for users; tests that count
+    tries need an Airflow without it.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._started: Counter[WorkloadKey] = Counter()
+
+    def _process_workloads(self, workload_list: Sequence[Any]) -> None:
+        self._started.update(workload.key for workload in workload_list)
+        super()._process_workloads(workload_list)
+
+    def change_state(self, key: WorkloadKey, *args: Any, **kwargs: Any) -> None:
+        """Note that one start of a task has ended."""
+        self._started[key] -= 1
+        super().change_state(key, *args, **kwargs)
+
+    def has_task(self, task_instance: TaskInstance) -> bool:
+        """Return whether a task is queued here, or was started once more than it has ended."""
+        return super().has_task(task_instance) or self._started[task_instance.key] > 0
