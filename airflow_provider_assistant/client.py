@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import logging
 import queue
 import random
@@ -33,6 +32,7 @@ import httpx
 from airflow_provider_assistant import __version__, metrics, tracing
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.multipart import UploadBody
 from airflow_provider_assistant.api.verdict import StatusWords
 from airflow_provider_assistant.bounds import ENCODINGS, Body, TooLate, Watch
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -184,7 +184,7 @@ class AssistantClient:
         outcome: Response | TransportFailure
         try:
             with _opened(call) as content, self._borrowed() as (http, watch), watch:
-                options = _body(call, content) | {"extensions": {"trace": watch.trace}}
+                options = _body(call, content, "content") | {"extensions": {"trace": watch.trace}}
                 with http.stream(call.method, self._url(call), **options) as answer:
                     body = self._bounded(answer.headers)
                     for piece in answer.iter_raw():
@@ -207,7 +207,7 @@ class AssistantClient:
                 # Who waits for a connection, or uploads a file, is not late.
                 async with self._slots, asyncio.timeout(None if content else self._time_to_answer) as clock:
                     # Only uploads are traced: others ignore the clock.
-                    options = _abody(call, content) | {"allow_redirects": False, "trace_request_ctx": clock}
+                    options = _body(call, content, "data") | {"allow_redirects": False, "trace_request_ctx": clock}
                     session = self._uploading if content else self._async
                     async with session.request(call.method, self._url(call), **options) as answer:
                         body = self._bounded(answer.headers)
@@ -434,48 +434,18 @@ def _opened(call: Call[Any]) -> AbstractContextManager[BinaryIO | None]:
     return call.upload.open() if call.upload else contextlib.nullcontext()
 
 
-def _body(call: Call[Any], content: BinaryIO | None) -> dict[str, Any]:
-    """Return the body of a call as httpx takes it."""
-    if call.upload:
-        return {"files": {"file": (call.upload.filename, content, call.upload.content_type)}}
+def _body(call: Call[Any], content: BinaryIO | None, files_as: str) -> dict[str, Any]:
+    """
+    Return the body of a call as arguments of a request.
+
+    :param call: The request.
+    :param content: The open file of an upload.
+    :param files_as: What the HTTP library calls its argument for a body that is read while it is sent.
+    """
+    if call.upload and content:
+        body = UploadBody(content, call.upload.filename, call.upload.content_type)
+        return {files_as: body, "headers": body.headers}
     return {} if call.json is None else {"json": call.json}
-
-
-def _abody(call: Call[Any], content: BinaryIO | None) -> dict[str, Any]:
-    """Return the body of a call as aiohttp takes it."""
-    if call.upload:
-        import aiohttp
-
-        form = aiohttp.FormData()
-        kept = _KeptOpen(content) if content else None
-        form.add_field("file", kept, filename=call.upload.filename, content_type=call.upload.content_type)
-        return {"data": form}
-    return {} if call.json is None else {"json": call.json}
-
-
-class _KeptOpen(io.BufferedIOBase):
-    """A file that aiohttp, which closes what it has sent, leaves open for another attempt and for its owner."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return self._file.read(-1 if size is None else size)
-
-    def seekable(self) -> bool:
-        return self._file.seekable()
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
 
 
 def _proxy_for(url: str) -> str | None:
