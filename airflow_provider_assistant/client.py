@@ -31,6 +31,7 @@ import httpx
 
 from airflow_provider_assistant import __version__, metrics, tracing
 from airflow_provider_assistant.api import flow
+from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.multipart import UploadBody
 from airflow_provider_assistant.api.verdict import StatusWords
@@ -112,14 +113,18 @@ class AssistantClient:
         for _ in range(settings.max_concurrency):
             self._connections.put(None)
 
-    def send(self, call: Call[T]) -> T:
+    def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
         Send one call, with retries, and return its reply.
 
+        :param call: The request.
+        :param on_ambiguous: What to do when the call may have taken effect although it failed, see
+            :func:`~airflow_provider_assistant.api.ambiguity.decided`; by default what the settings' retry rule says.
         :raises AssistantError: See :func:`~airflow_provider_assistant.api.flow.perform`.
         """
+        steps = self._performed(call)
         with _spanned(call):
-            return self.run(self._performed(call))
+            return self.run(steps if on_ambiguous is None else decided(steps, call, on_ambiguous))
 
     async def asend(self, call: Call[T]) -> T:
         """Send one call under asyncio; otherwise like :meth:`send`."""
