@@ -51,6 +51,10 @@ CONNECT_TIMEOUT = 10.0
 # connection that is just being closed would be an ambiguous one.
 KEEPALIVE_EXPIRY = 3.0
 REDACTED = "***"
+NOTHING = r"(?!)"
+# Keys from this length on are secrets. Below it words and numbers are not: they also stand in ordinary replies.
+SURELY_SECRET = 16
+SHORTEST_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +258,17 @@ class AssistantClient:
     def _failure(self, error: Exception, timed_out: bool, sent: bool) -> TransportFailure:
         said = str(error) or f"no complete answer within {self.settings.timeout:g} s"
         detail = self._key.sub(REDACTED, f"{type(error).__name__}: {said}")
-        return TransportFailure("timeout" if timed_out and sent else "connection", detail, sent)
+        host = _whereabouts(self.settings.base_url)
+        return TransportFailure("timeout" if timed_out and sent else "connection", detail, sent, host)
 
     @cached_property
     def _key(self) -> re.Pattern[str]:
-        return re.compile(_spelled(self.settings.api_key))
+        key = self.settings.api_key
+        return re.compile(_spelled(key) if is_recognisable(key) else NOTHING)
 
     @cached_property
     def _key_bytes(self) -> re.Pattern[bytes]:
-        return re.compile(_spelled(self.settings.api_key).encode())
+        return re.compile(self._key.pattern.encode())
 
     @contextlib.contextmanager
     def _borrowed(self) -> Iterator[_Connection]:
@@ -417,6 +423,17 @@ def _interruption(error: BaseException) -> BaseException | None:
     return None if isinstance(cause, asyncio.CancelledError) else cause
 
 
+def is_recognisable(key: str) -> bool:
+    """
+    Return whether an API key can be told from ordinary text, and so be taken out of what a service says.
+
+    A key such as ``test``, ``1234`` or ``assistant`` cannot: replies would lose words, and their JSON its numbers.
+    """
+    if len(key) >= SURELY_SECRET:
+        return True
+    return len(key) >= SHORTEST_SECRET and not key.isalpha() and not key.isdecimal()
+
+
 def _spelled(key: str) -> str:
     """Return an expression for a key as JSON, HTML and URLs may spell it: many escape ``/`` or ``+``."""
 
@@ -457,6 +474,19 @@ def _proxy_for(url: str) -> str | None:
     """Return the proxy that the environment names for a URL; aiohttp itself would ask anew for every request."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def _whereabouts(url: str) -> str:
+    """Return host and port of a URL, and those of the proxy on the way, without anything else that they hold."""
+    proxy = _proxy_for(url)
+    through = f" through the proxy {_host_and_port(proxy)}" if proxy else ""
+    return f"{_host_and_port(url)}{through}"
+
+
+def _host_and_port(url: str) -> str:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def _spanned(call: Call[Any]) -> AbstractContextManager[Any]:
