@@ -8,9 +8,11 @@ unknown or of another type than expected.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -254,6 +256,15 @@ class ChatRequest(ApiReply):
         """Why a failed request failed, if the service says so."""
         return error_text(self.raw) if self.state == "failed" else None
 
+    @property
+    def service_seconds(self) -> float | None:
+        """Seconds from creation to end by the service's own clock, if the reply has both times."""
+        for part in _objects(self.raw):
+            began, ended = (_moment(part, names) for names in (BEGIN_FIELDS, END_FIELDS))
+            if began is not None and ended is not None and ended >= began:
+                return ended - began
+        return None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the reply as plain JSON types, fit for XCom."""
         return {
@@ -272,6 +283,8 @@ LEVELS = 5
 ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content", "message")
 STATUS_FIELDS = ("request_status", "chat_status", "status", "state")
 ERROR_FIELDS = ("error_message", "reason", "detail", "message", "title", "code")
+BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
+END_FIELDS = ("completed_at", "finished_at", "ended_at")
 # Words of an envelope that say how the HTTP call went: nothing of the answer, or of a request's status.
 ACKNOWLEDGEMENTS = frozenset({"ok", "success", "successful", "true"})
 # In these fields an acknowledgement is as likely as an answer.
@@ -325,6 +338,15 @@ def _document_id(raw: Any) -> str | None:
     """Return the id of an object that is called a document, or else of any object."""
     document = next((part["document"] for part in _objects(raw) if isinstance(part.get("document"), Mapping)), None)
     return _first_text(document, ("id", "uuid")) or _first_text(raw, ("id", "uuid"))
+
+
+def _moment(part: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+    """Return the first of some fields that holds a time in ISO 8601, in seconds since the epoch."""
+    for value in filter(None, map(part.get, names)):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            moment = datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
 def _is_acknowledgement(word: str) -> bool:

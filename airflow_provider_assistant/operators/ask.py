@@ -44,10 +44,11 @@ class AssistantAskOperator(AssistantOperator):
     those anew whose request failed or was lost.
 
     The file has one row for every question, in the order of the source: ``key``, ``message``, ``answer``, ``status``,
-    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds`` from submission to the
-    poll that saw the end, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the
-    source as they are. ``status`` is ``complete``; ``failed``; ``timed_out``: no end before the deadline; ``lost``: the
-    service no longer knows the request; or ``not_submitted``. The file is written even if the task fails.
+    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds`` from one to the other by
+    the service's own times (or, where its replies have none, until a poll noticed the end), ``polls``, ``attempts``,
+    ``raw`` (the last reply as JSON), and all other columns of the source as they are. ``status`` is ``complete``;
+    ``failed``; ``timed_out``: no end before the deadline; ``lost``: the service no longer knows the request; or
+    ``not_submitted``. The file is written even if the task fails.
 
     :param source: A dataframe, rows, files, or a callable, as for
         :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator`. It needs a column
