@@ -11,6 +11,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAmbiguousErrorForGood,
     AssistantError,
+    AssistantResponseError,
     AssistantTimeout,
 )
 
@@ -28,18 +29,19 @@ def decided(steps: flow.Flow[T], call: Call[T], on_ambiguous: OnAmbiguous) -> fl
         often as the flow does, except for a sync chat that timed out: the service is still answering it, and would
         get the message into the same conversation once more. ``fail`` never sends it again.
     :raises AssistantAmbiguousError: A sync chat timed out; a retry of the task sends it again.
-    :raises AssistantAmbiguousErrorForGood: The call may have taken effect, and ``on_ambiguous`` is ``fail``.
+    :raises AssistantAmbiguousErrorForGood: The call may have taken effect, also where it succeeded with a reply that
+        cannot be read, and ``on_ambiguous`` is ``fail``.
     """
     try:
         return (yield from _stopped(steps, lambda error: on_ambiguous == "fail" or _is_slow(call, error)))
-    except AssistantAmbiguousError as error:
+    except (AssistantAmbiguousError, AssistantResponseError) as error:
         if on_ambiguous == "retry":
             raise
         raise AssistantAmbiguousErrorForGood(
             f"{error} So it is not sent again.",
-            endpoint=error.endpoint,
-            attempts=error.attempts,
-        ) from error.__cause__
+            endpoint=call.endpoint,
+            attempts=getattr(error, "attempts", 1),
+        ) from error.__cause__ or error
 
 
 def _is_slow(call: Call[T], error: AssistantError) -> bool:

@@ -87,12 +87,12 @@ class _MessageOperator(AssistantOperator):
             raise
 
     def _note_duplicates(self, context: Context, count: int) -> None:
-        """Log how many earlier attempts may have been carried out as well, and push their number to XCom."""
+        """Log how many known earlier attempts may have been carried out as well, and push their number to XCom."""
         if count:
             self.log.warning(
-                "%d earlier attempt(s) may have been carried out as well: the message may stand up to %d times in "
-                "session %r.",
-                count, count + 1, self.session_id,
+                "At least %d earlier attempt(s) may have been carried out as well: session %r may hold the message "
+                "more than once.",
+                count, self.session_id,
             )  # fmt: skip
             context["ti"].xcom_push(key="possibly_duplicated", value=count)
 
@@ -111,8 +111,8 @@ class AssistantChatOperator(_MessageOperator):
         ``retry``, the default, sends it again after a 5xx or a broken connection, as often as the connection's
         ``retries`` allow. After a timeout it does not, because the service is still answering: the try fails, and only
         a retry of the task sends the message again. ``skip`` and ``fail`` never send it again: the task is skipped, or
-        fails without retries. How many earlier attempts may have arrived as well is logged, and in XCom as
-        ``possibly_duplicated``.
+        fails without retries. How many earlier attempts of the same try may have arrived as well is logged, and in
+        XCom as ``possibly_duplicated``.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -151,8 +151,8 @@ class AssistantSubmitChatOperator(_MessageOperator):
     :param response_language: Language code of the reply, such as ``en``.
     :param on_ambiguous: What to do when the chat may have been submitted, now or by an earlier try, although there is
         no usable reply. ``retry``, the default, submits it again. ``skip`` and ``fail`` never do: the task is skipped,
-        or fails without retries. How many earlier attempts may have been submitted as well is logged, and in XCom as
-        ``possibly_duplicated``.
+        or fails without retries. At least how many earlier attempts may have been submitted as well is logged, and in
+        XCom as ``possibly_duplicated``.
     :param wait_for_completion: Whether to wait for the answer and return it. By default it is waited for if
         ``deferrable=True`` is given.
     :param deferrable: Whether to wait in the triggerer instead of on the worker; by default what Airflow's

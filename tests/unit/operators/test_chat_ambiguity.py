@@ -48,6 +48,15 @@ def test_only_by_choice_do_retries_of_the_task_post_it_again(on_ambiguous, tries
     assert run.tries() == service.posts() == tries
 
 
+@pytest.mark.parametrize(("on_ambiguous", "tries"), [("retry", 3), ("fail", 1), ("skip", 1)])
+@pytest.mark.parametrize("kind", [AssistantChatOperator, AssistantSubmitChatOperator])
+def test_a_success_that_cannot_be_read_has_arrived(kind, on_ambiguous, tries, service, connect, run_operator):
+    connect(retries=4)
+    service.answer("html:200", times=None)
+    run = run_operator(kind, session_id="s", message="?", on_ambiguous=on_ambiguous, retries=2)
+    assert run.tries() == service.posts() == tries
+
+
 def test_after_a_5xx_it_is_sent_again_and_said_so(service, connect, run_operator, caplog, capfd):
     connect(retries=2)
     service.answer("store-then-status:502", path=CHAT)
@@ -55,7 +64,7 @@ def test_after_a_5xx_it_is_sent_again_and_said_so(service, connect, run_operator
     assert run.state == "success"
     assert run.xcom(key="possibly_duplicated") == 1
     assert len(service.rows("requests")) == 2
-    assert "may stand up to 2 times in session 's'" in caplog.text + "".join(capfd.readouterr())
+    assert "session 's' may hold the message more than once" in caplog.text + "".join(capfd.readouterr())
 
 
 def test_without_a_fault_nothing_is_said_of_duplicates(service, connection, run_operator):
