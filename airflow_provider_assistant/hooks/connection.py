@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import Connection
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.api.flow import RetryRule
-from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.client import SURELY_SECRET, ClientSettings, is_recognisable
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 log = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?", re.IGNORECASE
 
 
 def _blank_to_none(value: Any) -> Any:
-    # The connection form sends an empty string for a field that was left empty.
-    return None if isinstance(value, str) and not value.strip() else value
+    # The connection form sends an empty string for a field that was left empty; what is pasted may end in a newline.
+    return value.strip() or None if isinstance(value, str) else value
 
 
 def _words(value: Any) -> Any:
@@ -77,13 +77,20 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     :raises AssistantInputError: Base URL or key are missing, or the extra has a field that is unknown or bad.
     """
     name = f"connection {connection.conn_id!r}"
-    if not connection.password or not connection.password.strip():
+    key = (connection.password or "").strip()
+    if not key:
         raise AssistantInputError(f"{name} has no API key: put it into the password field", field="password")
-    if not connection.password.isascii() or not connection.password.isprintable():
+    if not key.isascii() or not key.isprintable():
         raise AssistantInputError(
             f"{name}: the API key has characters that cannot stand in an HTTP header",
             field="password",
         )
+    if not is_recognisable(key):
+        log.warning(
+            "%s: the API key looks like an ordinary word or number. It is not taken out of what the service says, "
+            "because replies would lose that word as well. Use a key of at least %d characters outside of development.",
+            name, SURELY_SECRET,
+        )  # fmt: skip
     options = _extra(name, extra)
     defaults = ClientSettings("", "")
     if options.verify is False:
@@ -96,7 +103,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     return Settings(
         client=ClientSettings(
             base_url=base_url(connection),
-            api_key=connection.password.strip(),
+            api_key=key,
             timeout=options.timeout or defaults.timeout,
             retry=retry,
             max_concurrency=options.max_concurrency or defaults.max_concurrency,

@@ -26,7 +26,8 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
         or open binary file; the latter is sent from its beginning, if it can be rewound, and left open.
     :param filename: Name the service sees; by default the file's own.
     :param content_type: MIME type; by default guessed from the name.
-    :raises AssistantInputError: There is no such file, it is empty, or an open file has no name or is text.
+    :raises AssistantInputError: There is no such file, it is empty, its name is not valid UTF-8, or an open file
+        has no name or is text.
     """
     if hasattr(file, "read"):
         return _from_open_file(cast("BinaryIO", file), filename, content_type)
@@ -35,7 +36,7 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
         raise AssistantInputError(f"file {str(path)!r} does not exist or is not a file", field="file")
     if path.stat().st_size == 0:
         raise AssistantInputError(f"file {str(path)!r} is empty", field="file")
-    name = filename or path.name
+    name = _sendable(filename or path.name)
     return Upload(
         lambda: cast("AbstractContextManager[BinaryIO]", path.open("rb")),
         name,
@@ -49,6 +50,7 @@ def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | No
     name = filename or PurePath(str(getattr(file, "name", ""))).name
     if not name:
         raise AssistantInputError("an open file without a name needs filename=…", field="filename")
+    _sendable(name)
     rewindable = file.seekable()
 
     def reopened() -> AbstractContextManager[BinaryIO]:
@@ -57,6 +59,17 @@ def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | No
         return contextlib.nullcontext(file)
 
     return Upload(reopened, name, _type(name, content_type), rewindable)
+
+
+def _sendable(name: str) -> str:
+    """Return the name of a file, which is sent as UTF-8; a file system may hold names that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise AssistantInputError(
+            f"the name of file {name!a} is not valid UTF-8: rename the file, or give filename=…", field="filename"
+        ) from None
+    return name
 
 
 def _type(name: str, content_type: str | None) -> str:
