@@ -1,0 +1,1 @@
+"""Generated nights: whatever the service answers and whenever a task is killed, the package keeps its promises."""
