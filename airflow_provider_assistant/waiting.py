@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_assistant.api.errors import shortened
-from airflow_provider_assistant.exceptions import AssistantRequestFailed
+from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantRequestFailed
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
@@ -74,7 +74,11 @@ def conclude(
     """
     request_id, state, site_id = request["request_id"], request["state"], hook.site()
     if ledger:
-        ledger.chat_ended(hook.target(), request_id, state)
+        try:
+            ledger.chat_ended(hook.target(), request_id, state)
+        except AssistantLedgerError as error:
+            # The answer has been received, and nothing else depends on the record of its end.
+            log.warning("The end of chat request %r is not recorded: %s", request_id, error)
     took = f"after {request['seconds']:.1f} s and {request['polls']} poll(s)"
     if state == "failed":
         said = f": {shortened(request['error'])}" if request.get("error") else "; the service does not say why"

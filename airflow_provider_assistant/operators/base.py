@@ -75,9 +75,7 @@ class ResultOperator(BaseOperator):
 
     def part(self, context: Context) -> str:
         """Return the name of this task's part of a partition: its own, whoever else writes that day."""
-        index = context["ti"].map_index
-        mapped = "" if index is None or index < 0 else f".{index}"
-        return f"{self.dag_id}.{self.task_id}{mapped}"
+        return f"{self.dag_id}.{self.task_id}{_instance(RunRef.of(context))}"
 
     def publish(
         self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
@@ -161,10 +159,15 @@ def day_of_run(date: str | None, context: Context) -> datetime.date:
         raise AssistantInputError(f"date must be YYYY-MM-DD, not {date!r}", field="date") from None
 
 
+def _instance(run: RunRef) -> str:
+    """Return what tells the instances of one task in one run apart, for file names."""
+    mapped = "" if run.map_index < 0 else f".{run.map_index}"
+    return mapped if run.region is None else f"{mapped}.loop{run.region}"
+
+
 def findings_of(run: RunRef) -> Findings:
     """Return the list of what wants attention, in AIRFLOW_HOME; it is written if there is anything to list."""
-    shard = "" if run.map_index < 0 else f".{run.map_index}"
-    name = f"{run.run_id}{shard}.parquet".replace("/", "_")
+    name = f"{run.run_id}{_instance(run)}.parquet".replace("/", "_")
     return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
 
 

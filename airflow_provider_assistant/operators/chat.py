@@ -172,7 +172,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns after waiting, or raise what it raises."""
         site_id = self.hook.site()
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
                 ended = conclude(ended_request(event), self.hook, ledger)
             except (AssistantRequestFailed, AssistantRequestTimeout) as error:

@@ -16,7 +16,12 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.exceptions import AssistantError, AssistantRequestFailedForGood, AssistantRequestTimeout
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantLedgerError,
+    AssistantRequestFailedForGood,
+    AssistantRequestTimeout,
+)
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import ended_request
@@ -119,13 +124,13 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             "polls": self._polls,
             "seconds": round(client.now() - self._since, 3),
         }
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.opened(self.ledger, needed=False) as ledger:
             answer = conclude(ended, self.hook, ledger, AssistantRequestFailedForGood)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns, or raise what it raises."""
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
                 return conclude(ended_request(event), self.hook, ledger, AssistantRequestFailedForGood)
             except AssistantRequestTimeout as error:
@@ -134,6 +139,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     @cached_property
     def _since(self) -> float:
         """When the chat was submitted, as far as the ledger knows, or else now."""
-        with Ledger.opened(self.ledger) as ledger:
-            submitted = ledger and ledger.submission_of(self.hook.target(), self.request_id)
+        with Ledger.opened(self.ledger, needed=False) as ledger:
+            submitted = None
+            try:
+                submitted = ledger and ledger.submission_of(self.hook.target(), self.request_id)
+            except AssistantLedgerError as error:
+                self.log.warning("When the chat was submitted is not known: %s", error)
         return submitted.settled_at.timestamp() if submitted else self.hook.client.now()
