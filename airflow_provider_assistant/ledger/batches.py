@@ -16,9 +16,9 @@ from airflow_provider_assistant.ledger.bulk import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import attempts_on, said
 from airflow_provider_assistant.ledger.schema import Outcome, RunRef, storable
 
-# An intent without an outcome belongs to a live task for at most so long: a request with all its pauses and
-# retries is shorter.
+# A claim without an outcome belongs to a live task for this long. A load that waits for longer renews its claims.
 LEASE = timedelta(hours=1)
+RENEWAL = LEASE / 4
 
 
 class Known(NamedTuple):
@@ -166,6 +166,8 @@ class BatchLedger:
         self._token = uuid.uuid4().hex
         self._bulk = Bulk(self._connection, table)
         self._claim_again = _claim_again(table)
+        self._open: set[str] = set()
+        self._renewed = now()
 
     def known(self, keys: Sequence[str]) -> dict[str, Known]:
         """
@@ -205,11 +207,17 @@ class BatchLedger:
         """
         Record outcomes, and claim keys, in one transaction.
 
+        Claims without an outcome are renewed when it is time. So a task that waits calls this every :data:`RENEWAL`.
+
         :param settled: What came of earlier claims.
         :param wanted: What is about to be sent.
         :return: The keys that were won. The others were claimed by another task a moment before.
         :raises AssistantLedgerError: The database refused; nothing of this was recorded.
         """
+        now = self._now()
+        renewed = self._open - {one.claim.key for one in settled} if now - self._renewed >= RENEWAL else set()
+        if not (settled or wanted or renewed):
+            return set()
         won: set[str] = set()
         with said(self._connection, "cannot be written"):
             for attempt in self._attempts:
@@ -217,6 +225,10 @@ class BatchLedger:
                     if settled:
                         self._settle(settled)
                     won = self._claim(wanted) if wanted else set()
+                    self._renew(sorted(renewed))
+        self._open = (self._open - {one.claim.key for one in settled}) | won
+        if renewed:
+            self._renewed = now
         return won
 
     def standing(self) -> Iterator[Standing]:
@@ -330,6 +342,13 @@ class BatchLedger:
             (*start, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now) for one in settled
         ]
         self._bulk.upsert(_SETTLED, rows, change=_FACTS, add=_COUNTS, if_same="claim")
+
+    def _renew(self, keys: Sequence[str]) -> None:
+        c = self._table.c
+        change = sa.update(self._table).values(intended_at=self._now())
+        mine = change.where(c.scope == self._scope, c.claim == self._token, c.outcome == "intended")
+        for start in range(0, len(keys), PARAMETERS - 4):
+            self._connection.execute(mine.where(c.key.in_(keys[start : start + PARAMETERS - 4])))
 
     def _claim(self, wanted: Collection[Claim]) -> set[str]:
         # Sorted, so that two tasks that want the same keys wait for each other in one direction only.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import sqlalchemy as sa
 
@@ -16,18 +16,24 @@ class Outage:
     """
     Statements that fail.
 
-    :param engine: The ledger's database.
     :param begins: How the statements that fail begin; all of them by default.
     :param times: How many fail before the database is back.
     :param code: What SQLite reports.
+    :param when: Whether they fail now.
     """
 
-    def __init__(self, engine: sa.Engine, *begins: str, times: float = float("inf"), code: int = BUSY) -> None:
-        self.engine, self.begins, self.left, self.code = engine, begins, times, code
+    def __init__(
+        self,
+        *begins: str,
+        times: float = float("inf"),
+        code: int = BUSY,
+        when: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.begins, self.left, self.code, self.when = begins, times, code, when
         self.failed: list[str] = []
 
     def __call__(self, _connection, _cursor, statement, *_rest) -> None:
-        if self.left > 0 and (not self.begins or statement.startswith(self.begins)):
+        if self.left > 0 and (not self.begins or statement.startswith(self.begins)) and self.when():
             self.left -= 1
             self.failed.append(statement)
             error = sqlite3.OperationalError("database is locked" if self.code == BUSY else "attempt to write")
@@ -36,9 +42,9 @@ class Outage:
 
 
 @contextlib.contextmanager
-def away(engine: sa.Engine, *begins: str, **options) -> Iterator[Outage]:
-    """Have a database fail for a ``with`` block, see :class:`Outage`."""
-    outage = Outage(engine, *begins, **options)
+def away(engine: sa.Engine | type[sa.Engine], *begins: str, **options) -> Iterator[Outage]:
+    """Have a database, or all of them, fail for a ``with`` block, see :class:`Outage`."""
+    outage = Outage(*begins, **options)
     sa.event.listen(engine, "before_cursor_execute", outage)
     try:
         yield outage
