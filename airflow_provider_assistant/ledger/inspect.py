@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,6 +97,15 @@ def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]
         return found
 
     return read(ledger.engine, counted)
+
+
+def superseded_counts(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
+    """Count the documents that newer ones replaced, as :func:`outcomes` counts the entries."""
+    counts = Counter(site for site, *_ in superseded(ledger, site_id))
+    return [
+        {"kind": "document", "site_id": site, "outcome": "superseded", "entries": entries, "latest": None}
+        for site, entries in sorted(counts.items())
+    ]
 
 
 def unsettled(ledger: Ledger, site_id: str | None = None) -> list[Entry]:

@@ -28,10 +28,12 @@ class LoadRecord:
 
     :ivar counts: What it has counted by its end: the columns of ``COUNTS``, and ``seconds``; empty if it did not
         come so far.
+    :ivar error: Why it failed, if the ``with`` block does not raise it.
     """
 
     def __init__(self) -> None:
         self.counts: Mapping[str, Any] = {}
+        self.error: BaseException | None = None
 
 
 @contextlib.contextmanager
@@ -61,6 +63,8 @@ def recorded(
     outcome, why = "succeeded", None
     try:
         yield record
+        if record.error:
+            outcome, why = "failed", _kept(record.error)
     except TaskDeferred:
         outcome = "deferred"
         raise
