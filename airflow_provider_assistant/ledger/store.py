@@ -31,8 +31,10 @@ from airflow_provider_assistant.ledger.schema import (
     Outcome,
     RunRef,
     documents,
+    loads,
     prepared,
     questions,
+    ratings,
     submissions,
 )
 
@@ -288,6 +290,18 @@ class Ledger:
         where = (table.c.scope == scope) & (table.c.request_id == request_id) & table.c.completed_at.is_(None)
         ended = sa.update(table).where(where).values(state=state, completed_at=self._now())
         write(self.engine, lambda connection: connection.execute(ended))
+
+    @property
+    def name(self) -> str:
+        """Its connection id, file or URL, for messages."""
+        return name_of(self.engine)
+
+    def has_entries_before(self, moment: datetime) -> bool:
+        """Return whether anything was recorded before a moment."""
+        tables = (documents, questions, submissions, ratings)
+        began = [table.c.intended_at < moment for table in tables] + [loads.c.started_at < moment]
+        queries = [sa.exists().where(one) for one in began]
+        return bool(read(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
 
     def close(self) -> None:
         """Record the outcomes that could not be recorded before, and close the database connections."""
