@@ -193,6 +193,8 @@ def test_numbers_in_the_text() -> None:
     ledger, pace = words(LEDGER), words(PACE)
     assert "A claim is respected for one hour" in ledger
     assert timedelta(hours=1) == batches.LEASE
+    assert "renews its claims every 15 minutes" in ledger
+    assert timedelta(minutes=15) == batches.RENEWAL
     assert f"{loader.BREAKER} of these in a row" in pace
     assert f"{loader.BREAKER} failures in a row" in words("docs/reference/errors.md")
     assert "gives what is in flight two seconds" in ledger
