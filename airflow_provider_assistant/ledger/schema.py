@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ import tenacity
 # 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and how questions ended; 5: text of any length,
 # and the iteration of a task loop.
 SCHEMA_VERSION = 5
+# Characters of a scope; with the key it has to fit into MySQL's longest index.
+SCOPE_LENGTH = 400
 
 Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
 
@@ -102,6 +105,29 @@ class StorableText(sa.TypeDecorator[str]):
         return None if value is None else storable(value)
 
 
+def scope_on(dialect: sa.Dialect, scope: str) -> str:
+    """
+    Return a scope as the key of a database can hold it: the URL of a site, whose id may be of any length.
+
+    The end of one that is too long for a server becomes a digest. SQLite keeps any length.
+    """
+    text = storable(scope)
+    if len(text) <= SCOPE_LENGTH or dialect.name == "sqlite":
+        return text
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{text[: SCOPE_LENGTH - len(digest)]}{digest}"
+
+
+class Scope(StorableText):
+    """The scope of an effect, a part of its key, see :func:`scope_on`."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """To the database."""
+        return None if value is None else scope_on(dialect, value)
+
+
 class AnyText(StorableText):
     """
     Text of any length.
@@ -131,7 +157,7 @@ def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
     return sa.Table(
         name,
         metadata,
-        sa.Column("scope", StorableText(400), primary_key=True),
+        sa.Column("scope", Scope(SCOPE_LENGTH), primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
         sa.Column("outcome", sa.String(16), nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),

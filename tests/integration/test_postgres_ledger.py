@@ -260,6 +260,21 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, eng
         assert ledger.find(ratings, "s", "k").rating == "good"
 
 
+def test_sites_with_ids_of_any_length_are_told_apart(ledger):
+    for number in range(3):
+        facts = {"scope": f"https://h/{'x' * 1000}/{number}", "site_id": "s", "source": "kb", "run": RUN}
+        for expected in ({"k"}, set()):
+            with ledger.documents(**facts) as memory:
+                known = memory.known(["k"])
+                assert memory.exchange((), [Claim("k", "k", None)]) == expected
+                assert set(known) == {"k"} - expected
+        row, sent = ledger.once(
+            submissions, facts["scope"], "k", RUN, lambda: {"request_id": "r"}, site_id="s", session_id="s"
+        )
+        assert (row.request_id, sent) == ("r", True)
+        assert ledger.submission_of(facts["scope"], "r")
+
+
 BATCH = "https://h/m2m/sites/docs/chat?async=b"
 DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
 
