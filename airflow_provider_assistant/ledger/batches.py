@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import attempts_on, said
-from airflow_provider_assistant.ledger.schema import Outcome, RunRef, scope_on
+from airflow_provider_assistant.ledger.schema import Outcome, RunRef, scope_on, storable
 
 # A claim without an outcome belongs to a live task for this long. A load that waits for longer renews its claims.
 LEASE = timedelta(hours=1)
@@ -160,7 +160,7 @@ class BatchLedger:
         self._table = table
         self._scope = scope_on(engine.dialect, scope)
         self._site_id = site_id
-        self._source = source
+        self._source = storable(source)
         self._run = run
         self._now = now
         self._token = uuid.uuid4().hex
