@@ -26,7 +26,8 @@ Every error of the package, one tree.
     ├── AssistantRequestLost           an async chat request that the service no longer knows
     ├── AssistantWarehouseError        the warehouse cannot be opened or written; it is as it was
     ├── AssistantGateFailed            an evaluation did not pass its gate; all its files are written      *
-    └── AssistantLedgerError           the ledger cannot be opened or is newer than this package   *
+    └── AssistantLedgerError           the ledger's database is away, locked or full: a retry may help
+        └── AssistantLedgerErrorForGood    a retry cannot help: its settings, its permissions, a newer version   *
 
     * also an AirflowFailException: the same attempt would fail again, so Airflow does not retry the task.
 """
@@ -244,5 +245,14 @@ class AssistantGateFailed(AssistantError, AirflowFailException):
     """An evaluation did not pass its gate: the same answers would fail it again."""
 
 
-class AssistantLedgerError(AssistantError, AirflowFailException):
-    """The ledger cannot be opened, or was written by a newer version of this package."""
+class AssistantLedgerError(AssistantError):
+    """The ledger cannot be used for now: its database is unreachable, locked or full, or dropped the connection."""
+
+
+class AssistantLedgerErrorForGood(AssistantLedgerError, AirflowFailException):
+    """
+    The ledger cannot be used, and a retry would fail the same way.
+
+    It has a newer version than this package, is read-only or not a database, denies access, or its connection id is
+    wrong.
+    """

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_assistant.api.errors import shortened
 from airflow_provider_assistant.api.verdict import LOST
-from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantRequestFailed
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailed
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
@@ -107,12 +107,15 @@ def conclude(
     :raises AssistantRequestFailed: It ended in the failed status.
     """
     request_id, state, site_id = request["request_id"], request["state"], hook.site()
-    ended_at = request.get("ended_at")
-    if ledger and ended_at:
-        # The task resumes later than its trigger saw the end.
-        ledger = Ledger(ledger.engine, now=lambda: datetime.fromtimestamp(ended_at, UTC))
     if ledger:
-        ledger.chat_ended(hook.target(), request_id, state)
+        # A task resumes later than its trigger saw the end.
+        ended_at = request.get("ended_at")
+        moment = datetime.fromtimestamp(ended_at, UTC) if ended_at else None
+        try:
+            ledger.chat_ended(hook.target(), request_id, state, at=moment)
+        except AssistantLedgerError as error:
+            # The answer has been received, and nothing else depends on the record of its end.
+            log.warning("The end of chat request %r is not recorded: %s", request_id, error)
     took = f"after {request['seconds']:.1f} s and {request['polls']} poll(s)"
     if state == "failed":
         said = f": {shortened(request['error'])}" if request.get("error") else "; the service does not say why"

@@ -298,7 +298,11 @@ class Batch:
             except AssistantLedgerError as error:
                 # Nothing depends on it, and the answers are written.
                 log.warning("How the requests ended is not recorded: %s", error)
-        self._forget_useless({request_id for request_id, end in ends.items() if end.state in USELESS})
+        try:
+            self._forget_useless({request_id for request_id, end in ends.items() if end.state in USELESS})
+        except AssistantLedgerError as error:
+            # A later try does it before it asks.
+            log.warning("That requests failed or were lost is not recorded: %s", error)
         self.journal.remove()
 
     def end(self) -> None:

@@ -15,7 +15,6 @@ from airflow_provider_assistant.api.models import Feedback, checked
 from airflow_provider_assistant.client import ClientSettings
 from airflow_provider_assistant.evaluation.ratings import Rating
 from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousError,
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteLoad,
@@ -23,7 +22,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantPermissionError,
     AssistantRateLimitError,
 )
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, outcome_of, ratings, said
+from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, outcome_of, ratings
 from airflow_provider_assistant.ledger.schema import Outcome
 from airflow_provider_assistant.loading.interruptible import Interruptible
 from airflow_provider_assistant.loading.limited import LimitedClient
@@ -129,8 +128,7 @@ class Rater:
     def _outcomes(self, wanted: Sequence[Rating]) -> dict[str, Outcome]:
         if self._ledger is None:
             return {}
-        with said("cannot be read"):
-            return self._ledger.outcomes(ratings, self._scope, [_key(one) for one in wanted])
+        return self._ledger.outcomes(ratings, self._scope, [_key(one) for one in wanted])
 
     async def _send_all(self) -> None:
         # The ledger's own thread: a slow commit holds up no request.
@@ -174,20 +172,19 @@ class Rater:
         except AssistantError as error:
             # That this attempt was refused does not clear up an earlier one.
             facts: dict[str, Any] = {"outcome": "ambiguous" if is_unclear else outcome_of(error), "error": str(error)}
-            await self._book(thread, lambda ledger: ledger.settle(ratings, self._scope, _key(rating), **facts))
+            await self._book(thread, lambda ledger: self._settle(ledger, rating, **facts))
             raise
-        try:
-            await self._book(thread, lambda ledger: ledger.settle(ratings, self._scope, _key(rating), "done"))
-        except AssistantLedgerError as error:
-            raise AssistantAmbiguousError(f"it was sent, but {error}") from error
+        await self._book(thread, lambda ledger: self._settle(ledger, rating, "done"))
         if is_unclear or reply.exchange.ambiguous:
             self.counts.possibly_duplicated += 1
             self._find("possibly_duplicated", rating, "an earlier attempt may have been received as well")
 
+    def _settle(self, ledger: Ledger, rating: Rating, outcome: Outcome, error: str | None = None) -> None:
+        ledger.settle_sooner_or_later(ratings, self._scope, _key(rating), outcome, error=error)
+
     async def _book(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
         if self._ledger:
-            with said("cannot be written"):
-                await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
+            await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
 
     def _failed(self, rating: Rating, error: AssistantError) -> None:
         self._failures += 1

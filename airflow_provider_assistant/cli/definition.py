@@ -32,6 +32,11 @@ SOURCE_NAME = Arg(
     metavar="NAME",
     help="names the source in the ledger; dag_id.task_id takes up a DAG's (default: the file's name)",
 )
+DELETED = Arg(
+    ("--findings",),
+    metavar="FILE",
+    help="findings file of a load: the documents that it lists as stale or superseded",
+)
 ROWS = (SITE, KIND, COLUMN, CONSTANT, KEY, SOURCE_NAME)
 
 
@@ -103,6 +108,14 @@ COMMANDS = (
         Arg(("--max-rejected",), type=float, default=0.0, metavar="N", help="bad rows allowed: a count, or a fraction"),
         Arg(("--findings",), metavar="FILE", help="Parquet file that lists the rows that want attention"),
     ),
+    _command(
+        "findings",
+        "Show a findings file: the rows of a load that want attention",
+        Arg(("file",), metavar="FILE", help="Parquet file of a load: a local path or an object storage URL"),
+        Arg(
+            ("--finding",), action="append", metavar="KIND", help="only this kind, such as superseded; may be repeated"
+        ),
+    ),
     GroupCommand(
         name="ledger",
         help="Look into the record of what was sent",
@@ -112,23 +125,69 @@ COMMANDS = (
             _command("ambiguous", "List what may or may not have happened", ONLY_SITE, function="ledger.ambiguous"),
             _command(
                 "stale",
-                "List documents that are superseded, or whose row the file no longer has",
-                Arg(("file",), metavar="FILE", nargs="?", help="the source, whole; without it, only superseded ones"),
+                "List documents whose row the file no longer has",
+                Arg(("file",), metavar="FILE", help="the source, whole"),
                 CONNECTION,
                 *ROWS,
                 function="ledger.stale",
             ),
             _command(
+                "superseded",
+                "List documents that newer ones of the same key replaced",
+                ONLY_SITE,
+                Arg(("--source-name",), metavar="NAME", help="only of this source"),
+                function="ledger.superseded",
+            ),
+            _command(
+                "forget",
+                "Record that documents were deleted at the service",
+                Arg(("entry",), metavar="DOCUMENT", nargs="*", help="document ids, or keys of entries"),
+                DELETED,
+                Arg(("--dry-run",), action="store_true", help="change nothing, and count"),
+                ONLY_SITE,
+                function="upkeep.forget",
+            ),
+            _command(
                 "resolve",
-                "Settle an ambiguous entry by hand, after a look at the site",
-                Arg(("entry",), metavar="ENTRY", help="its key, or the beginning of it, as ambiguous lists it"),
-                Arg(("--as",), dest="outcome", choices=("done", "refused"), required=True, help="what came of it"),
-                Arg(("--id",), metavar="ID", help="of the document or request that there is, for done"),
-                Arg(("--file",), metavar="FILE", help="the source, for done: says which content the site has"),
+                "Settle ambiguous entries by hand, after a look at the site",
+                Arg(
+                    ("entry",),
+                    metavar="ENTRY",
+                    nargs="*",
+                    help="keys, or the beginnings of them, as ambiguous lists them",
+                ),
+                Arg(
+                    ("--as",),
+                    dest="outcome",
+                    choices=("created", "not-created", "deleted", "done", "refused"),
+                    required=True,
+                    help="what you saw; done and refused are created and not-created, deleted is what forget does",
+                ),
+                Arg(
+                    ("--findings",),
+                    metavar="FILE",
+                    help="findings file of a load: its ambiguous rows; for deleted, its stale and superseded ones",
+                ),
+                Arg(("--id",), metavar="ID", help="of the document or request that there is, for created"),
+                Arg(("--file",), metavar="FILE", help="the source, for created: says which content the site has"),
                 Arg(("--force",), action="store_true", help="even if a task may be sending it right now"),
                 ONLY_SITE,
                 *ROWS[1:5],
                 function="ledger.resolve",
+            ),
+            _command(
+                "loads",
+                "List the latest loads, with what they counted",
+                ONLY_SITE,
+                Arg(("--limit",), type=int, default=20, metavar="N", help="how many at most"),
+                function="upkeep.loads",
+            ),
+            _command(
+                "prune",
+                "Delete old records that nobody needs, and old findings files",
+                Arg(("--older-than",), type=int, required=True, metavar="DAYS", help="what is older than so many days"),
+                Arg(("--dry-run",), action="store_true", help="delete nothing, and count"),
+                function="upkeep.prune",
             ),
         ),
     ),

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Iterator
 from textwrap import shorten
-from typing import Any
+from typing import Any, Literal
 
+from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Out
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.running import OK, WRONG, command, connected
+from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.inspect import Entry, entry_of, outcomes, superseded, unsettled
+from airflow_provider_assistant.ledger.admin import counts_of_loads
+from airflow_provider_assistant.ledger.inspect import Entry, entry_of, outcomes, superseded_counts, unsettled
 from airflow_provider_assistant.ledger.inspect import resolve as settle
-from airflow_provider_assistant.loading.rows import FileRows, Rows
+from airflow_provider_assistant.ledger.inspect import superseded as older_documents
+from airflow_provider_assistant.loading.rows import Digest, FileRows, Rows
 from airflow_provider_assistant.loading.source import storage_path
 from airflow_provider_assistant.loading.survey import survey
 
@@ -30,7 +35,7 @@ def status(out: Out, args: argparse.Namespace) -> int:
     """Count what the ledger knows."""
     with Ledger.open() as ledger:
         where = ledger.engine.url.render_as_string(hide_password=True)
-        found = outcomes(ledger, args.site)
+        found = outcomes(ledger, args.site) + superseded_counts(ledger, args.site) + counts_of_loads(ledger, args.site)
     out.result({"ledger": where, "counts": found})
     out.line(f"Ledger: {where}")
     out.table(("kind", "site", "outcome", "entries", "latest"), [list(one.values()) for one in found])
@@ -46,7 +51,7 @@ def ambiguous(out: Out, args: argparse.Namespace) -> int:
     if entries:
         titles = ("key", "kind", "site", "source", "label", "outcome", "intended", "error")
         out.table(titles, [_row(entry) for entry in entries])
-        out.note("Look at the site, then: ledger resolve KEY --as done|refused")
+        out.note("Look at the site, then: ledger resolve KEY … --as created|not-created")
     else:
         out.line("Nothing is ambiguous.", GOOD)
     return WRONG if entries else OK
@@ -61,63 +66,107 @@ def _row(entry: Entry) -> list[Any]:
 
 @command
 def stale(out: Out, args: argparse.Namespace) -> int:
-    """List documents that should not be on the site any more; there being some is exit code 1."""
-    found: list[dict[str, Any]] = []
+    """List documents whose row the source no longer has; there being some is exit code 1."""
+    hook = connected(out, args)
+    site_id, source = hook.site(), source_name(args)
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(Ledger.open())
-        source = source_name(args) if args.file or args.source_name else None
-        site_id = args.site
-        if args.file:
-            hook = connected(out, args)
-            site_id = hook.site()
-            rows = stack.enter_context(rows_of(args.file, args, site_id))
-            memory = stack.enter_context(
-                ledger.documents(
-                    scope=f"{hook.target()}/{KINDS[args.kind].endpoint}",
-                    site_id=site_id,
-                    source=str(source),
-                    run=this_run(),
-                )
-            )
-            with out.busy("reading the file"):
-                seen = survey(rows, None)
-            for label, document_id in memory.stale(seen.has):
-                found.append(_finding("not in the file", site_id, str(source), label, document_id))
-        for site, name, label, document_id in superseded(ledger, site_id, source):
-            found.append(_finding("superseded", site, name, label, document_id))
+        rows = stack.enter_context(rows_of(args.file, args, site_id))
+        scope = f"{hook.target()}/{KINDS[args.kind].endpoint}"
+        memory = stack.enter_context(ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run()))
+        with out.busy("reading the file"):
+            seen = survey(rows, None)
+        found = [_listed(site_id, source, *one) for one in memory.stale(seen.has)]
+    return _to_delete(out, found, "stale")
+
+
+@command
+def superseded(out: Out, args: argparse.Namespace) -> int:
+    """List documents that newer ones of the same key replaced; there being some is exit code 1."""
+    with Ledger.open() as ledger:
+        found = [_listed(*one) for one in older_documents(ledger, args.site, args.source_name)]
+    return _to_delete(out, found, "superseded")
+
+
+def _to_delete(out: Out, found: list[dict[str, Any]], what: str) -> int:
     out.result(found)
     if found:
-        out.table(("why", "site", "source", "label", "document"), [list(one.values()) for one in found])
-        out.note("The API cannot delete: delete these documents at the service.")
+        out.table(("site", "source", "label", "document"), [list(one.values()) for one in found])
+        out.note("The API cannot delete: delete these documents at the service, then: ledger forget ID …")
     else:
-        out.line("Nothing is stale.", GOOD)
+        out.line(f"Nothing is {what}.", GOOD)
     return WRONG if found else OK
 
 
-def _finding(why: str, site_id: str, source: str, label: str, document_id: str | None) -> dict[str, Any]:
-    return {"why": why, "site_id": site_id, "source": source, "label": label, "document_id": document_id}
+def _listed(site_id: str, source: str, label: str, document_id: str | None) -> dict[str, Any]:
+    return {"site_id": site_id, "source": source, "label": label, "document_id": document_id}
+
+
+# What people type, and what the ledger calls it.
+OUTCOMES: dict[str, Literal["done", "refused"]] = {
+    "created": "done",
+    "not-created": "refused",
+    "done": "done",
+    "refused": "refused",
+}
 
 
 @command
 def resolve(out: Out, args: argparse.Namespace) -> int:
-    """Settle one ambiguous entry."""
+    """Settle ambiguous entries."""
+    if args.outcome == "deleted":
+        return forgotten(out, args)
     with Ledger.open() as ledger:
-        entry = entry_of(ledger, args.entry, args.site)
-        if entry.may_be_under_way and not args.force:
-            raise AssistantInputError(
-                f"{entry.run} intended it at {entry.intended_at:%H:%M:%S} UTC and may be sending it right now. If you "
-                "know that it is not: --force",
-                field="entry",
-            )
-        content = _content(entry, args) if args.outcome == "done" and args.file else None
-        settle(ledger, entry, args.outcome, identifier=args.id, content_hash=content)
-    out.result({**entry.as_dict(), "outcome": args.outcome, "id": args.id})
-    out.line(f"{entry.kind} {entry.key[:DIGITS]} ({entry.label}) on site {entry.site_id}: {args.outcome}", GOOD)
+        wanted = _wanted(ledger, args)
+        for entry, _ in wanted:
+            if entry.may_be_under_way and not args.force:
+                raise AssistantInputError(
+                    f"{entry.run} intended {entry.label} at {entry.intended_at:%H:%M:%S} UTC and may be sending it "
+                    "right now. If you know that it is not: --force",
+                    field="entry",
+                )
+        outcome = OUTCOMES[args.outcome]
+        contents = _contents([entry for entry, _ in wanted], args) if outcome == "done" and args.file else {}
+        for entry, identifier in wanted:
+            settle(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
+    out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in wanted])
+    for entry, _ in wanted:
+        out.line(f"{entry.kind} {entry.key[:DIGITS]} ({entry.label}) on site {entry.site_id}: {args.outcome}", GOOD)
     return OK
 
 
-def _content(entry: Entry, args: argparse.Namespace) -> str:
-    """Return the hash of the content that the source has for an entry."""
+def _wanted(ledger: Ledger, args: argparse.Namespace) -> list[tuple[Entry, str | None]]:
+    """Return the entries to settle, each with the id of its document or request as far as it is known."""
+    if args.id and (args.findings or len(args.entry) != 1):
+        raise AssistantInputError("--id is of one document: give one ENTRY", field="id")
+    wanted = {entry.key: (entry, args.id) for entry in (entry_of(ledger, name, args.site) for name in args.entry)}
+    if args.findings:
+        listed = {row["key"]: row["document_ids"] for row in read_findings(args.findings) if row["kind"] == "ambiguous"}
+        for entry in unsettled(ledger, args.site):
+            if entry.kind in {"document", "question"} and entry.label in listed:
+                wanted.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
+    if not wanted:
+        raise AssistantInputError("nothing to settle: give ENTRY, or --findings with ambiguous rows", field="entry")
+    return list(wanted.values())
+
+
+def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
+    """Return the hash of the content that the source has for each entry."""
+    contents: dict[str, str] = {}
+    wanted = {entry.key for entry in entries}
+    for entry in entries:
+        if entry.key not in contents:
+            contents |= {digest.key: digest.content for digest in _digests(entry, args) if digest.key in wanted}
+        if entry.key not in contents:
+            raise AssistantInputError(
+                f"{args.file} has no row with the key of {entry.label!r}; give the same --kind, --key, --column and "
+                "--constant as the load",
+                field="file",
+            )
+    return contents
+
+
+def _digests(entry: Entry, args: argparse.Namespace) -> Iterator[Digest]:
     with contextlib.ExitStack() as stack:
         rows: Rows
         if entry.scope.endswith(tuple(f"/{kind.endpoint}" for kind in KINDS.values())):
@@ -127,11 +176,4 @@ def _content(entry: Entry, args: argparse.Namespace) -> str:
             as_upload(path)
             rows = FileRows([(entry.label, path)], upload=as_upload, call=lambda _: None)  # type: ignore[arg-type, return-value]
         for digests in rows.digests():
-            for digest in digests:
-                if digest.key == entry.key:
-                    return digest.content
-    raise AssistantInputError(
-        f"{args.file} has no row with the key of {entry.label!r}; give the same --kind, --key, --column and --constant "
-        "as the load",
-        field="file",
-    )
+            yield from digests

@@ -16,7 +16,7 @@ from airflow_provider_assistant.cli.running import INTERRUPTED, OK, WRONG, comma
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Ledger, LoadRecord
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.loader import Load, LoadOptions
 from airflow_provider_assistant.loading.rehearsal import Rehearsal
@@ -47,15 +47,18 @@ def load(out: Out, args: argparse.Namespace) -> int:
             )
         )
         findings = stack.enter_context(_Shown(_findings_path(args), write=not args.dry_run))
+        record = LoadRecord() if args.dry_run else stack.enter_context(_record(ledger, hook, args))
         options = LoadOptions(
             max_concurrency=hook.settings.client.max_concurrency,
             on_ambiguous=args.on_ambiguous,
             on_change=args.on_change,
         )
         asyncio.run(_run(out, hook, args.dry_run, done, rows=rows, options=options, memory=memory, findings=findings))
+        flaw = flaw_of(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
+        record.counts, record.error = done.counts.as_dict(), done.error or flaw
     if done.error and not done.counts.rows:
         raise done.error
-    is_good = not flaw_of(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
+    is_good = not flaw
     style = GOOD if is_good and not done.error else BAD if done.counts.failed else WARNING
     _tell(out, args, hook, done, findings, style)
     if done.is_interrupted:
@@ -63,6 +66,13 @@ def load(out: Out, args: argparse.Namespace) -> int:
     if done.error:
         raise done.error
     return OK if is_good else WRONG
+
+
+def _record(
+    ledger: Ledger, hook: AssistantHook, args: argparse.Namespace
+) -> contextlib.AbstractContextManager[LoadRecord]:
+    endpoint, source = KINDS[args.kind].endpoint, source_name(args)
+    return ledger.load(scope=hook.target(), endpoint=endpoint, site_id=hook.site(), source=source, run=this_run())
 
 
 @dataclass(slots=True)

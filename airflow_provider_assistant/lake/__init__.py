@@ -23,12 +23,20 @@ from airflow_provider_assistant.lake.datasets import (
     statistics_table,
 )
 from airflow_provider_assistant.lake.leaves import Metric, flatten, storable
-from airflow_provider_assistant.lake.publish import Published, publish, replace, replace_bytes
+from airflow_provider_assistant.lake.publish import (
+    Published,
+    counted_twice,
+    publish,
+    replace,
+    replace_bytes,
+    rows_there,
+)
 
 __all__ = [
     "Capture",
     "Metric",
     "Published",
+    "counted_twice",
     "evaluations_schema",
     "evaluations_table",
     "feedback_schema",
@@ -43,6 +51,7 @@ __all__ = [
     "replace_bytes",
     "requests_schema",
     "requests_table",
+    "rows_there",
     "statistics_raw_schema",
     "statistics_raw_table",
     "statistics_schema",

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -31,6 +31,17 @@ ROWS_PER_GROUP = 131_072
 BYTES_PER_GROUP = 64 * 1024 * 1024
 # There are no folders in these; to make one is to look for the bucket, and to create it if its name is misspelt.
 BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss"}
+
+
+# What must not be in two files of one day, by dataset; the last column is null where nothing is named.
+IDENTITIES = {
+    "statistics": ("tenant_id", "site_id"),
+    "statistics_raw": ("tenant_id", "site_id"),
+    "limits": ("tenant_id",),
+    "feedback": ("site_id", "rating", "request_id"),
+    "requests": ("site_id", "request_id"),
+    "loads": ("site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
+}
 
 
 class Published(NamedTuple):
@@ -69,11 +80,69 @@ def publish(
     :param part: Name of the part, unique among those who write this day.
     :param provenance: Who wrote it, such as ``dag_id``; goes into the file's metadata with the package's version.
     """
-    target = ObjectStoragePath(root) / dataset / f"date={day.isoformat()}" / f"{_file_name(part)}.parquet"
+    target = _target(root, dataset, day, part)
     written_by = {"version": __version__, **(provenance or {})}
     metadata = {f"assistant.{name}": value for name, value in written_by.items()}
     size = replace(table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata}), target)
     return Published(str(target), table.num_rows, size)
+
+
+def rows_there(root: str, dataset: str, day: date, part: str) -> int | None:
+    """Return how many rows a part of a day has, or None if there is no such part."""
+    import pyarrow.parquet as pq
+
+    try:
+        with _target(root, dataset, day, part).open("rb") as file:
+            rows: int = pq.read_metadata(file).num_rows
+    except FileNotFoundError:
+        return None
+    return rows
+
+
+def counted_twice(table: pa.Table, root: str, dataset: str, day: date, part: str, task: str) -> str | None:
+    """
+    Return another file of the day that has what this part is about to have, or None.
+
+    A reader of the day would count it twice. Such a file is what a task leaves that was renamed.
+
+    :param table: All rows of the part.
+    :param root: Folder of the datasets.
+    :param dataset: Name of the dataset.
+    :param day: The partition.
+    :param part: Name of the part. One that is there already has been checked when it was written first.
+    :param task: The part's name without map index: parts of the same task are left alone.
+    """
+    identity, target = list(IDENTITIES.get(dataset, ())), _target(root, dataset, day, part)
+    if not identity or not table.num_rows:
+        return None
+    mine = re.compile(rf"{re.escape(_file_name(task))}(\.\d+)?(\.loop.*)?\.parquet")
+    ours = _identities(table, identity)
+    # Who may write need not be allowed to list, and a folder may hold files of others.
+    with contextlib.suppress(OSError):
+        for other in [] if target.exists() else sorted(target.parent.iterdir()):
+            is_part = other.name.endswith(".parquet") and not other.name.startswith(".")
+            if is_part and not mine.fullmatch(other.name) and ours & _identities_in(other, identity):
+                return str(other)
+    return None
+
+
+def _identities_in(file: ObjectStoragePath, names: list[str]) -> set[tuple[Any, ...]]:
+    import pyarrow.parquet as pq
+
+    with contextlib.suppress(KeyError, ValueError), file.open("rb") as opened:
+        return _identities(pq.read_table(opened, columns=names), names)
+    return set()
+
+
+def _identities(table: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
+    columns = table.select(names).group_by(names).aggregate([]).to_pydict()
+    # An id that is not known names nothing.
+    rows = zip(*(columns[name] for name in names), strict=True)
+    return {row for row in rows if row[-1] is not None}
+
+
+def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:
+    return ObjectStoragePath(root) / dataset / f"date={day.isoformat()}" / f"{_file_name(part)}.parquet"
 
 
 def replace(table: pa.Table, target: ObjectStoragePath) -> int:

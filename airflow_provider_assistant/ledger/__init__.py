@@ -6,13 +6,14 @@ committed before its request, the outcome after. Whoever finds an intent without
 request may have happened. Feedback, which the API can write and not read, is read back from here.
 """
 
-from airflow_provider_assistant.ledger.batches import BatchLedger, Claim, End, Known, Settlement, Standing, said
+from airflow_provider_assistant.ledger.batches import RENEWAL, BatchLedger, Claim, End, Known, Settlement, Standing
 from airflow_provider_assistant.ledger.history import feedback_between, loads_between, questions_scope, requests_between
 from airflow_provider_assistant.ledger.loads import LoadRecord
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger, key_of, outcome_of, sqlite_engine
 
 __all__ = [
+    "RENEWAL",
     "SCHEMA_VERSION",
     "BatchLedger",
     "Claim",
@@ -30,7 +31,6 @@ __all__ = [
     "questions_scope",
     "ratings",
     "requests_between",
-    "said",
     "sqlite_engine",
     "submissions",
 ]

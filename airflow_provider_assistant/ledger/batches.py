@@ -11,17 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, Self
 
 import sqlalchemy as sa
-import tenacity
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.bulk import PARAMETERS, Bulk
-from airflow_provider_assistant.ledger.schema import Outcome, RunRef
+from airflow_provider_assistant.ledger.database import attempts_on, said
+from airflow_provider_assistant.ledger.schema import Outcome, RunRef, scope_on, storable
 
-# An intent without an outcome belongs to a live task for at most so long: a request with all its pauses and
-# retries is shorter.
+# A claim without an outcome belongs to a live task for this long. A load that waits for longer renews its claims.
 LEASE = timedelta(hours=1)
-# So often a transaction is tried, over some 20 seconds: a database server restarts faster.
-ATTEMPTS = 8
+RENEWAL = LEASE / 4
 
 
 class Known(NamedTuple):
@@ -159,18 +156,20 @@ class BatchLedger:
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        with said("cannot be opened"):
-            self._connection = engine.connect()
+        self._attempts = attempts_on(engine.dialect.name)
+        with said(engine, "cannot be opened"):
+            self._connection = self._attempts(engine.connect)
         self._table = table
-        self._scope = scope
+        self._scope = scope_on(engine.dialect, scope)
         self._site_id = site_id
-        self._source = source
+        self._source = storable(source)
         self._run = run
         self._now = now
         self._token = uuid.uuid4().hex
         self._bulk = Bulk(self._connection, table)
         self._claim_again = _claim_again(table)
-        self._attempts = attempts_on(self._connection.dialect.name)
+        self._open: set[str] = set()
+        self._renewed = now()
 
     def known(self, keys: Sequence[str]) -> dict[str, Known]:
         """
@@ -179,7 +178,7 @@ class BatchLedger:
         :raises AssistantLedgerError: The database cannot be read.
         """
         known: dict[str, Known] = {}
-        with said("cannot be read"):
+        with said(self._connection, "cannot be read"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     known = self._known(keys)
@@ -201,7 +200,7 @@ class BatchLedger:
         oldest = self._now() - LEASE
         for start in range(0, len(keys), PARAMETERS - 1):
             wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
-            query = sa.select(c.key, c.claim, c.intended_at, c.dag_id, c.run_id, c.task_id, c.map_index)
+            query = sa.select(c.key, c.claim, c.intended_at, *(c[name] for name in _RUN))
             for key, claim, intended_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
                 if claim == self._token or (intended_at > oldest and RunRef(*run) != self._run):
                     yield key
@@ -210,18 +209,28 @@ class BatchLedger:
         """
         Record outcomes, and claim keys, in one transaction.
 
+        Claims without an outcome are renewed when it is time. So a task that waits calls this every :data:`RENEWAL`.
+
         :param settled: What came of earlier claims.
         :param wanted: What is about to be sent.
         :return: The keys that were won. The others were claimed by another task a moment before.
         :raises AssistantLedgerError: The database refused; nothing of this was recorded.
         """
+        now = self._now()
+        renewed = self._open - {one.claim.key for one in settled} if now - self._renewed >= RENEWAL else set()
+        if not (settled or wanted or renewed):
+            return set()
         won: set[str] = set()
-        with said("cannot be written"):
+        with said(self._connection, "cannot be written"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     if settled:
                         self._settle(settled)
                     won = self._claim(wanted) if wanted else set()
+                    self._renew(sorted(renewed))
+        self._open = (self._open - {one.claim.key for one in settled}) | won
+        if renewed:
+            self._renewed = now
         return won
 
     def standing(self) -> Iterator[Standing]:
@@ -247,7 +256,7 @@ class BatchLedger:
             for one in self.standing()
             if one.document_id and (end := ends.get(one.document_id))
         ]
-        with said("cannot be written"):
+        with said(self._connection, "cannot be written"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     self._bulk.upsert(_ENDED, rows, change=_END, add=(), if_same="document_id")
@@ -292,8 +301,8 @@ class BatchLedger:
     def size(self) -> int:
         """Return the number of this source's documents that the ledger knows to be on the site."""
         query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
-        with said("cannot be read"), self._connection.begin():
-            return int(self._connection.scalar(query) or 0)
+        ((count,),) = self._streamed(query)
+        return int(count)
 
     @property
     def _own(self) -> tuple[sa.ColumnElement[bool], ...]:
@@ -316,7 +325,7 @@ class BatchLedger:
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
         """Make one change to the rows of these keys, in one transaction."""
         c, ordered = self._table.c, sorted(keys)
-        with said("cannot be written"):
+        with said(self._connection, "cannot be written"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     for start in range(0, len(ordered), PARAMETERS - 5):
@@ -325,13 +334,10 @@ class BatchLedger:
 
     def doubled(self) -> Iterator[Doubled]:
         """Yield what earlier tries of this task instance created and, had they not been killed, would have listed."""
-        c, run = self._table.c, self._run
+        c = self._table.c
         query = sa.select(c.label, c.document_id, c.ambiguous, c.superseded).where(
             c.scope == self._scope,
-            c.dag_id == run.dag_id,
-            c.run_id == run.run_id,
-            c.task_id == run.task_id,
-            c.map_index == run.map_index,
+            *(c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()),
             c.claim != self._token,
             c.outcome == "done",
             (c.ambiguous > 0) | c.superseded.is_not(None),
@@ -350,11 +356,18 @@ class BatchLedger:
         self.close()
 
     def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
+        with said(self._connection, "cannot be read"):
+            rows, opened = self._attempts(self._executed, query)
+            with opened:
+                yield from rows
+
+    def _executed(self, query: sa.Select[Any]) -> tuple[sa.CursorResult[Any], contextlib.ExitStack]:
+        """Return the rows of a query, and what to close after them."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(said("cannot be read"))
             stack.enter_context(self._connection.begin())
             rows = self._connection.execute(query, execution_options={"yield_per": 1000})
-            yield from stack.enter_context(contextlib.closing(rows))
+            stack.enter_context(contextlib.closing(rows))
+            return rows, stack.pop_all()
 
     def _settle(self, settled: Collection[Settlement]) -> None:
         start, now = self._start, self._bulk.moment(self._now())
@@ -362,6 +375,13 @@ class BatchLedger:
             (*start, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now) for one in settled
         ]
         self._bulk.upsert(_SETTLED, rows, change=_FACTS, add=_COUNTS, if_same="claim")
+
+    def _renew(self, keys: Sequence[str]) -> None:
+        c = self._table.c
+        change = sa.update(self._table).values(intended_at=self._now())
+        mine = change.where(c.scope == self._scope, c.claim == self._token, c.outcome == "intended")
+        for start in range(0, len(keys), PARAMETERS - 4):
+            self._connection.execute(mine.where(c.key.in_(keys[start : start + PARAMETERS - 4])))
 
     def _claim(self, wanted: Collection[Claim]) -> set[str]:
         # Sorted, so that two tasks that want the same keys wait for each other in one direction only.
@@ -394,24 +414,20 @@ class BatchLedger:
             "claim": self._token,
             # The check before the load has made sure that this source may have the key.
             "source": self._source,
-            "dag_id": self._run.dag_id,
-            "run_id": self._run.run_id,
-            "task_id": self._run.task_id,
-            "map_index": self._run.map_index,
+            **self._run.columns(),
             "intended_at": self._now(),
         }
 
     @property
     def _start(self) -> tuple[Any, ...]:
         """The values of ``_START`` for now."""
-        run = self._run
-        now = self._bulk.moment(self._now())
         names = (self._scope, self._site_id, self._source, self._token)
-        return (*names, run.dag_id, run.run_id, run.task_id, run.map_index, now)
+        return (*names, *self._run.columns().values(), self._bulk.moment(self._now()))
 
 
 # What all rows of a group have in common, and what each has of its own.
-_START = ("scope", "site_id", "source", "claim", "dag_id", "run_id", "task_id", "map_index", "intended_at")
+_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
+_START = ("scope", "site_id", "source", "claim", *_RUN, "intended_at")
 _COUNTS = ("attempts", "ambiguous")
 _CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
 _FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
@@ -434,33 +450,11 @@ def _claim_again(table: sa.Table) -> sa.Update:
         .where(c.scope == sa.bindparam("s"), c.key == sa.bindparam("k"), c.claim == sa.bindparam("c"))
         .ordered_values(
             (c.ambiguous, c.ambiguous + sa.case((c.outcome == "intended", 1), else_=0)),
-            *(
-                (c[column], sa.bindparam(column))
-                for column in ("outcome", "claim", "source", "dag_id", "run_id", "task_id", "map_index", "intended_at")
-            ),
+            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "intended_at")),
             # How an earlier request ended says nothing of the next.
             *((c[column], sa.null()) for column in _END if column in c),
         )
     )
-
-
-def attempts_on(dialect: str) -> tenacity.Retrying:
-    """Repeat a transaction that a server on the network lost; SQLite has waited for its lock already."""
-    return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(sa.exc.OperationalError),
-        stop=tenacity.stop_after_attempt(1 if dialect == "sqlite" else ATTEMPTS),
-        wait=tenacity.wait_exponential(0.2, max=5.0),
-        reraise=True,
-    )
-
-
-@contextlib.contextmanager
-def said(what: str) -> Iterator[None]:
-    """Turn an error of the database into one of the ledger."""
-    try:
-        yield
-    except sa.exc.SQLAlchemyError as error:
-        raise AssistantLedgerError(f"the ledger {what}: {getattr(error, 'orig', None) or error}") from error
 
 
 def _facts(settlement: Settlement) -> tuple[Any, ...]:

@@ -16,7 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.exceptions import AssistantLedgerErrorForGood
+from airflow_provider_assistant.ledger.schema import storable
 
 # Bound parameters of one statement; SQLite of some builds takes 999.
 PARAMETERS = 900
@@ -37,7 +38,7 @@ class Bulk:
         self._table = table
         dialect = connection.dialect
         if dialect.name not in {"sqlite", "postgresql", "mysql", "mariadb"}:
-            raise AssistantLedgerError(
+            raise AssistantLedgerErrorForGood(
                 f"the ledger cannot be kept in {dialect.name}: use SQLite, PostgreSQL or MySQL. Nothing was sent."
             )
         self._is_mysql = dialect.name in {"mysql", "mariadb"}
@@ -113,7 +114,8 @@ class Bulk:
         waiting, changed = iter(rows), 0
         while some := list(islice(waiting, max(1, PARAMETERS // len(columns)))):
             statement = f"{start}{_marks(self._mark, len(columns), len(some))} {otherwise}"
-            changed += self._connection.exec_driver_sql(statement, tuple(chain.from_iterable(some))).rowcount
+            values = tuple([storable(one) if type(one) is str else one for one in chain.from_iterable(some)])
+            changed += self._connection.exec_driver_sql(statement, values).rowcount
         return changed
 
 

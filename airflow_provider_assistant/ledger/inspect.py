@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger.batches import LEASE
+from airflow_provider_assistant.ledger.database import read, write
 from airflow_provider_assistant.ledger.schema import RunRef, documents, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 
@@ -79,8 +81,9 @@ def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]
     :param ledger: The ledger.
     :param site_id: Only of this site.
     """
-    found = []
-    with ledger.engine.connect() as connection:
+
+    def counted(connection: sa.Connection) -> list[dict[str, Any]]:
+        found = []
         for kind, table in TABLES.items():
             c = table.c
             query = (
@@ -91,21 +94,36 @@ def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]
             for site, outcome, entries, latest in connection.execute(_on(query, table, site_id)):
                 at = latest.isoformat(timespec="seconds")
                 found.append({"kind": kind, "site_id": site, "outcome": outcome, "entries": entries, "latest": at})
-    return found
+        return found
+
+    return read(ledger.engine, counted)
 
 
-def unsettled(ledger: Ledger, site_id: str | None = None) -> Iterator[Entry]:
+def superseded_counts(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
+    """Count the documents that newer ones replaced, as :func:`outcomes` counts the entries."""
+    counts = Counter(site for site, *_ in superseded(ledger, site_id))
+    return [
+        {"kind": "document", "site_id": site, "outcome": "superseded", "entries": entries, "latest": None}
+        for site, entries in sorted(counts.items())
+    ]
+
+
+def unsettled(ledger: Ledger, site_id: str | None = None) -> list[Entry]:
     """
-    Yield what may or may not have happened, the oldest first.
+    Return what may or may not have happened, the oldest first.
 
     :param ledger: The ledger.
     :param site_id: Only of this site.
     """
-    with ledger.engine.connect() as connection:
+
+    def entries(connection: sa.Connection) -> list[Entry]:
+        found = []
         for kind, table in TABLES.items():
             query = sa.select(table).where(table.c.outcome.in_(UNSETTLED)).order_by(table.c.intended_at, table.c.key)
-            for row in connection.execute(_on(query, table, site_id)):
-                yield _entry(kind, row)
+            found += [_entry(kind, row) for row in connection.execute(_on(query, table, site_id))]
+        return found
+
+    return read(ledger.engine, entries)
 
 
 def superseded(
@@ -122,10 +140,10 @@ def superseded(
     query = sa.select(c.site_id, c.source, c.label, c.superseded).where(c.superseded.is_not(None))
     if source is not None:
         query = query.where(c.source == source)
-    with ledger.engine.connect() as connection:
-        for site, name, label, ids in connection.execute(_on(query.order_by(c.source, c.label), documents, site_id)):
-            for document_id in json.loads(ids):
-                yield site, name, label, document_id
+    ordered = _on(query.order_by(c.source, c.label), documents, site_id)
+    for site, name, label, ids in read(ledger.engine, lambda connection: connection.execute(ordered).all()):
+        for document_id in json.loads(ids):
+            yield site, name, label, document_id
 
 
 def entry_of(ledger: Ledger, beginning: str, site_id: str | None = None) -> Entry:
@@ -169,7 +187,8 @@ def resolve(
     table = TABLES[entry.kind]
     c = table.c
     same = (c.scope == entry.scope) & (c.key == entry.key)
-    with ledger.engine.begin() as connection:
+
+    def settle(connection: sa.Connection) -> None:
         row = connection.execute(sa.select(table).where(same)).one_or_none()
         facts = {} if row is None else _facts(entry, row, outcome, identifier, content_hash)
         change = sa.update(table).where(same, c.outcome == entry.outcome, c.intended_at == entry.intended_at)
@@ -178,6 +197,8 @@ def resolve(
             raise AssistantInputError(
                 f"{entry.kind} {entry.key} has changed since it was looked up; look again", field="entry"
             )
+
+    write(ledger.engine, settle)
 
 
 def _facts(entry: Entry, row: Any, outcome: str, identifier: str | None, content_hash: str | None) -> dict[str, Any]:
@@ -221,7 +242,7 @@ def _entry(kind: str, row: Any) -> Entry:
         outcome=row.outcome,
         attempts=row.attempts,
         error=row.error,
-        run=RunRef(row.dag_id, row.run_id, row.task_id, row.map_index),
+        run=RunRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.region),
         intended_at=row.intended_at,
     )
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger.batches import attempts_on, said
-from airflow_provider_assistant.ledger.schema import COUNTS, RunRef, loads
+from airflow_provider_assistant.ledger.database import write
+from airflow_provider_assistant.ledger.schema import COUNTS, RunRef, loads, storable
 
 # So much of an error is kept; the task's log has all of it.
 ERROR_LENGTH = 2000
@@ -28,10 +28,12 @@ class LoadRecord:
 
     :ivar counts: What it has counted by its end: the columns of ``COUNTS``, and ``seconds``; empty if it did not
         come so far.
+    :ivar error: Why it failed, if the ``with`` block does not raise it.
     """
 
     def __init__(self) -> None:
         self.counts: Mapping[str, Any] = {}
+        self.error: BaseException | None = None
 
 
 @contextlib.contextmanager
@@ -54,16 +56,15 @@ def recorded(
     start = {
         "load_id": load_id,
         **names,
-        "dag_id": run.dag_id,
-        "run_id": run.run_id,
-        "task_id": run.task_id,
-        "map_index": run.map_index,
+        **run.columns(),
         "started_at": now(),
     }
-    _execute(engine, sa.insert(loads).values(start))
+    write(engine, lambda connection: connection.execute(sa.insert(loads).values(start)))
     outcome, why = "succeeded", None
     try:
         yield record
+        if record.error:
+            outcome, why = "failed", _kept(record.error)
     except TaskDeferred:
         outcome = "deferred"
         raise
@@ -74,19 +75,11 @@ def recorded(
         counts = {name: record.counts.get(name) for name in (*COUNTS, "seconds")}
         end = sa.update(loads).where(loads.c.load_id == load_id)
         try:
-            _execute(engine, end.values(ended_at=now(), outcome=outcome, error=why, **counts))
+            ended = end.values(ended_at=now(), outcome=outcome, error=why, **counts)
+            write(engine, lambda connection: connection.execute(ended))
         except AssistantLedgerError as error:
             log.warning("The end of this load is not recorded, and its counts are in this log only: %s", error)
 
 
-def _execute(engine: sa.Engine, statement: sa.Executable) -> None:
-    with said("cannot be written"):
-        for attempt in attempts_on(engine.dialect.name):
-            with attempt, engine.begin() as connection:
-                connection.execute(statement)
-
-
 def _kept(error: BaseException) -> str:
-    """Return an error as a database can keep it: not every one takes half a surrogate pair or a NUL."""
-    text = str(error) or type(error).__name__
-    return text[:ERROR_LENGTH].encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    return storable((str(error) or type(error).__name__)[:ERROR_LENGTH])

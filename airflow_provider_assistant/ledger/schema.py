@@ -2,37 +2,70 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
 
 import sqlalchemy as sa
 import tenacity
 
-# 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and how questions ended.
-SCHEMA_VERSION = 4
+# 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and how questions ended; 5: text of any length,
+# and the iteration of a task loop.
+SCHEMA_VERSION = 5
+# Characters of a scope; with the key it has to fit into MySQL's longest index.
+SCOPE_LENGTH = 400
 
 Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class RunRef:
-    """The task instance that intends an effect."""
+    """
+    The task instance that intends an effect.
+
+    :param dag_id: Its DAG.
+    :param run_id: Its DAG run.
+    :param task_id: Its task.
+    :param map_index: Its index if the task is mapped, otherwise -1.
+    :param region: Its iteration if the task is in a loop (Airflow 3.4), otherwise None.
+    """
 
     dag_id: str
     run_id: str
     task_id: str
     map_index: int
+    region: str | None = None
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> Self:
         """Return the task instance of an Airflow context."""
         ti = context["ti"]
-        return cls(ti.dag_id, ti.run_id, ti.task_id, ti.map_index if ti.map_index is not None else -1)
+        map_index = ti.map_index if ti.map_index is not None else -1
+        return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, region_of(context))
+
+    def columns(self) -> dict[str, Any]:
+        """Return it as the columns of the ledger's tables."""
+        return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
+        region = "" if self.region is None else f"/{self.region}"
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}{region}"
+
+
+def region_of(context: Mapping[str, Any]) -> str | None:
+    """
+    Return the iteration of a task in a loop, or None.
+
+    All iterations of a loop share DAG, run, task and map index. Mapped tasks have regions as well, but their map index
+    tells them apart, and their identity must not change in a running upgrade.
+    """
+    ti = context["ti"]
+    index = getattr(ti, "region_index", None)
+    if index is None or not context.get("loop"):
+        return None
+    return f"{index}.{getattr(ti, 'region_id', None) or ''}".rstrip(".")
 
 
 class UtcDateTime(sa.TypeDecorator[datetime]):
@@ -50,6 +83,72 @@ class UtcDateTime(sa.TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+def storable(text: str) -> str:
+    """
+    Return a text that every database can hold.
+
+    PostgreSQL takes no NUL, and no database takes half a surrogate pair; they become escapes.
+    """
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
+class StorableText(sa.TypeDecorator[str]):
+    """Text of limited length and unknown origin, see :func:`storable`."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """To the database."""
+        return None if value is None else storable(value)
+
+
+def scope_on(dialect: sa.Dialect, scope: str) -> str:
+    """
+    Return a scope as the key of a database can hold it: the URL of a site, whose id may be of any length.
+
+    The end of one that is too long for a server becomes a digest. SQLite keeps any length.
+    """
+    text = storable(scope)
+    if len(text) <= SCOPE_LENGTH or dialect.name == "sqlite":
+        return text
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{text[: SCOPE_LENGTH - len(digest)]}{digest}"
+
+
+class Scope(StorableText):
+    """The scope of an effect, a part of its key, see :func:`scope_on`."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """To the database."""
+        return None if value is None else scope_on(dialect, value)
+
+
+class AnyText(StorableText):
+    """
+    Text of any length.
+
+    :param sqlite_length: What SQLite declares. It keeps any length all the same and cannot change a declaration, which
+        therefore stays as older versions wrote it.
+    """
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, sqlite_length: int | None = 250) -> None:
+        super().__init__()
+        self.sqlite_length = sqlite_length
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        """Return the column's type in a database."""
+        is_declared = dialect.name == "sqlite" and self.sqlite_length is not None
+        return dialect.type_descriptor(sa.String(self.sqlite_length) if is_declared else sa.Text())
+
+
 metadata = sa.MetaData()
 
 
@@ -58,11 +157,11 @@ def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
     return sa.Table(
         name,
         metadata,
-        sa.Column("scope", sa.String(400), primary_key=True),
+        sa.Column("scope", Scope(SCOPE_LENGTH), primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
         sa.Column("outcome", sa.String(16), nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
-        sa.Column("error", sa.Text),
+        sa.Column("error", AnyText(None)),
         sa.Column("dag_id", sa.String(250)),
         sa.Column("run_id", sa.String(250)),
         sa.Column("task_id", sa.String(250)),
@@ -70,24 +169,25 @@ def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
         sa.Column("intended_at", UtcDateTime, nullable=False),
         sa.Column("settled_at", UtcDateTime),
         *facts,
+        sa.Column("region", sa.String(250)),
     )
 
 
 _schema = sa.Table("assistant_ledger_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
 submissions = _effects(
     "assistant_submissions",
-    sa.Column("site_id", sa.String(250), nullable=False),
-    sa.Column("session_id", sa.String(250), nullable=False),
-    sa.Column("request_id", sa.String(250), index=True),
+    sa.Column("site_id", AnyText(), nullable=False),
+    sa.Column("session_id", AnyText(), nullable=False),
+    sa.Column("request_id", AnyText()),
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
 )
 ratings = _effects(
     "assistant_ratings",
-    sa.Column("site_id", sa.String(250), nullable=False),
-    sa.Column("session_id", sa.String(250), nullable=False),
-    sa.Column("request_id", sa.String(250), nullable=False, index=True),
-    sa.Column("rating", sa.String(250), nullable=False),
+    sa.Column("site_id", AnyText(), nullable=False),
+    sa.Column("session_id", AnyText(), nullable=False),
+    sa.Column("request_id", AnyText(), nullable=False),
+    sa.Column("rating", AnyText(), nullable=False),
 )
 
 
@@ -95,14 +195,14 @@ def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.
     """Define a table of effects that are made by the thousand."""
     return _effects(
         name,
-        sa.Column("site_id", sa.String(250), nullable=False),
+        sa.Column("site_id", AnyText(), nullable=False),
         # The key columns' values, for people; the key itself is a digest.
-        sa.Column("label", sa.String(250), nullable=False),
-        sa.Column("source", sa.String(500), nullable=False),
+        sa.Column("label", AnyText(), nullable=False),
+        sa.Column("source", AnyText(500), nullable=False),
         # What stands on the site now: of which content, under which id, in place of which others.
         sa.Column("content_hash", sa.String(64)),
         identifier,
-        sa.Column("superseded", sa.Text),
+        sa.Column("superseded", AnyText(None)),
         sa.Column("http_status", sa.Integer),
         # How many attempts may have taken effect besides.
         sa.Column("ambiguous", sa.Integer, nullable=False),
@@ -112,14 +212,14 @@ def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.
     )
 
 
-documents = _batch("assistant_documents", sa.Column("document_id", sa.String(250)))
+documents = _batch("assistant_documents", sa.Column("document_id", AnyText()))
 questions = _batch(
     "assistant_questions",
-    sa.Column("request_id", sa.String(250), key="document_id"),
+    sa.Column("request_id", AnyText(), key="document_id"),
     # Known when the answers are written.
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
-    sa.Column("session_id", sa.String(250)),
+    sa.Column("session_id", AnyText()),
 )
 # What a load counts, as it calls it.
 COUNTS = (
@@ -130,10 +230,10 @@ loads = sa.Table(
     "assistant_loads",
     metadata,
     sa.Column("load_id", sa.String(32), primary_key=True),
-    sa.Column("scope", sa.String(400), nullable=False),
+    sa.Column("scope", AnyText(400), nullable=False),
     sa.Column("endpoint", sa.String(50), nullable=False),
-    sa.Column("site_id", sa.String(250), nullable=False),
-    sa.Column("source", sa.String(500), nullable=False),
+    sa.Column("site_id", AnyText(), nullable=False),
+    sa.Column("source", AnyText(500), nullable=False),
     sa.Column("dag_id", sa.String(250)),
     sa.Column("run_id", sa.String(250)),
     sa.Column("task_id", sa.String(250)),
@@ -142,10 +242,20 @@ loads = sa.Table(
     # From here on nothing is known of a load that is running, or was killed.
     sa.Column("ended_at", UtcDateTime),
     sa.Column("outcome", sa.String(16)),
-    sa.Column("error", sa.Text),
+    sa.Column("error", AnyText(None)),
     *(sa.Column(name, sa.Integer) for name in COUNTS),
     sa.Column("seconds", sa.Float(53)),
+    sa.Column("region", sa.String(250)),
 )
+# PostgreSQL's usual index takes texts of some 2,700 bytes at most, MySQL's needs a length.
+for _table in (submissions, ratings):
+    sa.Index(
+        f"{_table.name}_by_request",
+        _table.c.request_id,
+        postgresql_using="hash",
+        mysql_length={"request_id": 191},
+        mariadb_length={"request_id": 191},
+    )
 
 
 @tenacity.retry(
@@ -156,12 +266,14 @@ loads = sa.Table(
     wait=tenacity.wait_random(0.05, 0.5),
     reraise=True,
 )
-def prepared(engine: sa.Engine) -> int:
+def prepared(engine: sa.Engine) -> tuple[int | None, int]:
     """
-    Bring a database to this version of the schema, and return the version it has.
+    Bring a database to this version of the schema.
 
-    Each version only adds tables, and columns that may be null: a worker that opened the ledger before goes on
-    with it. A database of a newer version is left alone.
+    Each version only adds tables, and columns that may be null, and lengthens texts: a worker that opened the ledger
+    before goes on with it. A database of a newer version is left alone.
+
+    :return: The version that it had, None if it was new, and the one it has.
     """
     with engine.begin() as connection:
         tables = sa.inspect(connection).get_table_names()
@@ -169,8 +281,9 @@ def prepared(engine: sa.Engine) -> int:
         if found is None or found < SCHEMA_VERSION:
             metadata.create_all(connection)
             _add_columns(connection)
+            _lengthen_texts(connection)
             connection.execute(sa.insert(_schema).values(version=SCHEMA_VERSION))
-        return max(found or 0, SCHEMA_VERSION)
+        return found, max(found or 0, SCHEMA_VERSION)
 
 
 def _add_columns(connection: sa.Connection) -> None:
@@ -182,3 +295,31 @@ def _add_columns(connection: sa.Connection) -> None:
             if column.name not in there:
                 definition = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
                 connection.exec_driver_sql(f"ALTER TABLE {names.format_table(table)} ADD COLUMN {definition}")
+
+
+def _lengthen_texts(connection: sa.Connection) -> None:
+    """Make ids and labels texts of any length, and index them in a way that allows for it."""
+    found, dialect = sa.inspect(connection), connection.dialect
+    for table in metadata.sorted_tables:
+        there = {index["name"] for index in found.get_indexes(table.name)}
+        for name in there & {f"ix_{table.name}_request_id"}:
+            older = sa.Table(table.name, sa.MetaData(), sa.Column("request_id", sa.String(250)))
+            sa.Index(name, older.c.request_id).drop(connection)
+        limited = {
+            column["name"] for column in found.get_columns(table.name) if getattr(column["type"], "length", None)
+        }
+        for column in table.columns:
+            if dialect.name != "sqlite" and isinstance(column.type, AnyText) and column.name in limited:
+                connection.exec_driver_sql(lengthened(column, dialect))
+        for index in table.indexes:
+            if index.name not in there:
+                index.create(connection)
+
+
+def lengthened(column: sa.Column[Any], dialect: sa.Dialect) -> str:
+    """Return the statement that makes a column one of any length."""
+    names = dialect.identifier_preparer
+    table, name = names.format_table(column.table), names.quote(column.name)
+    if dialect.name == "postgresql":
+        return f"ALTER TABLE {table} ALTER COLUMN {name} TYPE TEXT"
+    return f"ALTER TABLE {table} MODIFY COLUMN {name} TEXT{'' if column.nullable else ' NOT NULL'}"

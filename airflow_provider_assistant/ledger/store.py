@@ -9,36 +9,47 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from types import SimpleNamespace
+from typing import Any, Self, TypeAlias
 
 import sqlalchemy as sa
-from airflow.providers.common.compat.sdk import BaseHook, conf
+from airflow.providers.common.compat.sdk import AirflowException, BaseHook, conf
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
     AssistantLedgerError,
+    AssistantLedgerErrorForGood,
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger.batches import BatchLedger
 from airflow_provider_assistant.ledger.bulk import PARAMETERS
+from airflow_provider_assistant.ledger.database import NAME, attempts_on, name_of, read, said, write
 from airflow_provider_assistant.ledger.loads import LoadRecord, recorded
 from airflow_provider_assistant.ledger.schema import (
     SCHEMA_VERSION,
     Outcome,
     RunRef,
     documents,
+    loads,
     prepared,
     questions,
+    ratings,
     submissions,
 )
 
 log = logging.getLogger(__name__)
 
+# An effect as the ledger has it, or as it would have it if its database could be written.
+Effect: TypeAlias = sa.Row[Any] | SimpleNamespace
+
 
 class Ledger:
     """
     One ledger in one SQL database.
+
+    Every method repeats its transaction for some 20 seconds while the database is away, and then raises
+    AssistantLedgerError, or AssistantLedgerErrorForGood if a retry cannot help.
 
     :param engine: Where it is kept; its tables are created when they are missing.
     :param now: The current time, aware.
@@ -48,18 +59,21 @@ class Ledger:
     def __init__(self, engine: sa.Engine, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.engine = engine
         self._now = now
-        try:
-            version = prepared(engine)
-        except sa.exc.SQLAlchemyError as error:
-            where = engine.url.render_as_string(hide_password=True)
-            raise AssistantLedgerError(
-                f"the ledger at {where} cannot be opened: {getattr(error, 'orig', None) or type(error).__name__}. "
-                "Nothing was sent. Check [assistant] ledger_conn_id, or the free space and permissions of the file."
-            ) from error
+        # Outcomes that could not be written yet, by table, scope and key.
+        self._unwritten: dict[tuple[str, str, str], sa.Update] = {}
+        with said(engine, "cannot be opened", "Nothing was sent."):
+            found, version = attempts_on(engine.dialect.name)(prepared, engine)
         if version > SCHEMA_VERSION:
-            raise AssistantLedgerError(
-                f"the ledger has schema version {version}, this package knows {SCHEMA_VERSION}: "
+            raise AssistantLedgerErrorForGood(
+                f"the ledger ({name_of(engine)}) has schema version {version}, this package knows {SCHEMA_VERSION}: "
                 "upgrade airflow-provider-assistant on this worker. Nothing was sent."
+            )
+        if found is None:
+            log.warning(
+                "A new, empty ledger was created: %s. If this site was loaded before, the earlier ledger is lost or "
+                "elsewhere, and every document will be created again: check [assistant] ledger_conn_id and "
+                "AIRFLOW_HOME.",
+                name_of(engine),
             )
 
     @classmethod
@@ -68,21 +82,33 @@ class Ledger:
         Open the ledger that Airflow's configuration names.
 
         That is the SQL connection ``[assistant] ledger_conn_id``, or else a SQLite file in AIRFLOW_HOME.
+
+        :raises AssistantLedgerError: The database cannot be used, or holds a ledger of a newer version.
         """
         conn_id = conf.get("assistant", "ledger_conn_id", fallback="")
         if conn_id:
-            return cls(BaseHook.get_hook(conn_id).get_sqlalchemy_engine())
+            return cls(_engine_of(conn_id))
         return cls(sqlite_engine(airflow_home() / "assistant_ledger.db"))
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, wanted: bool = True) -> Iterator[Self | None]:
-        """Open the ledger for a ``with`` block, or give None where a task was told not to use it."""
-        if not wanted:
-            yield None
-            return
-        with cls.open() as ledger:
-            yield ledger
+    def opened(cls, wanted: bool = True, *, needed: bool = True) -> Iterator[Self | None]:
+        """
+        Open the ledger for a ``with`` block.
+
+        :param wanted: Whether the task uses it; if not, the block gets None.
+        :param needed: Whether the task fails if it cannot be opened; if not, that is logged and the block gets None.
+        :raises AssistantLedgerError: It is needed, and cannot be opened.
+        """
+        try:
+            opened = cls.open() if wanted else None
+        except AssistantLedgerError as error:
+            if needed:
+                raise
+            log.warning("Going on without the ledger, which only notes this: %s", error)
+            opened = None
+        with opened or contextlib.nullcontext():
+            yield opened
 
     def documents(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """Return the documents of one site and endpoint, for one try of one task."""
@@ -101,44 +127,47 @@ class Ledger:
 
     def find(self, table: sa.Table, scope: str, key: str) -> sa.Row[Any] | None:
         """Return the effect with this scope and key, if one was ever intended."""
-        with self.engine.connect() as connection:
-            return connection.execute(sa.select(table).where(_is(table, scope, key))).one_or_none()
+        return self._one(sa.select(table).where(_is(table, scope, key)))
 
     def outcomes(self, table: sa.Table, scope: str, keys: Sequence[str]) -> dict[str, Outcome]:
         """Return what came of the effects with these keys; those that were never intended are left out."""
-        found: dict[str, Outcome] = {}
-        with self.engine.connect() as connection:
+
+        def outcomes(connection: sa.Connection) -> dict[str, Outcome]:
+            found: dict[str, Outcome] = {}
             for start in range(0, len(keys), PARAMETERS - 1):
                 some = table.c.key.in_(keys[start : start + PARAMETERS - 1])
                 query = sa.select(table.c.key, table.c.outcome).where(table.c.scope == scope, some)
                 found |= {row.key: row.outcome for row in connection.execute(query)}
-        return found
+            return found
+
+        return read(self.engine, outcomes)
 
     def intend(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
         """Record that an effect is about to be made; an earlier attempt at the same effect is counted."""
+        self._unwritten.pop((table.name, scope, key), None)
         intent = {
             "outcome": "intended",
             "error": None,
-            "dag_id": run.dag_id,
-            "run_id": run.run_id,
-            "task_id": run.task_id,
-            "map_index": run.map_index,
+            **run.columns(),
             "intended_at": self._now(),
             "settled_at": None,
             **facts,
         }
         again = sa.update(table).where(_is(table, scope, key)).values(attempts=table.c.attempts + 1, **intent)
         first = sa.insert(table).values(scope=scope, key=key, attempts=1, **intent)
-        with self.engine.begin() as connection:
-            if connection.execute(again).rowcount:
-                return
-        try:
-            with self.engine.begin() as connection:
+
+        def insert(connection: sa.Connection) -> bool:
+            try:
                 connection.execute(first)
-        except sa.exc.IntegrityError:
+            except sa.exc.IntegrityError:
+                return False
+            return True
+
+        if not write(self.engine, lambda connection: connection.execute(again).rowcount) and not write(
+            self.engine, insert
+        ):
             # Another worker was faster by a moment; its row is now this one's too.
-            with self.engine.begin() as connection:
-                connection.execute(again)
+            write(self.engine, lambda connection: connection.execute(again))
 
     def settle(
         self,
@@ -150,10 +179,45 @@ class Ledger:
         error: str | None = None,
         **facts: Any,
     ) -> None:
-        """Record what came of an intent."""
-        change = sa.update(table).where(_is(table, scope, key))
-        with self.engine.begin() as connection:
-            connection.execute(change.values(outcome=outcome, error=error, settled_at=self._now(), **facts))
+        """
+        Record what came of an intent.
+
+        :raises AssistantLedgerError: The database cannot be written.
+        """
+        settled = self._settled(table, scope, key, outcome, error, facts)
+        write(self.engine, lambda connection: connection.execute(settled))
+
+    def settle_sooner_or_later(
+        self,
+        table: sa.Table,
+        scope: str,
+        key: str,
+        outcome: Outcome,
+        *,
+        error: str | None = None,
+        **facts: Any,
+    ) -> bool:
+        """
+        Record what came of an intent; if the database cannot be written, when the ledger is closed.
+
+        What the service has answered is then not lost for the task that asked.
+
+        :return: Whether it is recorded by now.
+        """
+        settled = self._settled(table, scope, key, outcome, error, facts)
+        try:
+            write(self.engine, lambda connection: connection.execute(settled))
+        except AssistantLedgerError as why:
+            log.warning("The service has answered, and the outcome is recorded when the task ends: %s", why)
+            self._unwritten[table.name, scope, key] = settled
+            return False
+        return True
+
+    def _settled(
+        self, table: sa.Table, scope: str, key: str, outcome: Outcome, error: str | None, facts: Mapping[str, Any]
+    ) -> sa.Update:
+        change = {"outcome": outcome, "error": error, "settled_at": self._now(), **facts}
+        return sa.update(table).where(_is(table, scope, key)).values(**change)
 
     def once(
         self,
@@ -165,12 +229,12 @@ class Ledger:
         *,
         again_if: sa.ColumnElement[bool] | None = None,
         **facts: Any,
-    ) -> tuple[sa.Row[Any], bool]:
+    ) -> tuple[Effect, bool]:
         """
         Make an effect, unless this ledger shows that it was made.
 
-        An earlier attempt that may have happened is repeated, as the specification asks for after a 5xx, and
-        said so.
+        An earlier attempt that may have happened is repeated, as the specification asks for after a 5xx, with a
+        warning. An outcome that cannot be recorded is returned all the same, and recorded when the ledger is closed.
 
         :param table: The kind of effect.
         :param scope: What the effect is made on.
@@ -180,6 +244,7 @@ class Ledger:
         :param again_if: Makes it again although it was made, where this holds for its row.
         :param facts: Columns of the row, known before.
         :return: The effect's row, and whether it was made by this call.
+        :raises AssistantLedgerError: The intent cannot be recorded; nothing was sent.
         """
         made = self._made(table, scope, key, again_if)
         if made is not None:
@@ -194,13 +259,14 @@ class Ledger:
         try:
             learned = send()
         except AssistantError as error:
-            self.settle(table, scope, key, outcome_of(error), error=str(error))
+            self.settle_sooner_or_later(table, scope, key, outcome_of(error), error=str(error))
             raise
-        self.settle(table, scope, key, "done", **learned)
-        row = self.find(table, scope, key)
-        if row is None:
-            raise AssistantLedgerError("the ledger lost a row it had just written; is somebody clearing it?")
-        return row, True
+        known: dict[str, Any] = {**facts, **learned}
+        if self.settle_sooner_or_later(table, scope, key, "done", **learned):
+            with contextlib.suppress(AssistantLedgerError):
+                if (row := self.find(table, scope, key)) is not None:
+                    return row, True
+        return SimpleNamespace(**known, scope=scope, key=key, outcome="done", error=None, settled_at=self._now()), True
 
     def _made(
         self, table: sa.Table, scope: str, key: str, again_if: sa.ColumnElement[bool] | None
@@ -208,25 +274,61 @@ class Ledger:
         query = sa.select(table).where(_is(table, scope, key), table.c.outcome == "done")
         if again_if is not None:
             query = query.where(sa.func.coalesce(again_if, sa.false()) == sa.false())
-        with self.engine.connect() as connection:
-            return connection.execute(query).one_or_none()
+        return self._one(query)
+
+    def _one(self, query: sa.Select[Any]) -> sa.Row[Any] | None:
+        return read(self.engine, lambda connection: connection.execute(query).one_or_none())
 
     def submission_of(self, scope: str, request_id: str) -> sa.Row[Any] | None:
         """Return the submission that an async chat request came from, if this ledger saw it."""
         where = (submissions.c.scope == scope) & (submissions.c.request_id == request_id)
-        with self.engine.connect() as connection:
-            return connection.execute(sa.select(submissions).where(where).limit(1)).one_or_none()
+        return self._one(sa.select(submissions).where(where).limit(1))
 
-    def chat_ended(self, scope: str, request_id: str, state: str) -> None:
-        """Record how an async chat request ended; the first record stands, later ones change nothing."""
+    def chat_ended(self, scope: str, request_id: str, state: str, *, at: datetime | None = None) -> None:
+        """
+        Record how an async chat request ended; the first record stands, later ones change nothing.
+
+        :param at: When it ended, aware; by default now.
+        """
         table = submissions
         where = (table.c.scope == scope) & (table.c.request_id == request_id) & table.c.completed_at.is_(None)
-        with self.engine.begin() as connection:
-            connection.execute(sa.update(table).where(where).values(state=state, completed_at=self._now()))
+        ended = sa.update(table).where(where).values(state=state, completed_at=at or self._now())
+        write(self.engine, lambda connection: connection.execute(ended))
+
+    @property
+    def name(self) -> str:
+        """Its connection id, file or URL, for messages."""
+        return name_of(self.engine)
+
+    def has_entries_before(self, moment: datetime) -> bool:
+        """Return whether anything was recorded before a moment."""
+        tables = (documents, questions, submissions, ratings)
+        began = [table.c.intended_at < moment for table in tables] + [loads.c.started_at < moment]
+        queries = [sa.exists().where(one) for one in began]
+        return bool(read(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
 
     def close(self) -> None:
-        """Close the database connections."""
-        self.engine.dispose()
+        """Record the outcomes that could not be recorded before, and close the database connections."""
+        try:
+            self._write_rest()
+        finally:
+            self.engine.dispose()
+
+    def _write_rest(self) -> None:
+        unwritten = list(self._unwritten.values())
+        if not unwritten:
+            return
+
+        def settle(connection: sa.Connection) -> None:
+            for settled in unwritten:
+                connection.execute(settled)
+
+        try:
+            write(self.engine, settle)
+        except AssistantLedgerError:
+            listed = ", ".join(f"{table} {key}" for table, _, key in self._unwritten)
+            log.exception("What was sent is not recorded, and a retry of this task sends it again: %s", listed)
+        self._unwritten.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -243,6 +345,24 @@ def outcome_of(error: AssistantError) -> Outcome:
 def key_of(*parts: str | None) -> str:
     """Return the key of an effect: a digest of what makes it the same effect when it is tried again."""
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def _engine_of(conn_id: str) -> sa.Engine:
+    """
+    Return the engine of an Airflow connection.
+
+    :raises AssistantLedgerErrorForGood: There is no such connection, or it is not one of a SQL database.
+    """
+    try:
+        engine: sa.Engine = BaseHook.get_hook(conn_id).get_sqlalchemy_engine()
+    except (AirflowException, AttributeError, ImportError, ValueError, sa.exc.ArgumentError) as error:
+        raise AssistantLedgerErrorForGood(
+            f"the ledger cannot be opened: connection {conn_id!r}, which [assistant] ledger_conn_id names, cannot be "
+            f"used for SQL ({type(error).__name__}). Nothing was sent. Correct the connection or install its "
+            "provider, then clear the task."
+        ) from error
+    engine.update_execution_options(**{NAME: f"connection {conn_id!r}"})
+    return engine
 
 
 def sqlite_engine(path: Path) -> sa.Engine:

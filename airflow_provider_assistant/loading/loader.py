@@ -35,7 +35,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger import BatchLedger, Claim, Known, Settlement
+from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, Known, Settlement
 from airflow_provider_assistant.loading.guards import check_extent, check_owner
 from airflow_provider_assistant.loading.interruptible import on_interruption
 from airflow_provider_assistant.loading.limiter import Limiter
@@ -289,7 +289,10 @@ class Load:
         self._news.clear()
         if self._settled or wanted:
             asyncio.get_running_loop().call_later(GATHER, self._news.set)
-        await self._news.wait()
+        # While rows wait out a long pause, their claims have to be renewed.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RENEWAL.total_seconds()):
+                await self._news.wait()
 
     @property
     def _is_enough(self) -> bool:
@@ -306,7 +309,7 @@ class Load:
     async def _exchange(
         self, thread: ThreadPoolExecutor, settled: list[Settlement], wanted: list[_Sent]
     ) -> list[_Sent]:
-        if self._memory is None or not (settled or wanted):
+        if self._memory is None:
             return wanted
         try:
             claims = [sent.claim for sent in wanted]

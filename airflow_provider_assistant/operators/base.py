@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, Ob
 
 from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.assets import Kind, site_uri
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
@@ -75,9 +75,7 @@ class ResultOperator(BaseOperator):
 
     def part(self, context: Context) -> str:
         """Return the name of this task's part of a partition: its own, whoever else writes that day."""
-        index = context["ti"].map_index
-        mapped = "" if index is None or index < 0 else f".{index}"
-        return f"{self.dag_id}.{self.task_id}{mapped}"
+        return f"{self.dag_id}.{self.task_id}{_instance(RunRef.of(context))}"
 
     def publish(
         self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
@@ -161,10 +159,15 @@ def day_of_run(date: str | None, context: Context) -> datetime.date:
         raise AssistantInputError(f"date must be YYYY-MM-DD, not {date!r}", field="date") from None
 
 
+def _instance(run: RunRef) -> str:
+    """Return what tells the instances of one task in one run apart, for file names."""
+    mapped = "" if run.map_index < 0 else f".{run.map_index}"
+    return mapped if run.region is None else f"{mapped}.loop{run.region}"
+
+
 def findings_of(run: RunRef) -> Findings:
     """Return the list of what wants attention, in AIRFLOW_HOME; it is written if there is anything to list."""
-    shard = "" if run.map_index < 0 else f".{run.map_index}"
-    name = f"{run.run_id}{shard}.parquet".replace("/", "_")
+    name = f"{run.run_id}{_instance(run)}.parquet".replace("/", "_")
     return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
 
 
@@ -174,15 +177,47 @@ class ExportOperator(AssistantOperator):
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run.
+    :param file_name: Name of this task's file in the folder of a day, without ``.parquet``; by default
+        ``<dag_id>.<task_id>``. Give the old name to a task that was renamed, so that it replaces its earlier files.
+        A mapped task adds its index.
     """
 
-    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date")
+    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date", "file_name")
     operator_extra_links = (AssistantDataLink(),)
 
-    def __init__(self, *, output_path: str, date: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, output_path: str, date: str | None = None, file_name: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.output_path = output_path
         self.date = date
+        self.file_name = file_name
+
+    def part(self, context: Context) -> str:
+        """Return the name of this task's part of a partition."""
+        return f"{self._task_part()}{_instance(RunRef.of(context))}"
+
+    def _task_part(self) -> str:
+        return self.file_name or f"{self.dag_id}.{self.task_id}"
+
+    def publish(
+        self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
+    ) -> lake.Published:
+        """
+        Replace this task's part of a day of a dataset.
+
+        :raises AssistantInputError: Another file of that day has the same, and nothing was written.
+        """
+        part = part or self.part(context)
+        if other := lake.counted_twice(table, root, dataset, day, part, self._task_part()):
+            raise AssistantInputError(
+                f"{other} already has some of what this task is about to write for {day}, and readers would count it "
+                f"twice. Nothing was written to {dataset}. Was the DAG or the task renamed? Then keep the old name: "
+                f"file_name={other.rpartition('/')[2].removesuffix('.parquet')!r}, or delete that file. If another "
+                "task exports the same, give each an output_path of its own.",
+                field="file_name",
+            )
+        return super().publish(context, table, root, dataset, day, part=part)
 
     def day(self, context: Context) -> datetime.date:
         """
@@ -223,7 +258,9 @@ class LedgerExportOperator(ExportOperator):
         Write the partitions.
 
         :return: ``rows``, ``path`` of the last day's file, ``paths`` and ``bytes`` of all, and ``date``.
-        :raises AssistantLedgerError: The ledger cannot be read.
+        :raises AssistantLedgerError: The ledger cannot be read. AssistantLedgerErrorForGood if it is empty and a day
+            that has rows would be replaced by nothing.
+        :raises AssistantInputError: Another file of a day has the same rows.
         """
         last = self.day(context)
         written: list[lake.Published] = []
@@ -232,7 +269,10 @@ class LedgerExportOperator(ExportOperator):
             for back in reversed(range(self.days)):
                 day = last - datetime.timedelta(days=back)
                 start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
-                table = self.table(ledger, start, start + datetime.timedelta(days=1), scope)
+                end = start + datetime.timedelta(days=1)
+                table = self.table(ledger, start, end, scope)
+                if not table.num_rows:
+                    self._check_emptiness(ledger, day, end, self.part(context))
                 written.append(self.publish(context, table, self.output_path, self.dataset, day))
         paths = [file.path for file in written]
         result = {
@@ -245,3 +285,17 @@ class LedgerExportOperator(ExportOperator):
         said = (result["rows"], self.dataset, self.days, last, paths[-1])
         self.log.info("Wrote %d rows of %s of %d day(s) up to %s to %s.", *said)
         return self.tell(context, result)
+
+    def _check_emptiness(self, ledger: Ledger, day: datetime.date, end: datetime.datetime, part: str) -> None:
+        """
+        Refuse to replace rows by nothing from a ledger that did not exist on that day.
+
+        :raises AssistantLedgerErrorForGood: This is not the ledger that the rows came from.
+        """
+        rows = lake.rows_there(self.output_path, self.dataset, day, part)
+        if rows and not ledger.has_entries_before(end):
+            raise AssistantLedgerErrorForGood(
+                f"{self.dataset} of {day} in {self.output_path} has {rows} rows, and the ledger ({ledger.name}) has no "
+                "entry of that day or earlier: the rows came from another ledger, and are left as they are. Check "
+                "[assistant] ledger_conn_id; a file ledger belongs to one machine."
+            )

@@ -249,7 +249,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
         """Return what :meth:`execute` returns after waiting, or raise what it raises."""
         restore(self, event)
         site_id = self.hook.site()
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
                 ended = conclude(ended_request(event), self.hook, ledger)
             except (AssistantRequestFailed, AssistantRequestTimeout) as error:

@@ -19,6 +19,7 @@ from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantError,
+    AssistantLedgerError,
     AssistantRequestFailedForGood,
     AssistantRequestTimeout,
 )
@@ -134,14 +135,14 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             "polls": self._polls,
             "seconds": round(client.now() - self._since, 3),
         }
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.opened(self.ledger, needed=False) as ledger:
             answer = conclude(ended, self.hook, ledger, AssistantRequestFailedForGood)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns, or raise what it raises."""
         restore(self, event)
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
                 return conclude(ended_request(event), self.hook, ledger, AssistantRequestFailedForGood)
             except AssistantRequestTimeout as error:
@@ -153,6 +154,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     @cached_property
     def _since(self) -> float:
         """When the chat was submitted, as far as the ledger knows, or else now."""
-        with Ledger.opened(self.ledger) as ledger:
-            submitted = ledger and ledger.submission_of(self.hook.target(), self.request_id)
+        with Ledger.opened(self.ledger, needed=False) as ledger:
+            submitted = None
+            try:
+                submitted = ledger and ledger.submission_of(self.hook.target(), self.request_id)
+            except AssistantLedgerError as error:
+                self.log.warning("When the chat was submitted is not known: %s", error)
         return submitted.settled_at.timestamp() if submitted else self.hook.client.now()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_assistant.ledger import SCHEMA_VERSION, batches
+from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, batches, sqlite_engine
+from airflow_provider_assistant.ledger.inspect import resolve, unsettled
 from airflow_provider_assistant.loading import loader, report, source
 from tests.docs.conftest import FAQ, write_csv
 from tests.docs.pages import ROOT, blocks_of, codes, prose, section, table
@@ -136,7 +137,7 @@ def test_queries_on_the_ledger(
     tmp_path: Path,
 ) -> None:
     connect()
-    on_site, in_doubt, delete = [query for query in queries(LEDGER) if "assistant_documents" in query]
+    on_site, in_doubt = [query for query in queries(LEDGER) if "assistant_documents" in query]
     (loads,) = [query for query in queries(LEDGER) if "assistant_loads" in query]
     dag = dag_on(INCREMENTAL, "load_faq_nightly", tmp_path)
     run_dag(dag)
@@ -151,7 +152,9 @@ def test_queries_on_the_ledger(
         assert [row[2] for row in ledger.execute(loads)] == ["load_faq_nightly"]
         ledger.execute("UPDATE assistant_documents SET outcome = 'ambiguous', content_hash = NULL WHERE label = '17'")
         assert [row[:2] for row in ledger.execute(in_doubt)] == [("load_faq_nightly.load", "17")]
-        assert ledger.execute(delete).rowcount == 1
+    with Ledger(sqlite_engine(path)) as opened:
+        (entry,) = unsettled(opened)
+        resolve(opened, entry, "refused")
     counts = run_dag(dag).xcom("load")
     assert (counts["created"], counts["unchanged"], counts["possibly_duplicated"]) == (1, 2, 0)
 
@@ -193,6 +196,8 @@ def test_numbers_in_the_text() -> None:
     ledger, pace = words(LEDGER), words(PACE)
     assert "A claim is respected for one hour" in ledger
     assert timedelta(hours=1) == batches.LEASE
+    assert "renews its claims every 15 minutes" in ledger
+    assert timedelta(minutes=15) == batches.RENEWAL
     assert f"{loader.BREAKER} of these in a row" in pace
     assert f"{loader.BREAKER} failures in a row" in words("docs/reference/errors.md")
     assert "gives what is in flight two seconds" in ledger

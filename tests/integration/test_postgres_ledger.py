@@ -21,17 +21,19 @@ from airflow_provider_assistant.ledger import (
     RunRef,
     Settlement,
     loads_between,
+    ratings,
     requests_between,
     submissions,
 )
-from airflow_provider_assistant.ledger.batches import ATTEMPTS, LEASE, Known
+from airflow_provider_assistant.ledger.batches import LEASE, Known
+from airflow_provider_assistant.ledger.database import ATTEMPTS
 from airflow_provider_assistant.ledger.inspect import entry_of, outcomes, resolve, superseded, unsettled
 from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
-from tests.unit.ledger.versions import VERSION_3, version_3_questions
+from tests.unit.ledger.versions import VERSION_3, VERSION_4, version_3_questions
 
 __all__ = ["_process", "remote"]
 
@@ -229,6 +231,50 @@ def third(engine):
     return engine
 
 
+TEXTS = {"long": "x" * 40_000, "NUL": "a\0b", "half a surrogate": "a\ud83d", "all": f"\0\udcff{'ü' * 9_000}"}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("kind", ["new", "version 4"])
+def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, engine):
+    if kind == "version 4":
+        with engine.begin() as connection:
+            for statement in VERSION_4.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
+                if statement.strip():
+                    connection.exec_driver_sql(statement.replace("%", "%%"))
+    ledger = Ledger(engine, now=lambda: START)
+    stored = text.replace("\0", "\\0").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
+    with ledger.documents(scope=SCOPE, site_id=text, source=text, run=RUN) as memory:
+        claim = Claim("k", text, None)
+        assert memory.exchange((), [claim]) == {"k"}
+        memory.exchange([Settlement(claim, "done", "hash", text, error=text)], ())
+        assert list(memory.stale(lambda _: False)) == [(stored, stored)]
+    facts = {"site_id": text, "session_id": text}
+    row, _ = ledger.once(submissions, SCOPE, "k", RUN, lambda: {"request_id": text}, **facts)
+    assert row.request_id == stored
+    ledger.chat_ended(SCOPE, text, "complete")
+    assert ledger.submission_of(SCOPE, text).state == "complete"
+    ledger.once(ratings, SCOPE, "new", RUN, dict, **facts, request_id=text, rating=text)
+    if kind == "version 4":
+        assert ledger.submission_of("s", "request").state == "complete"
+        assert ledger.find(ratings, "s", "k").rating == "good"
+
+
+def test_sites_with_ids_of_any_length_are_told_apart(ledger):
+    for number in range(3):
+        facts = {"scope": f"https://h/{'x' * 1000}/{number}", "site_id": "s", "source": "kb", "run": RUN}
+        for expected in ({"k"}, set()):
+            with ledger.documents(**facts) as memory:
+                known = memory.known(["k"])
+                assert memory.exchange((), [Claim("k", "k", None)]) == expected
+                assert set(known) == {"k"} - expected
+        row, sent = ledger.once(
+            submissions, facts["scope"], "k", RUN, lambda: {"request_id": "r"}, site_id="s", session_id="s"
+        )
+        assert (row.request_id, sent) == ("r", True)
+        assert ledger.submission_of(facts["scope"], "r")
+
+
 BATCH = "https://h/m2m/sites/docs/chat?async=b"
 DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
 
@@ -302,8 +348,8 @@ def test_many_open_a_ledger_at_once(kind, server, engine, request):
         Ledger(mine).close()
 
     at_once(6, opens)
-    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-3:]
-    assert added == ["state", "completed_at", "session_id"]
+    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-4:]
+    assert sorted(added) == ["completed_at", "region", "session_id", "state"]
 
 
 def test_a_server_that_is_not_there(server):

@@ -85,9 +85,9 @@ def opens_its_ledger_read_only() -> None:
 
 def gives_the_ledger_up_soon() -> None:
     """Two tries for a transaction, where a server would be given many."""
-    from airflow_provider_assistant.ledger import batches
+    from airflow_provider_assistant.ledger import database
 
-    batches.ATTEMPTS = 2
+    database.ATTEMPTS = 2
 
 
 def notes_answers_often() -> None:

@@ -38,8 +38,11 @@ ACTIONS = dict(actions())
 
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
-        *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "sandbox")),
-        *(f"assistant ledger {name}" for name in ("status", "ambiguous", "stale", "resolve")),
+        *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "sandbox")),
+        *(
+            f"assistant ledger {name}"
+            for name in ("status", "ambiguous", "stale", "superseded", "forget", "resolve", "loads", "prune")
+        ),
     }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.schema import CreateColumn, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from airflow_provider_assistant.ledger.batches import _claim_again
 from airflow_provider_assistant.ledger.bulk import Bulk
-from airflow_provider_assistant.ledger.schema import documents, loads, metadata, questions
+from airflow_provider_assistant.ledger.schema import documents, lengthened, loads, metadata, questions, submissions
 
 # InnoDB's longest key, in bytes, at four bytes a character.
 LONGEST_KEY = 3072 // 4
@@ -57,6 +57,33 @@ def test_columns_are_added_that_may_be_null(dialect):
         definition = str(CreateColumn(column).compile(dialect=dialect))
         assert definition.startswith(f"{column.name} ")
         assert "NOT NULL" not in definition
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (mysql.dialect(), "CREATE INDEX assistant_submissions_by_request ON assistant_submissions (request_id(191))"),
+        (
+            postgresql.dialect(),
+            "CREATE INDEX assistant_submissions_by_request ON assistant_submissions USING hash (request_id)",
+        ),
+        (sqlite.dialect(), "CREATE INDEX assistant_submissions_by_request ON assistant_submissions (request_id)"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_an_index_allows_for_ids_of_any_length(dialect, expected):
+    (index,) = submissions.indexes
+    assert str(CreateIndex(index).compile(dialect=dialect)) == expected
+
+
+def test_texts_are_lengthened_where_a_database_limits_them():
+    statements = [lengthened(documents.c[name], mysql.dialect()) for name in ("document_id", "label")]
+    assert statements == [
+        "ALTER TABLE assistant_documents MODIFY COLUMN document_id TEXT",
+        "ALTER TABLE assistant_documents MODIFY COLUMN label TEXT NOT NULL",
+    ]
+    statement = lengthened(documents.c.label, postgresql.dialect())
+    assert statement == "ALTER TABLE assistant_documents ALTER COLUMN label TYPE TEXT"
 
 
 def test_seconds_are_of_double_precision_on_mysql():

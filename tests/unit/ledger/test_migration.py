@@ -22,7 +22,7 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
 )
 from tests.threads import at_once
-from tests.unit.ledger.versions import VERSION_1, VERSION_2, VERSION_3, version_3_questions
+from tests.unit.ledger.versions import VERSION_1, VERSION_2, VERSION_3, VERSION_4, version_3_questions
 
 RUN = RunRef("dag", "run", "task", -1)
 
@@ -50,6 +50,27 @@ def columns(path):
         return {name: [column[1:] for column in raw.execute(f"PRAGMA table_info({name})")] for name in tables}
 
 
+def indexes(path):
+    """Return what is indexed beside the primary keys."""
+    with sqlite3.connect(path) as raw:
+        found = raw.execute("SELECT tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+        return sorted(found.fetchall())
+
+
+def test_version_4_keeps_all_that_it_has(tmp_path):
+    path = ledger_of(tmp_path / "ledger.db", VERSION_4)
+    with sqlite3.connect(path) as raw:
+        raw.row_factory = sqlite3.Row
+        names = [name for name in columns(path) if name != "assistant_ledger_schema"]
+        before = {name: [dict(row) for row in raw.execute(f"SELECT * FROM {name}")] for name in names}
+        assert all(before.values())
+        Ledger(sqlite_engine(path)).close()
+        after = {name: [dict(row) for row in raw.execute(f"SELECT * FROM {name}")] for name in names}
+    assert after == {name: [{**row, "region": None} for row in rows] for name, rows in before.items()}
+    with Ledger(sqlite_engine(path)) as ledger:
+        assert ledger.submission_of("s", "request").state == "complete"
+
+
 def test_version_2_gets_questions_and_keeps_the_rest(second):
     with Ledger(sqlite_engine(second)) as ledger:
         assert ledger.find(ratings, "s", "k").rating == "good"
@@ -66,12 +87,13 @@ def test_version_2_gets_questions_and_keeps_the_rest(second):
             assert sorted(found) == [1, 2, SCHEMA_VERSION]
 
 
-@pytest.mark.parametrize("version", [VERSION_1, VERSION_2, VERSION_3], ids=["1", "2", "3"])
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2, VERSION_3, VERSION_4], ids=["1", "2", "3", "4"])
 def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
     migrated, new = ledger_of(tmp_path / "migrated.db", version), tmp_path / "new.db"
     for path in (migrated, new):
         Ledger(sqlite_engine(path)).close()
     assert columns(migrated) == columns(new)
+    assert indexes(migrated) == indexes(new)
     assert set(columns(new)) == {
         "assistant_ledger_schema", "assistant_submissions", "assistant_ratings", "assistant_documents",
         "assistant_questions", "assistant_loads",
@@ -115,8 +137,8 @@ def test_a_migration_that_was_killed_midway_is_finished(third):
     with sqlite3.connect(third) as raw:
         raw.execute("ALTER TABLE assistant_questions ADD COLUMN state VARCHAR(16)")
     Ledger(sqlite_engine(third)).close()
-    assert [column[0] for column in columns(third)["assistant_questions"]][-3:] == [
-        "state", "completed_at", "session_id",
+    assert [column[0] for column in columns(third)["assistant_questions"]][-4:] == [
+        "state", "completed_at", "session_id", "region",
     ]  # fmt: skip
 
 

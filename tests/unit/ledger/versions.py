@@ -45,6 +45,28 @@ INSERT INTO assistant_questions VALUES ('https://h/m2m/sites/docs/chat?async=b',
     'task', -1, '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'dag.task', 'hash', 'req',
     NULL, 202, 0, 'c');
 """
+# And the fourth, with an entry in every table.
+VERSION_4 = f"""{VERSION_3}
+INSERT INTO assistant_ledger_schema VALUES (4);
+ALTER TABLE assistant_questions ADD COLUMN state VARCHAR(16);
+ALTER TABLE assistant_questions ADD COLUMN completed_at DATETIME;
+ALTER TABLE assistant_questions ADD COLUMN session_id VARCHAR(250);
+CREATE INDEX ix_assistant_submissions_request_id ON assistant_submissions (request_id);
+CREATE INDEX ix_assistant_ratings_request_id ON assistant_ratings (request_id);
+INSERT INTO assistant_submissions VALUES ('s', 'k', 'done', 1, NULL, 'dag', 'run', 'task', -1,
+    '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'session', 'request', 'complete',
+    '2026-11-21 08:00:02.000000');
+CREATE TABLE assistant_loads (
+    load_id VARCHAR(32) NOT NULL, scope VARCHAR(400) NOT NULL, endpoint VARCHAR(50) NOT NULL,
+    site_id VARCHAR(250) NOT NULL, source VARCHAR(500) NOT NULL, dag_id VARCHAR(250), run_id VARCHAR(250),
+    task_id VARCHAR(250), map_index INTEGER, started_at DATETIME NOT NULL, ended_at DATETIME, outcome VARCHAR(16),
+    error TEXT, "rows" INTEGER, created INTEGER, unchanged INTEGER, skipped INTEGER, rejected INTEGER,
+    ambiguous INTEGER, failed INTEGER, changed INTEGER, possibly_duplicated INTEGER, stale INTEGER, requests INTEGER,
+    throttled INTEGER, seconds FLOAT, PRIMARY KEY (load_id));
+CREATE INDEX ix_assistant_loads_started_at ON assistant_loads (started_at);
+INSERT INTO assistant_loads (load_id, scope, endpoint, site_id, source, started_at)
+    VALUES ('load', 's', 'documents/qa', 'docs', 'kb', '2026-11-21 08:00:00.000000');
+"""
 
 
 def version_3_questions() -> sa.Table:

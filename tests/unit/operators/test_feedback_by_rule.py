@@ -21,9 +21,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantRateLimitError,
 )
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from tests.unit.ledger.outage import away
 
 FEEDBACK = r"chat/feedback$"
 RULES = {"good": "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}
@@ -224,32 +225,34 @@ def test_what_concerns_all_ratings_stops_at_once(action, error, evaluated, servi
     assert service.posts(FEEDBACK) == 1
 
 
-def test_a_ledger_that_breaks_stops_it_and_says_what_was_sent(evaluated, service, ledger_home, monkeypatch):
+def test_a_ledger_that_breaks_stops_it_and_what_was_sent_counts_as_sent(evaluated, service, ledger_home, caplog):
     evaluated.ask([0.9] * 5)
-    settle = Ledger.settle
-
-    def broken(self, *arguments, **options):
-        if service.posts(FEEDBACK) >= 3:
-            raise sa.exc.OperationalError("update", {}, Exception("disk full"))
-        settle(self, *arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "settle", broken)
-        with pytest.raises(Exception, match="it was sent, but the ledger cannot be written: disk full"):
-            evaluated.operator(max_concurrency=1).execute(context())
-    assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("ambiguous", "q2")]
+    with (
+        away(sa.Engine, "UPDATE", "INSERT", when=lambda: service.posts(FEEDBACK) >= 3),
+        pytest.raises(AssistantLedgerError, match="the ledger cannot be written: database is locked"),
+    ):
+        evaluated.operator(max_concurrency=1).execute(context())
+    assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("failed", "q3")]
+    assert "a retry of this task sends it again" in caplog.text
     result = evaluated.rate()
     assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (3, 2, 1)
 
 
-def test_a_ledger_that_cannot_be_read_sends_nothing(evaluated, service, monkeypatch):
+def test_a_rating_that_is_recorded_late_is_not_sent_again(evaluated, service, caplog):
+    evaluated.ask([0.9] * 5)
+    with away(sa.Engine, "UPDATE", when=lambda: service.posts(FEEDBACK) == 3, times=SQLITE_ATTEMPTS):
+        evaluated.operator(max_concurrency=1).execute(context())
+    assert "recorded when the task ends" in caplog.text
+    result = evaluated.rate()
+    assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (0, 5, 0)
+
+
+def test_a_ledger_that_cannot_be_read_sends_nothing(evaluated, service):
     evaluated.ask([0.9])
-
-    def broken(*_):
-        raise sa.exc.OperationalError("select", {}, Exception("locked"))
-
-    monkeypatch.setattr(Ledger, "outcomes", broken)
-    with pytest.raises(AssistantLedgerError, match="cannot be read: locked"):
+    with (
+        away(sa.Engine, "SELECT assistant_ratings"),
+        pytest.raises(AssistantLedgerError, match="cannot be read: database is locked"),
+    ):
         evaluated.operator().execute(context())
     assert service.posts(FEEDBACK) == 0
 

@@ -370,9 +370,9 @@ def test_what_the_service_refuses_is_not_retried(export):
 
 def test_a_later_try_replaces_the_day(export, tmp_path):
     with Sites(site_001=[BROKEN, Answer(body={"total": 1})]) as sites:
-        first = export(sites, NAMES[:3])
+        first = export(sites, NAMES[:3], file_name="statistics")
         assert first.state == "failed"
-        second = export(sites, NAMES[:3])
+        second = export(sites, NAMES[:3], file_name="statistics")
         assert second.state == "success"
     assert second.xcom()["failed"] == 0
 

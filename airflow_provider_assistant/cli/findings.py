@@ -1,0 +1,47 @@
+"""``airflow assistant findings``: what a load wants a person to see."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from airflow_provider_assistant.cli.output import GOOD, Out
+from airflow_provider_assistant.cli.running import OK, command
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.source import storage_path
+
+COLUMNS = ("kind", "row", "key", "reason", "document_ids")
+
+
+@command
+def findings(out: Out, args: argparse.Namespace) -> int:
+    """Show the rows of a findings file."""
+    rows = read_findings(args.file)
+    if args.finding:
+        rows = [row for row in rows if row["kind"] in args.finding]
+    out.result(rows)
+    if rows:
+        listed = [(*(row[name] for name in COLUMNS[:-1]), " ".join(row["document_ids"])) for row in rows]
+        out.table(("finding", "row", "key", "reason", "documents"), listed)
+    else:
+        out.line("No findings.", GOOD)
+    return OK
+
+
+def read_findings(path: str) -> list[dict[str, Any]]:
+    """
+    Return the rows of a findings file.
+
+    :param path: A local path or an object storage URL.
+    :raises AssistantInputError: It cannot be read, or is not a findings file.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        with storage_path(path).open("rb") as file:
+            rows: list[dict[str, Any]] = pq.read_table(file, columns=list(COLUMNS)).to_pylist()
+    except (OSError, ValueError) as error:
+        raise AssistantInputError(f"{path} is not a findings file that can be read: {error}", field="file") from error
+    if rows and not rows[0].keys() >= set(COLUMNS):
+        raise AssistantInputError(f"{path} is not a findings file: it needs the columns {COLUMNS}", field="file")
+    return rows

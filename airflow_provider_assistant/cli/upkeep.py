@@ -1,0 +1,77 @@
+"""``airflow assistant ledger``: what was deleted at the service, which loads ran, and what is old."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow_provider_assistant.cli.findings import read_findings
+from airflow_provider_assistant.cli.output import GOOD, WARNING, Out
+from airflow_provider_assistant.cli.running import OK, WRONG, command
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.ledger import Ledger, admin
+from airflow_provider_assistant.ledger.store import airflow_home
+
+
+@command
+def forget(out: Out, args: argparse.Namespace) -> int:
+    """Record that documents were deleted; a name that the ledger does not know is exit code 1."""
+    return forgotten(out, args)
+
+
+def forgotten(out: Out, args: argparse.Namespace) -> int:
+    """Record that documents were deleted, and return the exit code."""
+    deleted = admin.deleted_of(read_findings(args.findings)) if args.findings else admin.Deleted()
+    deleted = admin.Deleted([*args.entry, *deleted.names], deleted.labels)
+    if not (deleted.names or deleted.labels):
+        raise AssistantInputError("no document is named: give ids or keys, or --findings", field="entry")
+    is_dry = getattr(args, "dry_run", False)
+    with Ledger.open() as ledger:
+        done = admin.forget(ledger, deleted, args.site, dry_run=is_dry)
+    out.result({**done.as_dict(), "dry_run": is_dry})
+    text = f"{done.documents} documents and {done.superseded} superseded documents"
+    out.line(f"Would forget {text}." if is_dry else f"Forgotten: {text}.", GOOD)
+    if done.unknown:
+        out.line(f"Not in the ledger: {', '.join(done.unknown)}", WARNING)
+    return WRONG if done.unknown else OK
+
+
+@command
+def loads(out: Out, args: argparse.Namespace) -> int:
+    """List the latest loads."""
+    with Ledger.open() as ledger:
+        found = admin.load_records(ledger, args.site, args.limit)
+    out.result(found)
+    counted = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "stale", "seconds")
+    titles = ("started", "outcome", "site", "source", *counted)
+    facts = [(f"{one['started_at']:%Y-%m-%d %H:%M:%S}", one["outcome"], one["site_id"], one["source"]) for one in found]
+    out.table(titles, [(*fact, *(one[name] for name in counted)) for fact, one in zip(facts, found, strict=True)])
+    return OK
+
+
+@command
+def prune(out: Out, args: argparse.Namespace) -> int:
+    """Delete what is old."""
+    if args.older_than < 1:
+        raise AssistantInputError(f"--older-than must be at least 1 day, not {args.older_than}", field="older_than")
+    before = datetime.now(UTC) - timedelta(days=args.older_than)
+    with Ledger.open() as ledger:
+        counts = admin.prune(ledger, before, dry_run=args.dry_run)
+    files = list(_old_findings(before))
+    if not args.dry_run:
+        for file in files:
+            file.unlink(missing_ok=True)
+    counts["findings_files"] = len(files)
+    out.result({**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run})
+    does = "Would delete" if args.dry_run else "Deleted"
+    listed = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
+    out.line(f"{does} what began before {before:%Y-%m-%d %H:%M} UTC: {listed}.", GOOD)
+    return OK
+
+
+def _old_findings(before: datetime) -> Iterator[Path]:
+    for file in sorted((airflow_home() / "assistant_loads").rglob("*.parquet")):
+        if file.stat().st_mtime < before.timestamp():
+            yield file

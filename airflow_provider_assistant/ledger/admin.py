@@ -1,0 +1,244 @@
+"""What people change in the ledger: documents that they deleted at the service, and entries that nobody needs."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.ledger.bulk import PARAMETERS
+from airflow_provider_assistant.ledger.database import read, write
+from airflow_provider_assistant.ledger.schema import COUNTS, documents, loads, questions, ratings, submissions
+from airflow_provider_assistant.ledger.store import Ledger
+
+# The shortest beginning of a key that is taken for one.
+SHORTEST_KEY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """
+    Documents that somebody deleted at the service.
+
+    :param names: Keys, beginnings of keys, or document ids.
+    :param labels: Keys in words, of documents that have no id in the ledger.
+    """
+
+    names: Collection[str] = ()
+    labels: Collection[str] = ()
+
+
+@dataclass(slots=True)
+class Forgotten:
+    """
+    What became of the documents that were to be forgotten.
+
+    :param documents: Documents that a key stood for; if the source still has the row, the next load creates it.
+    :param superseded: Documents that newer ones had superseded.
+    :param unknown: Names that the ledger does not know.
+    """
+
+    documents: int = 0
+    superseded: int = 0
+    unknown: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        return asdict(self)
+
+
+def forget(ledger: Ledger, deleted: Deleted, site_id: str | None = None, *, dry_run: bool = False) -> Forgotten:
+    """
+    Record that documents are no longer on the site.
+
+    :param ledger: The ledger.
+    :param deleted: The documents.
+    :param site_id: Only of this site.
+    :param dry_run: Whether to change nothing.
+    :return: What was, or would be, forgotten.
+    :raises AssistantInputError: A name fits several documents, or a task may be sending a document right now.
+    """
+
+    def change(connection: sa.Connection) -> Forgotten:
+        done = Forgotten()
+        known = _Known(connection, list(dict.fromkeys(deleted.names)), site_id)
+        for name in dict.fromkeys(deleted.names):
+            _forget(connection, done, name, known.rows_of(name), dry_run)
+        for label in dict.fromkeys(deleted.labels):
+            c = documents.c
+            where = (c.label == label) & c.content_hash.is_not(None) & c.document_id.is_(None)
+            _forget(connection, done, label, _rows(connection, where, site_id), dry_run)
+        return done
+
+    return write(ledger.engine, change)
+
+
+class _Known:
+    """The entries that names stand for: document ids first, then superseded ones, then keys."""
+
+    def __init__(self, connection: sa.Connection, names: Sequence[str], site_id: str | None) -> None:
+        self._connection = connection
+        self._site_id = site_id
+        self._by_id: defaultdict[str, list[sa.Row[Any]]] = defaultdict(list)
+        c = documents.c
+        for start in range(0, len(names), PARAMETERS):
+            for row in _rows(connection, c.document_id.in_(names[start : start + PARAMETERS]), site_id):
+                self._by_id[row.document_id].append(row)
+        wanted = set(names)
+        for row in _rows(connection, c.superseded.is_not(None), site_id):
+            for name in wanted.intersection(json.loads(row.superseded)):
+                self._by_id[name].append(row)
+
+    def rows_of(self, name: str) -> Sequence[sa.Row[Any]]:
+        if found := self._by_id.get(name):
+            return found
+        if len(name) < SHORTEST_KEY:
+            return []
+        return _rows(self._connection, documents.c.key.startswith(name, autoescape=True), self._site_id)
+
+
+def _rows(connection: sa.Connection, where: sa.ColumnElement[bool], site_id: str | None) -> Sequence[sa.Row[Any]]:
+    query = sa.select(documents).where(where)
+    return connection.execute(query if site_id is None else query.where(documents.c.site_id == site_id)).all()
+
+
+def _forget(connection: sa.Connection, done: Forgotten, name: str, found: Sequence[sa.Row[Any]], dry_run: bool) -> None:
+    if not found:
+        done.unknown.append(name)
+        return
+    if len(found) > 1:
+        listed = "; ".join(f"{row.label} on {row.site_id} ({row.key})" for row in found[:5])
+        raise AssistantInputError(
+            f"{name!r} fits {len(found)} documents: {listed}. Nothing was changed; give the whole key, or the site",
+            field="entry",
+        )
+    c = documents.c
+    same = (c.scope == found[0].scope) & (c.key == found[0].key)
+    # An earlier name may have changed it.
+    row = connection.execute(sa.select(documents).where(same)).one_or_none()
+    if row is None:
+        return
+    if row.outcome == "intended":
+        raise AssistantInputError(
+            f"a task may be sending {row.label} right now. Nothing was changed; settle it first: ledger resolve "
+            f"{row.key}",
+            field="entry",
+        )
+    older = json.loads(row.superseded or "[]")
+    is_older = name in older and name != row.document_id
+    done.superseded += is_older
+    done.documents += not is_older
+    if dry_run:
+        return
+    if is_older:
+        rest = [one for one in older if one != name]
+        connection.execute(sa.update(documents).where(same).values(superseded=json.dumps(rest) if rest else None))
+    elif older:
+        # Its superseded documents are still on the site.
+        absent = {"outcome": "refused", "content_hash": None, "document_id": None, "ambiguous": 0}
+        connection.execute(sa.update(documents).where(same).values(error="deleted by hand", **absent))
+    else:
+        connection.execute(sa.delete(documents).where(same))
+
+
+def load_records(ledger: Ledger, site_id: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+    """
+    Return the latest loads, the latest first.
+
+    :param ledger: The ledger.
+    :param site_id: Only of this site.
+    :param limit: How many at most.
+    """
+    c = loads.c
+    names = ("started_at", "ended_at", "outcome", "site_id", "endpoint", "source", *COUNTS, "seconds", "error")
+    run = ("dag_id", "run_id", "task_id", "map_index")
+    query = sa.select(*(c[name] for name in (*names, *run))).order_by(c.started_at.desc(), c.load_id).limit(limit)
+    if site_id is not None:
+        query = query.where(c.site_id == site_id)
+    rows = read(ledger.engine, lambda connection: connection.execute(query).mappings().all())
+    return [{**row, "outcome": row["outcome"] or "unfinished"} for row in rows]
+
+
+def counts_of_loads(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
+    """Count the loads by site and outcome, as :func:`~airflow_provider_assistant.ledger.inspect.outcomes` does."""
+    c = loads.c
+    outcome = sa.func.coalesce(c.outcome, "unfinished")
+    query = sa.select(c.site_id, outcome, sa.func.count(), sa.func.max(c.started_at)).group_by(c.site_id, outcome)
+    if site_id is not None:
+        query = query.where(c.site_id == site_id)
+    rows = read(ledger.engine, lambda connection: connection.execute(query.order_by(c.site_id, outcome)).all())
+    return [
+        {
+            "kind": "load",
+            "site_id": site,
+            "outcome": end,
+            "entries": entries,
+            "latest": at.isoformat(timespec="seconds"),
+        }
+        for site, end, entries, at in rows
+    ]
+
+
+def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
+    """
+    Delete what nobody needs any more: records of loads, and effects that no longer stand.
+
+    Documents that stand on a site, ratings that were sent, and everything ambiguous stay, however old they are.
+
+    :param ledger: The ledger.
+    :param before: What began before this moment is old.
+    :param dry_run: Whether to count only.
+    :return: How many entries of each kind were, or would be, deleted.
+    """
+    where = _old(before)
+
+    def change(connection: sa.Connection) -> dict[str, int]:
+        counts = {}
+        for kind, (table, old) in where.items():
+            if dry_run:
+                counts[kind] = connection.scalar(sa.select(sa.func.count()).select_from(table).where(old)) or 0
+            else:
+                counts[kind] = connection.execute(sa.delete(table).where(old)).rowcount
+        return counts
+
+    return write(ledger.engine, change)
+
+
+def _old(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:
+    settled = ("done", "refused")
+    refused = {table: (table.c.intended_at < before) & (table.c.outcome == "refused") for table in (documents, ratings)}
+    # Only a retry of the DAG run that made them would look for these.
+    of_a_run = {
+        table: (table.c.intended_at < before) & table.c.outcome.in_(settled) for table in (questions, submissions)
+    }
+    is_gone = documents.c.content_hash.is_(None) & documents.c.superseded.is_(None)
+    return {
+        "loads": (loads, loads.c.started_at < before),
+        "questions": (questions, of_a_run[questions]),
+        "submissions": (submissions, of_a_run[submissions]),
+        "ratings": (ratings, refused[ratings]),
+        "documents": (documents, refused[documents] & is_gone),
+    }
+
+
+def deleted_of(findings: Iterable[dict[str, Any]], kinds: Collection[str] = ("stale", "superseded")) -> Deleted:
+    """
+    Return the documents that findings say to delete.
+
+    :param findings: Rows of a findings file.
+    :param kinds: The kinds of findings whose documents were deleted.
+    """
+    names: list[str] = []
+    labels: list[str] = []
+    for row in findings:
+        if row["kind"] in kinds:
+            names += row["document_ids"]
+            if not row["document_ids"] and row["kind"] == "stale":
+                labels.append(row["key"])
+    return Deleted(names, labels)

@@ -1,0 +1,182 @@
+"""What a person tells the ledger after work at the service, and what keeps it small."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.schema import documents, loads, questions, ratings, submissions
+from tests.unit.cli.conftest import rows
+
+LOAD = ("--key", "id")
+CHANGED = ("1", "Refunds", "In six days.")
+
+
+@pytest.fixture
+def changed(connection, cli, faq):
+    """A second load: row 1 superseded its document, rows 2 and 3 are stale. Returns its findings file."""
+    cli("load", faq, *LOAD)
+    rows(faq, CHANGED)
+    ran = cli("load", faq, *LOAD, "-o", "json")
+    assert (ran.json["changed"], ran.json["stale"]) == (1, 2)
+    return ran.json["findings"]
+
+
+def listed(cli, faq):
+    """Return the keys of the superseded documents and of the stale ones."""
+    older = [one["label"] for one in cli("ledger", "superseded", "-o", "json").json]
+    return older, sorted(one["label"] for one in cli("ledger", "stale", faq, *LOAD, "-o", "json").json)
+
+
+def test_superseded_and_stale_are_told_apart(cli, changed, faq):
+    assert listed(cli, faq) == (["1"], ["2", "3"])
+    assert cli("ledger", "superseded").code == cli("ledger", "stale", faq, *LOAD).code == 1
+    counts = {
+        (one["kind"], one["outcome"]): one["entries"] for one in cli("ledger", "status", "-o", "json").json["counts"]
+    }
+    assert counts == {("document", "done"): 3, ("document", "superseded"): 1, ("load", "succeeded"): 2}
+
+
+def test_what_a_findings_file_lists_is_forgotten(cli, changed, faq, service):
+    dry = cli("ledger", "forget", "--findings", changed, "--dry-run", "-o", "json")
+    assert dry.json == {"documents": 2, "superseded": 1, "unknown": [], "dry_run": True}
+    assert listed(cli, faq) == (["1"], ["2", "3"])
+    ran = cli("ledger", "forget", "--findings", changed, "-o", "json")
+    assert (ran.code, ran.json) == (0, {**dry.json, "dry_run": False})
+    assert listed(cli, faq) == ([], [])
+    sent = service.posts()
+    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 1
+    assert service.posts() == sent
+    again = cli("ledger", "forget", "--findings", changed)
+    assert again.code == 1
+    assert "Not in the ledger" in again.out
+
+
+def test_documents_are_forgotten_by_id_and_by_key(cli, changed, faq):
+    (older,) = cli("ledger", "superseded", "-o", "json").json
+    two, three = cli("ledger", "stale", faq, *LOAD, "-o", "json").json
+    with Ledger.open() as ledger, ledger.engine.connect() as database:
+        key = database.scalar(sa.select(documents.c.key).where(documents.c.label == three["label"]))
+    ran = cli("ledger", "forget", older["document_id"], two["document_id"], key[:12], "-o", "json")
+    assert (ran.json["documents"], ran.json["superseded"]) == (2, 1)
+    assert listed(cli, faq) == ([], [])
+
+
+def test_a_forgotten_document_whose_row_is_still_there_is_created_again(cli, connection, faq, service):
+    cli("load", faq, *LOAD)
+    gone = service.documents("acme-docs")[0]["id"]
+    assert cli("ledger", "resolve", gone, "--as", "deleted").code == 0
+    loaded = cli("load", faq, *LOAD, "-o", "json").json
+    assert (loaded["created"], loaded["changed"], loaded["unchanged"]) == (1, 0, 2)
+
+
+def test_a_deleted_document_leaves_the_ones_it_superseded(cli, changed, faq, service):
+    with Ledger.open() as ledger, ledger.engine.connect() as database:
+        current = database.scalar(sa.select(documents.c.document_id).where(documents.c.label == "1"))
+    assert cli("ledger", "forget", current).code == 0
+    assert listed(cli, faq)[0] == ["1"]
+    assert cli("load", faq, *LOAD, "-o", "json").json["created"] == 1
+    assert listed(cli, faq)[0] == ["1"]
+
+
+@pytest.mark.parametrize("names", [(), ("zz",), ("no-such-id",)])
+def test_what_the_ledger_does_not_know_changes_nothing(cli, changed, faq, names):
+    assert cli("ledger", "forget", *names).code == (1 if names else 2)
+    assert listed(cli, faq) == (["1"], ["2", "3"])
+
+
+def test_many_in_doubt_are_settled_with_the_findings_of_their_load(cli, connection, faq, service, tmp_path):
+    service.answer("store-then-status:503", path="/documents/qa$", times=3)
+    loaded = cli("load", faq, *LOAD, "-o", "json").json
+    doubt = loaded["ambiguous"]
+    assert doubt >= 1
+    arguments = ("--findings", loaded["findings"], "--file", faq, *LOAD)
+    ran = cli("ledger", "resolve", "--as", "created", *arguments, "-o", "json")
+    assert (ran.code, len(ran.json)) == (0, doubt), ran.err
+    sent = service.posts()
+    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
+    assert service.posts() == sent
+
+
+def test_several_entries_are_settled_at_once(cli, connection, faq, service):
+    service.answer("status:503", path="/documents/qa$", times=None)
+    cli("load", faq, *LOAD)
+    keys = [entry["key"] for entry in cli("ledger", "ambiguous", "-o", "json").json]
+    assert len(keys) == 3
+    ran = cli("ledger", "resolve", *(key[:12] for key in keys), "--as", "not-created")
+    assert (ran.code, len(ran.lines)) == (0, 3)
+    assert cli("ledger", "ambiguous").code == 0
+    assert cli("ledger", "resolve", *keys[:2], "--as", "created", "--id", "x").code == 2
+
+
+def test_findings_are_shown(cli, changed, tmp_path):
+    ran = cli("findings", changed)
+    assert ran.lines[0] == ["finding", "row", "key", "reason", "documents"]
+    assert sorted(line[0] for line in ran.lines[1:]) == ["stale", "stale", "superseded"]
+    (only,) = cli("findings", changed, "--finding", "superseded", "-o", "json").json
+    assert (only["key"], len(only["document_ids"])) == ("1", 1)
+    (tmp_path / "letter.parquet").write_text("Dear aunt")
+    for path in (tmp_path / "letter.parquet", tmp_path / "missing.parquet"):
+        none = cli("findings", path)
+        assert (none.code, "is not a findings file" in none.err) == (2, True)
+
+
+def test_loads_of_the_command_line_are_listed_with_how_they_ended(cli, changed, connect, faq, service):
+    cli("load", faq, *LOAD, "--dry-run")
+    service.answer("status:400", path="/documents/qa$")
+    rows(faq, CHANGED, ("4", "A", "B"))
+    cli("load", faq, *LOAD)
+    found = cli("ledger", "loads", "-o", "json").json
+    assert [(one["outcome"], one["rows"], one["created"], one["stale"]) for one in found] == [
+        ("failed", 2, 0, 2), ("succeeded", 1, 1, 2), ("succeeded", 3, 3, 0),
+    ]  # fmt: skip
+    assert "rejected" in found[0]["error"]
+    assert {(one["dag_id"], one["source"]) for one in found} == {("airflow assistant", "faq.csv")}
+    assert len(cli("ledger", "loads", "--limit", "1").lines) == 2
+    assert cli("ledger", "loads", "--site", "acme-shop", "-o", "json").json == []
+
+
+def age(days):
+    """Move everything in the ledger into the past."""
+    then = datetime.now(UTC) - timedelta(days=days)
+    with Ledger.open() as ledger, ledger.engine.begin() as database:
+        for table in (documents, questions, submissions, ratings):
+            database.execute(sa.update(table).values(intended_at=then))
+        database.execute(sa.update(loads).values(started_at=then))
+
+
+def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, ledger_home):
+    from airflow_provider_assistant.ledger import RunRef, key_of
+
+    run, chat = RunRef("d", "r", "t", -1), {"site_id": "acme-docs", "session_id": "s"}
+    with Ledger.open() as ledger:
+        for number, outcome in enumerate(("done", "refused", "ambiguous")):
+            for table, facts in ((submissions, {}), (ratings, {"request_id": "r", "rating": "good"})):
+                ledger.intend(table, "s", key_of(str(number)), run, **chat, **facts)
+                ledger.settle(table, "s", key_of(str(number)), outcome)
+    service.answer("status:400", path="/documents/qa$")
+    rows(faq, CHANGED, ("4", "A", "B"))
+    cli("load", faq, *LOAD)
+    age(100)
+    files = list((ledger_home / "assistant_loads").rglob("*.parquet"))
+    for file in files:
+        os.utime(file, (0, 0))
+    (ledger_home / "assistant_loads" / "recent.parquet").touch()
+    old = {"loads": 3, "questions": 0, "submissions": 2, "ratings": 1, "documents": 1}
+    later = cli("ledger", "prune", "--older-than", "101", "--dry-run", "-o", "json").json
+    assert {later[kind] for kind in old} == {0}
+    for flags in (("--dry-run",), ()):
+        ran = cli("ledger", "prune", "--older-than", "99", *flags, "-o", "json").json
+        assert {kind: ran[kind] for kind in (*old, "findings_files")} == {**old, "findings_files": len(files)}
+    assert not any(file.exists() for file in files)
+    assert (ledger_home / "assistant_loads" / "recent.parquet").exists()
+    rest = [(one["kind"], one["outcome"]) for one in cli("ledger", "status", "-o", "json").json["counts"]]
+    assert rest == [
+        ("document", "done"), ("submission", "ambiguous"), ("rating", "ambiguous"), ("rating", "done"),
+        ("document", "superseded"),
+    ]  # fmt: skip
+    assert cli("ledger", "prune", "--older-than", "0").code == 2

@@ -1,0 +1,52 @@
+"""A ledger whose database fails as a server does: for some statements, or for some time."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+
+import sqlalchemy as sa
+
+# SQLite's primary result code for a database that is locked.
+BUSY, READ_ONLY = 5, 8
+
+
+class Outage:
+    """
+    Statements that fail.
+
+    :param begins: How the statements that fail begin; all of them by default.
+    :param times: How many fail before the database is back.
+    :param code: What SQLite reports.
+    :param when: Whether they fail now.
+    """
+
+    def __init__(
+        self,
+        *begins: str,
+        times: float = float("inf"),
+        code: int = BUSY,
+        when: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.begins, self.left, self.code, self.when = begins, times, code, when
+        self.failed: list[str] = []
+
+    def __call__(self, _connection, _cursor, statement, *_rest) -> None:
+        if self.left > 0 and (not self.begins or statement.startswith(self.begins)) and self.when():
+            self.left -= 1
+            self.failed.append(statement)
+            error = sqlite3.OperationalError("database is locked" if self.code == BUSY else "attempt to write")
+            error.sqlite_errorcode = self.code
+            raise sa.exc.OperationalError(statement, {}, error)
+
+
+@contextlib.contextmanager
+def away(engine: sa.Engine | type[sa.Engine], *begins: str, **options) -> Iterator[Outage]:
+    """Have a database, or all of them, fail for a ``with`` block, see :class:`Outage`."""
+    outage = Outage(*begins, **options)
+    sa.event.listen(engine, "before_cursor_execute", outage)
+    try:
+        yield outage
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", outage)

@@ -1,0 +1,246 @@
+"""A ledger that is away: briefly it is not noticed, for longer a retry helps, and what was received is not lost."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantBadRequestError,
+    AssistantLedgerError,
+    AssistantLedgerErrorForGood,
+)
+from airflow_provider_assistant.ledger import (
+    Claim,
+    Ledger,
+    RunRef,
+    Settlement,
+    feedback_between,
+    loads_between,
+    ratings,
+    requests_between,
+    sqlite_engine,
+    submissions,
+)
+from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS, is_transient
+from airflow_provider_assistant.ledger.inspect import entry_of, outcomes, superseded, unsettled
+from tests.unit.ledger.conftest import START
+from tests.unit.ledger.outage import READ_ONLY, away
+
+RUN = RunRef("dag", "run", "task", -1)
+SCOPE = "https://h/m2m/sites/docs"
+CHAT = {"site_id": "docs", "session_id": "s"}
+DAY = (START, START)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+
+
+def submit(ledger, send=lambda: {"request_id": "r"}):
+    return ledger.once(submissions, SCOPE, "k", RUN, send, **CHAT)
+
+
+CALLS = {
+    "find": lambda ledger, _: ledger.find(submissions, SCOPE, "k"),
+    "outcomes": lambda ledger, _: ledger.outcomes(submissions, SCOPE, ["k"]),
+    "intend": lambda ledger, _: ledger.intend(submissions, SCOPE, "k2", RUN, **CHAT),
+    "settle": lambda ledger, _: ledger.settle(submissions, SCOPE, "k", "done"),
+    "once": lambda ledger, _: submit(ledger),
+    "submission_of": lambda ledger, _: ledger.submission_of(SCOPE, "r"),
+    "chat_ended": lambda ledger, _: ledger.chat_ended(SCOPE, "r", "complete"),
+    "known": lambda _, batch: batch.known(["k"]),
+    "exchange": lambda _, batch: batch.exchange((), [Claim("k", "k", None)]),
+    "standing": lambda _, batch: list(batch.standing()),
+    "stale": lambda _, batch: list(batch.stale(lambda _: True)),
+    "doubled": lambda _, batch: list(batch.doubled()),
+    "withdraw": lambda _, batch: batch.withdraw(["k"], "why"),
+    "ended": lambda _, batch: batch.ended({}),
+    "load": lambda ledger, _: ledger.load(
+        scope="s", endpoint="documents/qa", site_id="docs", source="kb", run=RUN
+    ).__enter__(),
+    "feedback_between": lambda ledger, _: feedback_between(ledger.engine, *DAY),
+    "requests_between": lambda ledger, _: requests_between(ledger.engine, *DAY),
+    "loads_between": lambda ledger, _: loads_between(ledger.engine, *DAY),
+    "outcomes of all": lambda ledger, _: outcomes(ledger),
+    "unsettled": lambda ledger, _: list(unsettled(ledger)),
+    "superseded": lambda ledger, _: list(superseded(ledger)),
+    "entry_of": lambda ledger, _: entry_of(ledger, "open"),
+}
+
+
+@pytest.fixture
+def batch(ledger):
+    ledger.intend(ratings, SCOPE, "open", RUN, **CHAT, request_id="r", rating="good")
+    with ledger.questions(scope=SCOPE, site_id="docs", source="kb", run=RUN) as batch:
+        yield batch
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_database_that_is_briefly_away_is_not_noticed(name, ledger, batch):
+    with away(ledger.engine, times=SQLITE_ATTEMPTS - 1) as outage:
+        CALLS[name](ledger, batch)
+    assert outage.failed
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_database_that_is_away_for_longer_fails_the_attempt_and_not_the_task(name, ledger, batch, tmp_path):
+    with away(ledger.engine), pytest.raises(AssistantLedgerError, match=r"locked .*ledger\.db\)\. A retry") as caught:
+        CALLS[name](ledger, batch)
+    assert not isinstance(caught.value, AirflowFailException)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_database_that_refuses_fails_the_task_at_once(name, ledger, batch):
+    with away(ledger.engine, code=READ_ONLY) as outage, pytest.raises(AssistantLedgerErrorForGood) as caught:
+        CALLS[name](ledger, batch)
+    assert len(outage.failed) == 1
+    assert isinstance(caught.value, AirflowFailException)
+    assert "ledger_conn_id" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ('connection to server at "10.0.0.1", port 5432 failed: Connection refused', True),
+        ("server closed the connection unexpectedly", True),
+        ("FATAL:  the database system is starting up", True),
+        ("FATAL:  sorry, too many clients already", True),
+        ("deadlock detected", True),
+        ("could not translate host name", True),
+        ("(2006, 'MySQL server has gone away')", True),
+        ('FATAL:  password authentication failed for user "me"', False),
+        ('FATAL:  database "none" does not exist', False),
+        ("(1045, \"Access denied for user 'me'@'h'\")", False),
+        ("(1290, 'The MySQL server is running with the --read-only option')", False),
+    ],
+)
+def test_what_servers_say_is_told_apart(text, passes):
+    assert is_transient(sa.exc.OperationalError("SELECT 1", {}, Exception(text))) is passes
+
+
+def test_a_connection_that_was_dropped_passes_whatever_its_class():
+    dropped = sa.exc.DatabaseError("SELECT 1", {}, Exception("lost"), connection_invalidated=True)
+    assert is_transient(dropped)
+    assert is_transient(sa.exc.TimeoutError("no connection in the pool"))
+    assert not is_transient(sa.exc.ProgrammingError("SELECT 1", {}, Exception("no such table")))
+
+
+def test_what_was_received_is_returned_and_recorded_when_the_task_ends(tmp_path, clock, caplog):
+    path = tmp_path / "ledger.db"
+    Ledger(sqlite_engine(path)).close()
+    with Ledger(sqlite_engine(path), now=clock) as ledger:
+
+        def send():
+            send.outage = stack.enter_context(away(ledger.engine))
+            return {"request_id": "r-1"}
+
+        import contextlib
+
+        with contextlib.ExitStack() as stack:
+            row, sent = submit(ledger, send)
+        assert (row.request_id, row.settled_at, sent) == ("r-1", START, True)
+        assert send.outage.failed
+        assert "has answered" in caplog.text
+    with Ledger(sqlite_engine(path)) as later:
+        again, sent = submit(later, pytest.fail)
+        assert (again.request_id, again.settled_at, sent) == ("r-1", START, False)
+
+
+def test_what_can_never_be_recorded_is_named_in_the_log(ledger, caplog):
+    with away(ledger.engine, "UPDATE assistant_submissions SET outcome=?, error"):
+        assert submit(ledger)[0].request_id == "r"
+        ledger.close()
+    assert "a retry of this task sends it again: assistant_submissions k" in caplog.text
+
+
+@pytest.mark.parametrize("failure", [AssistantBadRequestError("no"), AssistantAmbiguousError("maybe")])
+def test_a_failure_of_the_service_is_raised_although_it_cannot_be_recorded(ledger, failure):
+    def send():
+        raise failure
+
+    with away(ledger.engine, "UPDATE assistant_submissions SET outcome=?, error"), pytest.raises(type(failure)):
+        submit(ledger, send)
+    ledger.close()
+    assert ledger.find(submissions, SCOPE, "k").error == str(failure)
+
+
+def test_nothing_is_sent_while_the_intent_cannot_be_recorded(ledger):
+    with away(ledger.engine, "UPDATE", "INSERT"), pytest.raises(AssistantLedgerError):
+        submit(ledger, pytest.fail)
+
+
+def test_outcomes_of_a_batch_are_recorded_after_an_outage(ledger):
+    with ledger.documents(scope=SCOPE, site_id="docs", source="kb", run=RUN) as memory:
+        claims = [Claim(key, key, None) for key in "ab"]
+        memory.exchange((), claims)
+        with away(ledger.engine, "INSERT"), pytest.raises(AssistantLedgerError):
+            memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        assert {key: one.state for key, one in memory.known(["a", "b"]).items()} == {"a": "done", "b": "done"}
+
+
+def test_a_file_that_may_not_be_written_is_named_with_what_to_do(tmp_path):
+    path = tmp_path / "ledger.db"
+    Ledger(sqlite_engine(path)).close()
+    with Ledger(sqlite_engine(path)) as ledger:
+
+        @sa.event.listens_for(ledger.engine, "connect")
+        def _read_only(connection, _):
+            connection.execute("PRAGMA query_only=ON")
+
+        ledger.engine.dispose()
+        with pytest.raises(AssistantLedgerErrorForGood, match="readonly") as caught:
+            submit(ledger, pytest.fail)
+    assert str(path) in str(caught.value)
+    assert "permissions" in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_without_permission_is_refused_for_good(tmp_path):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed").chmod(stat.S_IRUSR)
+    with pytest.raises(AssistantLedgerErrorForGood, match="Nothing was sent"):
+        Ledger(sqlite_engine(tmp_path / "closed" / "ledger.db"))
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [None, "http://example.com", "postgresql://me:sesame-1234@127.0.0.1:1/none"],
+    ids=["missing", "not SQL", "not reached"],
+)
+def test_a_connection_that_cannot_be_used_is_named_without_its_password(connection, ledger_home, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "my_ledger")
+    if connection:
+        monkeypatch.setenv("AIRFLOW_CONN_MY_LEDGER", connection)
+    is_away = connection is not None and "postgresql" in connection
+    with pytest.raises(AssistantLedgerError, match="connection 'my_ledger'") as caught:
+        Ledger.open()
+    assert isinstance(caught.value, AssistantLedgerErrorForGood) is not is_away
+    assert "Nothing was sent" in str(caught.value)
+    assert "sesame" not in str(caught.value)
+
+
+def test_a_task_that_only_notes_goes_on_without_a_ledger(ledger_home, caplog):
+    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
+    with Ledger.opened(needed=False) as ledger:
+        assert ledger is None
+    assert "Going on without the ledger" in caplog.text
+    with pytest.raises(AssistantLedgerErrorForGood), Ledger.opened():
+        pass
+
+
+def test_a_new_ledger_warns_once(tmp_path, caplog):
+    path = tmp_path / "ledger.db"
+    for _ in range(2):
+        Ledger(sqlite_engine(path)).close()
+    (record,) = caplog.records
+    assert (record.levelname, str(path) in record.getMessage()) == ("WARNING", True)
+    assert "created again" in record.getMessage()

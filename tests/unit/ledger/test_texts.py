@@ -1,0 +1,60 @@
+"""Ids and labels are opaque: of any length, with any character."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.ledger import Claim, End, RunRef, Settlement, ratings, submissions
+from airflow_provider_assistant.ledger.inspect import unsettled
+
+RUN = RunRef("dag", "run", "task", -1)
+LONG = "x" * 40_000
+TEXTS = {"long": LONG, "NUL": "a\0b", "half a surrogate": "a\ud83d", "everything": f"\0\udcff{LONG}"}
+
+
+@pytest.fixture(params=TEXTS, ids=lambda name: name)
+def text(request):
+    return TEXTS[request.param]
+
+
+def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
+    facts = {"scope": "s", "site_id": text, "source": text, "run": RUN}
+    with ledger.documents(**facts) as memory:
+        claim = Claim("key", text, None)
+        assert memory.exchange((), [claim]) == {"key"}
+        (entry,) = unsettled(ledger)
+        memory.exchange([Settlement(claim, "done", "hash", text, error=text)], ())
+        known = memory.known(["key"])["key"]
+        assert (known.state, known.document_id, entry.label) == ("done", stored(text), stored(text))
+        assert list(memory.stale(lambda _: False)) == [(stored(text), stored(text))]
+
+
+def stored(text):
+    return text.replace("\0", "\\0").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
+
+
+def test_a_chat_with_any_id_is_found_again(ledger, text):
+    row, _ = ledger.once(
+        submissions, "s", "key", RUN, lambda: {"request_id": text}, site_id=text, session_id=text
+    )  # fmt: skip
+    assert row.request_id == stored(text)
+    ledger.chat_ended("s", text, "complete")
+    assert ledger.submission_of("s", text).state == "complete"
+
+
+def test_a_rating_of_any_word_is_recorded(ledger, text):
+    _, sent = ledger.once(
+        ratings, "s", "key", RUN, dict, site_id="s", session_id=text, request_id=text, rating=text
+    )  # fmt: skip
+    assert sent
+    assert ledger.outcomes(ratings, "s", ["key"]) == {"key": "done"}
+
+
+def test_the_end_of_a_question_with_any_session_is_recorded(ledger, text):
+    with ledger.questions(scope="s", site_id="docs", source="ask", run=RUN) as memory:
+        claim = Claim("key", "label", None)
+        memory.exchange((), [claim])
+        memory.exchange([Settlement(claim, "done", "hash", "r")], ())
+        memory.ended({"r": End("complete", None, text)})
+        memory.withdraw(["key"], text)
+        assert memory.known(["key"])["key"].state == "absent"

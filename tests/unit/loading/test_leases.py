@@ -1,0 +1,112 @@
+"""A row that waits out a long pause still belongs to its load, however long that is."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Response
+from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.models import TextDocument
+from airflow_provider_assistant.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger.batches import LEASE
+from airflow_provider_assistant.loading.loader import Load, LoadOptions
+from airflow_provider_assistant.loading.report import Findings
+from airflow_provider_assistant.loading.rows import DataframeRows
+from airflow_provider_assistant.loading.source import Wanted, open_source
+from tests.virtual_time import VirtualTimeLoop
+
+START = datetime(2026, 11, 22, tzinfo=UTC)
+FIELDS = ("title", "content", "category")
+ROWS = [{"title": title, "content": "c", "category": "faq"} for title in "ab"]
+
+
+class Loop(VirtualTimeLoop):
+    """A virtual clock without threads: what would run in one runs at once."""
+
+    def run_in_executor(self, _executor, function, *args):
+        future = self.create_future()
+        future.set_result(function(*args))
+        return future
+
+
+class Client(AssistantClient):
+    """A service that asks to wait once, and calls back while it is waited for."""
+
+    def __init__(self, pause: timedelta) -> None:
+        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=RetryRule(attempts=5)))
+        self.pause, self.posts = pause, 0
+
+    async def _aexchange(self, call):
+        self.posts += 1
+        if self.posts == 1:
+            return Response(429, {"retry-after": str(int(self.pause.total_seconds()))}, b"")
+        return Response(201, {}, b'{"id": "doc_%d"}' % self.posts)
+
+
+class Patient:
+    """A limiter that has everybody wait as long as the service asks for."""
+
+    limit, throttled = 1.0, 0
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    async def acquire(self):
+        await asyncio.sleep(max(0.0, self._until - asyncio.get_running_loop().time()))
+
+    def refused(self, seconds):
+        self._until = asyncio.get_running_loop().time() + seconds
+
+    def release(self):
+        """Nobody else waits."""
+
+    accepted = failed = release
+
+
+def rows():
+    return DataframeRows(
+        open_source(ROWS, Wanted(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
+        constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("hours", [0.9, 1.5, 5, 30])
+def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
+    pause, client = timedelta(hours=hours), Client(timedelta(hours=hours))
+    seen: list[set[str]] = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+
+        def now():
+            return START + timedelta(seconds=loop.time())
+
+        def opened(run_id):
+            facts = {"scope": "s", "site_id": "s", "source": "kb", "run": RunRef("dag", run_id, "load", -1)}
+            return Ledger(sqlite_engine(tmp_path / "ledger.db"), now=now).documents(**facts)
+
+        async def look():
+            keys = [item.digest.key for item in rows().items(lambda _: True)]
+            while loop.time() < pause.total_seconds():
+                await asyncio.sleep((LEASE / 3).total_seconds())
+                with opened("second") as second:
+                    seen.append({one.state for one in second.known(keys).values()})
+
+        with opened("first") as memory, Findings(tmp_path / "findings.parquet") as findings:
+            options = LoadOptions(max_concurrency=1, max_pause=1e9)
+            load = Load(client, rows(), options, memory=memory, findings=findings, limiter=Patient())
+            looking = asyncio.create_task(look())
+            counts = await load.run()
+            looking.cancel()
+        return counts
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        counts = runner.run(main())
+    assert counts.created == 2
+    assert seen
+    assert all(states == {"elsewhere"} for states in seen[:-1])

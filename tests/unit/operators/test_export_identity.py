@@ -1,0 +1,114 @@
+"""A day of an export is there once: whoever writes it, under whatever name, from whichever ledger."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pyarrow.dataset as ds
+import pytest
+from airflow.sdk import DAG
+
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
+from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, ratings, submissions
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.operators.operations import (
+    AssistantLoadsToParquetOperator,
+    AssistantRequestsToParquetOperator,
+)
+from airflow_provider_assistant.operators.statistics import (
+    AssistantLimitsToParquetOperator,
+    AssistantStatisticsToParquetOperator,
+)
+
+TODAY = datetime.now(UTC).date().isoformat()
+RUN = RunRef("dag", "run", "task", -1)
+SCOPE = "https://h/m2m/sites/acme-docs"
+EXPORTS = {
+    "statistics": AssistantStatisticsToParquetOperator,
+    "limits": AssistantLimitsToParquetOperator,
+    "feedback": AssistantFeedbackToParquetOperator,
+    "requests": AssistantRequestsToParquetOperator,
+    "loads": AssistantLoadsToParquetOperator,
+}
+OF_THE_LEDGER = ("feedback", "requests", "loads")
+
+
+@pytest.fixture
+def recorded(service, connection):
+    """A ledger with one of everything of today."""
+    with Ledger.open() as ledger:
+        chat = {"site_id": "acme-docs", "session_id": "s"}
+        ledger.once(submissions, SCOPE, key_of("k"), RUN, lambda: {"request_id": "r"}, **chat)
+        ledger.once(ratings, SCOPE, key_of("k"), RUN, dict, **chat, request_id="r", rating="good")
+        with ledger.load(scope=SCOPE, endpoint="documents/qa", site_id="acme-docs", source="kb", run=RUN):
+            pass
+
+
+@pytest.fixture
+def export(tmp_path):
+    def exported(dataset, task_id="export", dag_id="nightly", map_index=-1, **arguments):
+        with DAG(dag_id, schedule=None):
+            operator = EXPORTS[dataset](task_id=task_id, output_path=str(tmp_path), date=TODAY, **arguments)
+        ti = SimpleNamespace(dag_id=dag_id, run_id="run", task_id=task_id, map_index=map_index)
+        run = SimpleNamespace(logical_date=None, run_after=datetime.now(UTC))
+        return operator.execute({"ti": ti, "dag_run": run, "outlet_events": {}})
+
+    return exported
+
+
+def files(folder, dataset):
+    return sorted(path.name for path in (folder / dataset / f"date={TODAY}").iterdir())
+
+
+def rows(folder, dataset):
+    return ds.dataset(folder / dataset / f"date={TODAY}").count_rows()
+
+
+@pytest.mark.parametrize("renamed", [{"task_id": "other"}, {"dag_id": "weekly"}], ids=["task", "dag"])
+@pytest.mark.parametrize("dataset", EXPORTS)
+def test_a_renamed_export_does_not_count_a_day_twice(dataset, renamed, recorded, export, tmp_path):
+    export(dataset)
+    before = rows(tmp_path, dataset)
+    assert before > 0
+    with pytest.raises(AssistantInputError, match=r"file_name='nightly\.export'"):
+        export(dataset, **renamed)
+    assert rows(tmp_path, dataset) == before
+    export(dataset, **renamed, file_name="nightly.export")
+    assert files(tmp_path, dataset) == ["nightly.export.parquet"]
+    assert rows(tmp_path, dataset) == before
+
+
+def test_mapped_parts_of_one_task_may_change_places(recorded, export, tmp_path):
+    for sites in (["acme-docs", "acme-shop"], ["acme-shop", "acme-docs"]):
+        for index, site_id in enumerate(sites):
+            export("statistics", map_index=index, site_id=site_id)
+    assert files(tmp_path, "statistics") == ["nightly.export.0.parquet", "nightly.export.1.parquet"]
+
+
+def test_tasks_of_several_sites_share_a_folder(recorded, export, tmp_path):
+    for site_id in ("acme-docs", "acme-shop"):
+        export("statistics", task_id=site_id, site_id=site_id)
+    assert len(files(tmp_path, "statistics")) == 2
+
+
+@pytest.mark.parametrize("dataset", OF_THE_LEDGER)
+def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(
+    dataset, recorded, export, tmp_path, ledger_home, caplog
+):
+    export(dataset)
+    for file in ledger_home.glob("assistant_ledger.db*"):
+        file.unlink()
+    with pytest.raises(AssistantLedgerErrorForGood, match="has 1 rows") as caught:
+        export(dataset, days=1)
+    assert str(ledger_home) in str(caught.value)
+    assert rows(tmp_path, dataset) == 1
+    assert "A new, empty ledger was created" in caplog.text
+
+
+def test_a_day_that_lost_its_rows_in_the_same_ledger_is_replaced(recorded, export, tmp_path):
+    export("requests")
+    with Ledger.open() as ledger:
+        ledger.settle(submissions, SCOPE, key_of("k"), "refused")
+    assert export("requests", days=1)["rows"] == 0
+    assert rows(tmp_path, "requests") == 0

@@ -1,0 +1,118 @@
+"""Tasks whose ledger is away while an answer comes: the answer is worth more than its record."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
+from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from tests.unit.ledger.outage import away
+
+POLL = r"chat/requests/"
+CHAT = {"session_id": "s", "message": "Anything?", "poll_interval": 0.01, "timeout": 30}
+
+
+def context(map_index=-1, **more):
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="ask", map_index=map_index, **more.pop("of_ti", {}))
+    return {"ti": ti, "outlet_events": {}, **more}
+
+
+def submit(in_context=None, **options):
+    operator = AssistantSubmitChatOperator(task_id="ask", **{**CHAT, "wait_for_completion": True, **options})
+    return operator.execute(in_context or context())
+
+
+@pytest.fixture
+def asked(service, connection):
+    reply = httpx.post(
+        f"{service.url}/m2m/sites/acme-docs/chat/async",
+        json={"session_id": "s", "message": "Anything?"},
+        headers={"X-API-Key": "dev-acme-full"},
+    )
+    return reply.raise_for_status().json()["request_id"]
+
+
+@pytest.mark.parametrize("mode", [{"mode": "poke"}, {"mode": "reschedule"}, {"deferrable": True}], ids=str)
+def test_a_sensor_returns_its_answer_without_a_ledger(mode, asked, run_operator, ledger_home):
+    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
+    run = run_operator(AssistantChatRequestSensor, request_id=asked, poke_interval=0.01, timeout=30, **mode)
+    assert run.state == "success", run.errors
+    assert run.xcom()["state"] == "complete"
+
+
+def test_a_sensor_returns_its_answer_while_the_ledger_is_locked(asked, caplog):
+    sensor = AssistantChatRequestSensor(task_id="wait", request_id=asked, poke_interval=0.01, timeout=30)
+    Ledger.open().close()
+    with away(sa.Engine, "UPDATE assistant_submissions") as outage:
+        answer = sensor.execute(context())
+    assert (answer["request_id"], answer["state"]) == (asked, "complete")
+    assert len(outage.failed) == SQLITE_ATTEMPTS
+    assert "is not recorded" in caplog.text
+
+
+@pytest.mark.parametrize("begins", ["UPDATE", "SELECT"])
+def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, service, connection):
+    with away(sa.Engine, begins, when=lambda: service.posts() == 1, times=SQLITE_ATTEMPTS) as outage:
+        first = submit()
+    assert outage.failed
+    assert submit()["request_id"] == first["request_id"]
+    assert service.posts() == 1
+
+
+def test_an_answer_is_returned_although_the_ledger_stays_away(service, connection, caplog):
+    with away(sa.Engine, "UPDATE", when=lambda: service.posts() == 1):
+        assert submit()["state"] == "complete"
+    assert "a retry of this task sends it again" in caplog.text
+
+
+def test_a_deferred_task_returns_its_answer_without_a_ledger(service, connection, run_operator, ledger_home):
+    operator = AssistantSubmitChatOperator(task_id="ask", **CHAT, deferrable=True)
+    event = {
+        "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
+        "polls": 2, "seconds": 1.25,
+    }  # fmt: skip
+    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
+    assert operator.execute_complete(context(), {"request": event})["text"] == "Yes."
+
+
+def test_nothing_is_submitted_that_could_not_be_recorded_before(service, connection):
+    Ledger.open().close()
+    with away(sa.Engine, "UPDATE", "INSERT"), pytest.raises(AssistantLedgerError, match="A retry"):
+        submit()
+    assert service.posts() == 0
+
+
+def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator):
+    Ledger.open().close()
+    rating = {"session_id": "s", "request_id": "r", "feedback": "good"}
+    with away(sa.Engine, "SELECT assistant_ratings", times=SQLITE_ATTEMPTS):
+        run = run_operator(AssistantFeedbackOperator, retries=1, **rating)
+    assert run.tries() == 2
+    assert not isinstance(run.error, AssistantLedgerError)
+
+
+def iteration(number, **more):
+    return context(of_ti={"region_index": number, "region_id": f"region-{number}"}, loop=object(), **more)
+
+
+def test_every_iteration_of_a_task_loop_is_submitted_once(service, connection):
+    first = [submit(iteration(number))["request_id"] for number in range(3)]
+    again = [submit(iteration(number))["request_id"] for number in range(3)]
+    assert len(set(first)) == 3
+    assert again == first
+    assert service.posts() == 3
+
+
+def test_mapped_tasks_with_regions_keep_what_they_had_before_an_upgrade(service, connection):
+    before = submit(context(map_index=2))
+    after = submit(context(map_index=2, of_ti={"region_index": 2, "region_id": "x"}))
+    assert after["request_id"] == before["request_id"]
+    assert service.posts() == 1
