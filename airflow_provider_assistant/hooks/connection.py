@@ -134,7 +134,8 @@ def base_url(connection: Connection) -> str:
     try:
         # Airflow's URI form takes the brackets off an IPv6 address.
         parts = urlsplit(host if "://" in host else f"{protocol}://{f'[{host}]' if _is_ipv6(host) else host}")
-        port = parts.port or connection.port
+        # Airflow's connection form sends an empty port as 0.
+        port = parts.port or connection.port or None
     except ValueError:
         raise AssistantInputError(
             f"{name}: the base URL {host!r} has a port that is no number, or a host that is no address", field="host"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,12 +134,56 @@ def test_connection_test_says_what_it_saw(hook, service):
         ({"tenant_id": "globex"}, "404"),
         ({"tenant_id": ""}, "tenant_id"),
         ({"tenat_id": "acme"}, "tenat_id"),
+        ({"site_id": "acme-dogs"}, "site 'acme-dogs' is not among the sites of this API key: acme-docs"),
     ],
 )
 def test_connection_test_says_what_is_wrong(fields, part, connect):
     connect(**fields)
     well, said = AssistantHook().test_connection()
     assert not well
+    assert part in said
+
+
+def test_connection_test_works_without_a_site(connect):
+    connect(site_id="")
+    well, said = AssistantHook().test_connection()
+    assert well
+    assert "names no site" in said
+
+
+LISTS = [
+    {"sites": ["acme-docs", "acme-shop"]},
+    {"sites": [{"id": "acme-docs", "name": "Docs"}, {"id": "acme-shop"}]},
+    {"data": {"site_ids": ["acme-docs", "acme-shop"]}},
+    {"status": "success", "data": {"tenant": {"sites": [{"site_id": "acme-docs"}, {"site_id": "acme-shop"}]}}},
+]
+
+
+@pytest.mark.parametrize("reply", LISTS, ids=range(len(LISTS)))
+def test_connection_test_checks_the_site_where_the_limits_list_sites(reply, connect, monkeypatch):
+    for site_id, expected in (("acme-shop", True), ("acme-dogs", False)):
+        connect(site_id=site_id)
+        hook = AssistantHook()
+        monkeypatch.setattr(hook, "get_limits", lambda: SimpleNamespace(raw=reply))
+        well, said = hook.test_connection()
+        assert well is expected, said
+        assert site_id in said
+
+
+@pytest.mark.parametrize("reply", [{}, {"plan": "business"}, {"sites": 3}, {"sites": []}, [], None, "text"])
+@pytest.mark.parametrize(
+    ("fields", "expected", "part"),
+    [({}, True, "was found"), ({"site_id": "acme-dogs"}, False, "404"), ({"site_id": "acme-docs"}, True, "was found")],
+)
+def test_connection_test_reads_statistics_where_the_limits_list_no_site(
+    fields, expected, part, reply, connect, service, monkeypatch
+):
+    connect(**fields)
+    hook = AssistantHook()
+    monkeypatch.setattr(hook, "get_limits", lambda: SimpleNamespace(raw=reply))
+    with contextlib.closing(hook.client):
+        well, said = hook.test_connection()
+    assert well is expected
     assert part in said
 
 

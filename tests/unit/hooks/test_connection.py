@@ -58,6 +58,8 @@ def settings(**fields):
         ({"host": "2001:db8::1", "port": 8443}, "https://[2001:db8::1]:8443/api/v1"),
         ({"host": "http://[::1]:8080"}, "http://[::1]:8080/api/v1"),
         ({"host": "127.0.0.1", "port": 8089, "schema": "http"}, "http://127.0.0.1:8089/api/v1"),
+        ({"host": "h.example", "port": 0}, "https://h.example/api/v1"),
+        ({"host": "https://h.example:8443", "port": 0}, "https://h.example:8443/api/v1"),
     ],
 )
 def test_base_url_of_fields(fields, url):
