@@ -27,7 +27,7 @@ from airflow_provider_assistant.api.models import (
 )
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantPermissionError
-from airflow_provider_assistant.hooks.connection import Settings, settings_of
+from airflow_provider_assistant.hooks.connection import Settings, extra_of, settings_of
 from airflow_provider_assistant.hooks.files import FileSource, as_upload
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class AssistantHook(BaseHook):
 
     def _read_settings(self) -> Settings:
         connection = self.get_connection(self.assistant_conn_id)
-        return settings_of(connection, connection.extra_dejson)
+        return settings_of(connection, extra_of(connection))
 
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:

@@ -10,7 +10,7 @@ from airflow.sdk import Connection
 from airflow_provider_assistant.client import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.connection import settings_of
+from airflow_provider_assistant.hooks.connection import extra_of, settings_of
 from airflow_provider_assistant.provider_info import get_provider_info
 
 KEY = "canary-key/with+signs=&%"
@@ -22,7 +22,7 @@ def settings(**fields):
     connection = Connection(
         conn_id="c", conn_type="assistant", extra=json.dumps(extra), **{"host": "h", "password": KEY, **fields}
     )
-    return settings_of(connection, connection.extra_dejson)
+    return settings_of(connection, extra_of(connection))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,15 @@ def test_refused(fields, field, part):
         settings(**fields)
     assert caught.value.field == field
     assert "'c'" in str(caught.value)
+
+
+@pytest.mark.parametrize("extra", ["[]", "[1]", "3", '"text"', "null", "{", "canary"])
+def test_an_extra_that_is_no_object_is_refused(extra):
+    connection = Connection(conn_id="c", conn_type="assistant", host="h", password=KEY, extra=extra)
+    with pytest.raises(AssistantInputError, match="must be a JSON object") as caught:
+        settings_of(connection, extra_of(connection))
+    assert caught.value.field == "extra"
+    assert "canary" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
