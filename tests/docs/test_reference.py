@@ -151,7 +151,7 @@ def test_results_have_the_keys_of_the_table(
     run = run_dag(dag)
     assert not run.errors
     rows = task_rows()
-    waited = {codes(row["Key"])[0] for row in table(section(OPERATORS, "After waiting"))}
+    waited = {codes(row["Key"])[0] for row in table(section(OPERATORS, "AssistantSubmitChatOperator after waiting"))}
     waited |= {"request_id", "session_id", "site_id"}
     for built in dag.tasks:
         result = run.xcom(built.task_id)
@@ -225,14 +225,14 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
 @pytest.mark.parametrize(
     ("heading", "kind"),
     [
-        ("What all load operators take", documents.AssistantLoadOperator),
-        ("What rows operators take", documents.AssistantLoadRowsOperator),
-        ("What the ask operator takes", ask.AssistantAskOperator),
-        ("What the feedback operator takes", AssistantFeedbackOperator),
-        ("What the statistics export takes", AssistantStatisticsToParquetOperator),
-        ("What exports of the ledger take", LedgerExportOperator),
-        ("What the warehouse operator takes", AssistantParquetToWarehouseOperator),
-        ("What the evaluate operator takes", AssistantEvaluateOperator),
+        ("Arguments of all load operators", documents.AssistantLoadOperator),
+        ("AssistantLoadTextOperator and AssistantLoadQAOperator", documents.AssistantLoadRowsOperator),
+        ("AssistantAskOperator", ask.AssistantAskOperator),
+        ("AssistantFeedbackOperator", AssistantFeedbackOperator),
+        ("AssistantStatisticsToParquetOperator", AssistantStatisticsToParquetOperator),
+        ("AssistantFeedbackToParquetOperator, AssistantRequestsToParquetOperator and AssistantLoadsToParquetOperator", LedgerExportOperator),
+        ("AssistantParquetToWarehouseOperator", AssistantParquetToWarehouseOperator),
+        ("AssistantEvaluateOperator", AssistantEvaluateOperator),
     ],
 )
 def test_arguments(heading: str, kind: type) -> None:
@@ -245,13 +245,13 @@ def test_arguments(heading: str, kind: type) -> None:
 
 @pytest.mark.parametrize(("argument", "values"), [("on_ambiguous", OnAmbiguous), ("on_change", OnChange)])
 def test_choices_of_loads(argument: str, values: Any) -> None:
-    rows = table(section(OPERATORS, "What all load operators take"))
+    rows = table(section(OPERATORS, "Arguments of all load operators"))
     (said,) = [row["Meaning"] for row in rows if codes(row["Argument"])[0] == argument]
     assert codes(said) == list(get_args(values))
 
 
 def test_fields_of_documents() -> None:
-    text = section(OPERATORS, "What rows operators take")
+    text = section(OPERATORS, "AssistantLoadTextOperator and AssistantLoadQAOperator")
     for row in table(text[text.index("| Class ") :]):
         payload = getattr(documents, codes(row["Class"])[0]).payload
         assert codes(row["Fields"]) == list(payload.model_fields)
