@@ -78,6 +78,17 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
     assert len(wanted) > 40
 
 
+def test_examples_are_described(site: Path) -> None:
+    page = (site / "examples" / "index.html").read_text()
+    for dag in (ROOT / "dags").glob("*.py"):
+        assert re.search(rf"{dag.stem}</span></code></a>: [A-Z][^<]+\.</p>", page), dag.stem
+
+
+def test_search_ranks_guides_before_internals(site: Path) -> None:
+    script = (site / "_static" / "searchtools.js").read_text()
+    assert script.index("PENALTIES") < script.index('typeof Scorer === "undefined"')
+
+
 def test_links_and_their_anchors_exist(site: Path) -> None:
     broken = []
     for page in built(site):
