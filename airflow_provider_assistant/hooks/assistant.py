@@ -252,7 +252,7 @@ class AssistantHook(BaseHook):
         Send a request to an endpoint that the specification mentions but does not show.
 
         :param method: HTTP method.
-        :param path: Path below the base URL, such as ``/m2m/tenants/acme/usage``.
+        :param path: Path below the base URL, such as ``/m2m/tenants/acme-inc/usage``.
         :param json: JSON body, if any.
         """
         return self.send(endpoints.other(method, path, json))

@@ -483,7 +483,7 @@ def test_connections_can_be_pasted(connection: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection)
     hook = AssistantHook()
     assert hook.settings.client.base_url.endswith("/api/v1")
-    assert hook.tenant() == "acme"
+    assert hook.tenant() == "acme-inc"
     if connection.startswith("{"):
         assert set(json.loads(connection)["extra"]) <= set(ConnectionExtra.model_fields)
 

@@ -48,7 +48,7 @@ def known(service: SandboxServer) -> dict[str, str]:
     url = f"{service.url}/m2m/sites/acme-docs/chat/async"
     body = {"session_id": "known", "message": "Anything?"}
     request_id = httpx.post(url, headers=HEADERS, json=body).json()["request_id"]
-    return {"tenant_id": "acme", "site_id": "acme-docs", "request_id": request_id}
+    return {"tenant_id": "acme-inc", "site_id": "acme-docs", "request_id": request_id}
 
 
 def is_readable(text: str) -> bool:

@@ -71,7 +71,7 @@ def test_base_url_of_fields(fields, url):
     [
         (f"assistant://:{QUOTED}@h.example", "https://h.example/api/v1"),
         (f"assistant://:{QUOTED}@h.example/", "https://h.example/api/v1"),
-        (f"assistant://:{QUOTED}@h.example:8443/api/v1?tenant_id=acme&site_id=docs", "https://h.example:8443/api/v1"),
+        (f"assistant://:{QUOTED}@h.example:8443/api/v1?tenant_id=acme-inc&site_id=docs", "https://h.example:8443/api/v1"),
         (f"assistant://:{QUOTED}@h.example/eu/api/v1", "https://h.example/eu/api/v1"),
         (f"assistant://:{QUOTED}@h.example/https", "https://h.example/api/v1"),
         (f"assistant://:{QUOTED}@127.0.0.1:8089/http", "http://127.0.0.1:8089/api/v1"),
@@ -96,10 +96,12 @@ def test_base_url_of_the_environment(form, url, monkeypatch):
 
 
 def test_a_uri_carries_the_extra(monkeypatch):
-    uri = f"assistant://:{QUOTED}@h/?tenant_id=acme&site_id=docs&timeout=7.5&retries=0&verify=false&complete_words=ok"
+    uri = (
+        f"assistant://:{QUOTED}@h/?tenant_id=acme-inc&site_id=docs&timeout=7.5&retries=0&verify=false&complete_words=ok"
+    )
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
     read = AssistantHook().settings
-    assert (read.tenant_id, read.site_id) == ("acme", "docs")
+    assert (read.tenant_id, read.site_id) == ("acme-inc", "docs")
     assert read.client.timeout == 7.5
     assert read.client.retry.attempts == 1
     assert read.client.verify is False
@@ -201,7 +203,7 @@ def test_no_verification_beats_a_ca_bundle():
 
 def test_unknown_extras_are_all_named_with_what_is_known():
     with pytest.raises(AssistantInputError) as caught:
-        settings(extra={"tenantid": "acme", "Timeout": 3, "site_id": "docs"})
+        settings(extra={"tenantid": "acme-inc", "Timeout": 3, "site_id": "docs"})
     assert "Timeout, tenantid" in str(caught.value)
     assert "tenant_id" in str(caught.value)
 
@@ -219,7 +221,7 @@ def test_unknown_extras_are_all_named_with_what_is_known():
         {"max_response_bytes": "16 MB"},
         {"verify": "maybe"},
         {"complete_words": 5},
-        {"tenant_id": {"id": "acme"}},
+        {"tenant_id": {"id": "acme-inc"}},
     ],
 )
 def test_bad_extras_are_named_without_their_value(extra):
