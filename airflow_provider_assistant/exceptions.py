@@ -18,6 +18,7 @@ Every error of the package, one tree.
     ├── AssistantAmbiguousError        a create that may or may not have happened
     │   └── AssistantAmbiguousErrorForGood the same, where on_ambiguous says not to send it again      *
     ├── AssistantIncompleteLoad        rows were not created although nothing is wrong with them
+    │   └── AssistantIncompleteLoadForGood  the same, and sending them again would not help           *
     ├── AssistantIncompleteExport      sites could not be read; the others are written
     │   └── AssistantIncompleteExportForGood  the same, and reading them again would not help        *
     ├── AssistantRequestFailed         an async chat request that ended failed
@@ -189,6 +190,10 @@ class AssistantAmbiguousErrorForGood(AssistantAmbiguousError, AirflowFailExcepti
 
 class AssistantIncompleteLoad(AssistantError):
     """A load ended with rows that failed or are ambiguous; running it again sends those and no others."""
+
+
+class AssistantIncompleteLoadForGood(AssistantIncompleteLoad, AirflowFailException):
+    """The service refused every one that is missing: it would refuse them again."""
 
 
 class AssistantIncompleteExport(AssistantError):

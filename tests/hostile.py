@@ -17,7 +17,7 @@ KEY = "canary-key-0123456789"
 
 CHAT = ChatMessage(session_id="s", message="m")
 CALLS = {
-    "limits": endpoints.get_limits("acme"),
+    "limits": endpoints.get_limits("acme-inc"),
     "text": endpoints.create_text_document("docs", TextDocument(title="t", content="c", category="k")),
     "qa": endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="k")),
     "upload": endpoints.upload_document(
@@ -29,7 +29,7 @@ CALLS = {
     "feedback": endpoints.send_feedback("docs", Feedback(session_id="s", request_id="r1", feedback="good")),
     "close": endpoints.close_session("docs", SessionClose(session_id="s")),
     "statistics": endpoints.get_statistics("docs"),
-    "other": endpoints.other("GET", "/m2m/tenants/acme/usage"),
+    "other": endpoints.other("GET", "/m2m/tenants/acme-inc/usage"),
 }
 
 

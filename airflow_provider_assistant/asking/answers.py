@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_assistant.asking.poller import Ended
 from airflow_provider_assistant.lake import replace, storable
+from airflow_provider_assistant.quantiles import percentiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +31,9 @@ ASKED_AS = "\0asked_as"
 # Whose output it is, in the file's metadata: another task's answers are no answers of this one.
 SCOPE = b"assistant.scope"
 FACTS = b"assistant.submissions"
+# Whether the conversations were made for the questions, in the snapshot's metadata.
+OWN_SESSIONS = b"assistant.own_sessions"
+_PERCENTS = (50, 95, 99)
 
 
 def snapshot(
@@ -38,6 +41,8 @@ def snapshot(
     carried: Mapping[str, Sequence[Any]],
     facts: Mapping[str, Any],
     path: Path_,
+    *,
+    own_sessions: bool = False,
 ) -> None:
     """
     Write down what was asked.
@@ -46,6 +51,7 @@ def snapshot(
     :param carried: The columns that are carried along.
     :param facts: What is to be told of the submissions in the end, as JSON types.
     :param path: Where to.
+    :param own_sessions: Whether the conversations were made for these questions, and not named by the source.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -53,7 +59,7 @@ def snapshot(
     types = _types()
     arrays = {name: pa.array(values, types.get(name, pa.string())) for name, values in columns.items()}
     arrays |= {name: _column(values) for name, values in carried.items()}
-    table = pa.table(arrays, metadata={FACTS: json.dumps(facts)})
+    table = pa.table(arrays, metadata={FACTS: json.dumps(facts), OWN_SESSIONS: json.dumps(own_sessions)})
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         pq.write_table(table, file)
@@ -151,9 +157,14 @@ def counts(table: pa.Table) -> dict[str, Any]:
     return {
         "rows": table.num_rows,
         **{status: found[status] for status in STATUSES},
-        **{f"seconds_p{percent}": _percentile(complete, percent / 100) for percent in (50, 95, 99)},
+        **_percentiles(complete),
         **json.loads((table.schema.metadata or {})[FACTS]),
     }
+
+
+def has_own_sessions(table: pa.Table) -> bool:
+    """Return whether the conversations were made for the questions, and not named by the source."""
+    return bool(json.loads((table.schema.metadata or {}).get(OWN_SESSIONS, b"false")))
 
 
 def _status(end: Ended | None, request_id: str | None) -> str:
@@ -170,9 +181,10 @@ def _error(end: Ended | None, status: str, error: str | None) -> str | None:
     return error or "not sent: the task had stopped"
 
 
-def _percentile(values: list[float], share: float) -> float | None:
-    """Return the smallest value that this share of all does not exceed."""
-    return round(sorted(values)[math.ceil(share * len(values)) - 1], 3) if values else None
+def _percentiles(seconds: list[float]) -> dict[str, float | None]:
+    found = percentiles(seconds, _PERCENTS) if seconds else [None] * len(_PERCENTS)
+    rounded = (None if one is None else round(one, 3) for one in found)
+    return {f"seconds_p{percent}": one for percent, one in zip(_PERCENTS, rounded, strict=True)}
 
 
 def _moment(seconds: float) -> datetime:

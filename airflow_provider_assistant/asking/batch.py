@@ -212,7 +212,9 @@ class Batch:
             "attempts": [attempts for _, _, attempts in found],
             answers.ASKED_AS: names if is_sync else [request_id for request_id, _, _ in found],
         }
-        answers.snapshot(columns, questions.carried(), facts, self.journal.snapshot)
+        answers.snapshot(
+            columns, questions.carried(), facts, self.journal.snapshot, own_sessions=questions.own_sessions
+        )
         pending = [] if is_sync else [Pending(request_id, at) for request_id, at, _ in found if request_id and at]
         self.journal.write_pending({one.request_id: one for one in pending}.values())
 

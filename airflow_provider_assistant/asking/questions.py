@@ -11,7 +11,7 @@ from airflow_provider_assistant.api.models import ChatMessage
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.asking.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.labels import label_of
 from airflow_provider_assistant.loading.rows import DataframeRows, Digest, digest_of, encoded, mapping_of
 from airflow_provider_assistant.loading.source import BATCH, Batch, Source, Wanted, open_source
 
@@ -29,12 +29,14 @@ class Questions:
     :param fields: The column of each field of a message.
     :param constants: Fields with one value for all questions.
     :param key_columns: Columns that tell the questions apart; without any, the whole message does.
+    :param own_sessions: Whether the conversations are made for these questions, and not named by the source.
     """
 
     columns: dict[str, list[Any]]
     fields: dict[str, str]
     constants: dict[str, str]
     key_columns: tuple[str, ...]
+    own_sessions: bool
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -57,11 +59,7 @@ class Questions:
     def labels(self) -> list[str]:
         """Return the keys as people know them."""
         names = self.key_columns or (self.fields["message"],)
-        columns = [self.columns[name] for name in names]
-        if len(columns) == 1:
-            return ["" if value is None else storable(str(value)) for value in columns[0]]
-        rows = zip(*columns, strict=True)
-        return [storable(", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True))) for row in rows]
+        return [label_of(names, row) for row in zip(*(self.columns[name] for name in names), strict=True)]
 
     def field(self, name: str) -> list[Any]:
         """Return the values of a field of all messages."""
@@ -124,11 +122,12 @@ def read_questions(
     if not read or not len(next(iter(read.values()))):
         raise AssistantInputError("source has no rows; nothing was sent", field="source")
     fields = {field: column for field, column in fields.items() if column in read}
-    questions = Questions(read, fields, constants, tuple(key_columns))
+    own_sessions = session in {"per_row", "shared"} or not ({"session_id"} & {*fields, *constants})
+    questions = Questions(read, fields, constants, tuple(key_columns), own_sessions)
     if session == "shared":
         questions.constants["session_id"] = session_id("thread", scope)
         fields.pop("session_id", None)
-    elif session == "per_row" or not ({"session_id"} & {*fields, *constants}):
+    elif own_sessions:
         fields.pop("session_id", None)
         keys = [digest.key for digest in questions.digests()]
         read[_SESSION] = [session_id("thread", scope, key) for key in keys]

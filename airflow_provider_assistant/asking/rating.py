@@ -1,4 +1,4 @@
-"""Ratings at the service: many at a time, each sent once."""
+"""Send many ratings at a time, each once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from airflow_provider_assistant.api.models import Feedback, checked
 from airflow_provider_assistant.client import ClientSettings
 from airflow_provider_assistant.evaluation.ratings import Rating
 from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteLoad,
@@ -22,16 +23,18 @@ from airflow_provider_assistant.exceptions import (
     AssistantPermissionError,
     AssistantRateLimitError,
 )
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, outcome_of, ratings
+from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, outcome_of, ratings
 from airflow_provider_assistant.ledger.schema import Outcome
 from airflow_provider_assistant.loading.interruptible import Interruptible
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.report import LOGGED, Findings, Kind
 
-# So many failures in a row, after all their retries, and the rest is not sent.
+# Consecutive transient failures, each after all its retries, after which the rest is not sent.
 BREAKER = 25
 # These concern the key, or the ledger, and so every rating.
 FATAL = (AssistantAuthenticationError, AssistantPermissionError, AssistantRateLimitError, AssistantLedgerError)
+# The client errors that pass: timeout, too early, too many requests.
+_PASSING = {408, 425, 429}
 # What is in flight when a task has to end gets so long, in seconds. Airflow kills five seconds after it asked.
 GRACE = 2.0
 
@@ -44,7 +47,7 @@ class RatingCounts:
     What became of the ratings: ``sent``, ``already_sent`` and ``failed`` add up to them.
 
     :param sent: Sent, as the service acknowledged.
-    :param already_sent: Sent by an earlier run.
+    :param already_sent: Sent by an earlier run, and still the latest rating of its request.
     :param failed: Not sent as far as is known: refused, in doubt, or not come to.
     :param possibly_duplicated: Sent, after an attempt that may have been received as well.
     :param by_rating: How many were sent now or before, by word.
@@ -94,6 +97,7 @@ class Rater:
         self._waiting: deque[Rating] = deque()
         self._unclear: set[str] = set()
         self._failures = 0
+        self._refused = 0
         self._stopped: AssistantError | None = None
 
     def send(self, wanted: Sequence[Rating]) -> None:
@@ -121,6 +125,11 @@ class Rater:
         if self._work.is_ended and self._waiting:
             raise AssistantIncompleteLoad("the task was ended from outside; a retry sends the other ratings")
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the service refused every rating that is missing, so that a retry would change nothing."""
+        return self._refused == self.counts.failed
+
     def end(self) -> None:
         """Send nothing more, and end within a few seconds; may be called by a signal handler."""
         self._work.end()
@@ -128,7 +137,8 @@ class Rater:
     def _outcomes(self, wanted: Sequence[Rating]) -> dict[str, Outcome]:
         if self._ledger is None:
             return {}
-        return self._ledger.outcomes(ratings, self._scope, [_key(one) for one in wanted])
+        keys = [_key(one) for one in wanted]
+        return self._ledger.outcomes(ratings, self._scope, keys, again_if=is_superseded())
 
     async def _send_all(self) -> None:
         # The ledger's own thread: a slow commit holds up no request.
@@ -187,7 +197,9 @@ class Rater:
             await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
 
     def _failed(self, rating: Rating, error: AssistantError) -> None:
-        self._failures += 1
+        is_refused = _is_refused(error)
+        self._refused += is_refused
+        self._failures += not is_refused
         kind: Kind = "ambiguous" if outcome_of(error) == "ambiguous" else "failed"
         self._find(kind, rating, str(error))
         if self._findings.count <= LOGGED:
@@ -201,6 +213,11 @@ class Rater:
 
     def _find(self, kind: Kind, rating: Rating, reason: str) -> None:
         self._findings.add(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])
+
+
+def _is_refused(error: AssistantError) -> bool:
+    """Return whether the service would refuse the same rating again: it concerns this one only, and no others."""
+    return isinstance(error, AssistantAPIError) and 400 <= error.status < 500 and error.status not in _PASSING
 
 
 def _key(rating: Rating) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.labels import label_of, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,15 +115,12 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
     if not names:
         raise AssistantInputError("key must name at least one column", field="key")
     rows = table.to_pylist()
-    keys = [tuple(_text(row[name]) for name in names) for row in rows]
-    if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
+    keys = [[row[name] for name in names] for row in rows]
+    if empty := [number for number, values in enumerate(keys, start=1) if None in map(_text, values)]:
         raise AssistantInputError(
             f"{what}: {_listed(names)} is empty in {len(empty)} rows, such as number {_listed(empty)}", field="key"
         )
-    labels = [
-        str(values[0]) if len(names) == 1 else ", ".join(map("=".join, zip(names, map(str, values), strict=True)))
-        for values in keys
-    ]
+    labels = [label_of(names, values) for values in keys]
     if twice := [label for label, count in Counter(labels).items() if count > 1]:
         raise AssistantInputError(
             f"{what}: {len(twice)} keys are there more than once, such as {_listed(twice)}; "
@@ -190,12 +188,7 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
 
 def _text(value: Any) -> str | None:
     """Return a cell as text; None if there is nothing in it."""
-    if isinstance(value, float):
-        if math.isnan(value):
-            return None
-        # Whole numbers become floats in a dataframe that lacks one of them.
-        value = int(value) if value.is_integer() else value
-    text = "" if value is None else str(value)
+    text = text_of(value)
     return text if text.strip() else None
 
 

@@ -7,6 +7,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_assistant.evaluation.summary import HISTOGRAM_BINS, Distribution
+from airflow_provider_assistant.quantiles import percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,13 +44,11 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | 
 
 def distribution(values: Sequence[float]) -> Distribution:
     """Return the quantiles, interpolated linearly between the values."""
-    import numpy as np
-
     if not values:
         return Distribution(count=0)
     names = {"minimum": 0, "p5": 5, "p25": 25, "p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99, "maximum": 100}
-    found = np.percentile(np.asarray(values, dtype=float), list(names.values()))
-    return Distribution(count=len(values), **dict(zip(names, map(float, found), strict=True)))
+    found = percentiles(values, list(names.values()))
+    return Distribution(count=len(values), **dict(zip(names, found, strict=True)))
 
 
 def histogram(shares: Sequence[float]) -> list[int]:

@@ -32,8 +32,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantInputError,
     AssistantNotFoundError,
+    AssistantPermissionError,
 )
-from airflow_provider_assistant.hooks.connection import Settings, settings_of
+from airflow_provider_assistant.hooks.connection import Settings, extra_of, settings_of
 from airflow_provider_assistant.hooks.files import FileSource, as_upload
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ class AssistantHook(BaseHook):
 
     def _read_settings(self) -> Settings:
         connection = self.get_connection(self.assistant_conn_id)
-        return settings_of(connection, connection.extra_dejson)
+        return settings_of(connection, extra_of(connection))
 
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:
@@ -292,23 +293,64 @@ class AssistantHook(BaseHook):
         Send a request to an endpoint that the specification mentions but does not show.
 
         :param method: HTTP method.
-        :param path: Path below the base URL, such as ``/m2m/tenants/acme/usage``.
+        :param path: Path below the base URL, such as ``/m2m/tenants/acme-inc/usage``.
         :param json: JSON body, if any.
         """
         return self.send(endpoints.other(method, path, json))
 
     def test_connection(self) -> tuple[bool, str]:
-        """Read the tenant's limits, as Airflow's Test Connection button asks, and say what was seen."""
+        """
+        Read the tenant's limits and check the site, for Airflow's Test button.
+
+        The site is checked against the sites that the limits list, or else by reading its statistics.
+
+        :return: Whether the connection works, and a message that says what was seen or what is wrong.
+        """
         try:
             tenant_id = self.tenant()
             limits = self.get_limits()
+            site = self._checked_site(limits.raw)
         except AssistantError as error:
             return False, str(error)
         fields = shortened(", ".join(sorted(limits.raw))) if isinstance(limits.raw, Mapping) else "nothing"
         return (
             True,
-            f"Connected to {self.settings.client.base_url}: limits of tenant {tenant_id!r} show {fields}",
+            f"Connected to {self.settings.client.base_url}: limits of tenant {tenant_id!r} show {fields}; {site}",
         )
+
+    def _checked_site(self, limits: Any) -> str:
+        """Return a sentence about the connection's site, or raise if the key does not reach it."""
+        site_id = self.site_id or self.settings.site_id
+        if not site_id:
+            return "the connection names no site"
+        if sites := _listed_sites(limits):
+            if site_id not in sites:
+                raise AssistantInputError(
+                    f"site {site_id!r} is not among the sites of this API key: {shortened(', '.join(sites))}. "
+                    "Check Site (extra field site_id) in the connection",
+                    field="site_id",
+                )
+            return f"site {site_id!r} is one of {len(sites)}"
+        try:
+            self.get_statistics()
+        except AssistantPermissionError:
+            return f"site {site_id!r} was not checked: this API key may not read its statistics"
+        return f"site {site_id!r} was found"
+
+
+def _listed_sites(reply: Any, depth: int = 3) -> list[str]:
+    """Return the ids of the sites that a reply lists, in an envelope or not; none if it lists no sites."""
+    if not isinstance(reply, Mapping) or not depth:
+        return []
+    for name in ("site_ids", "sites"):
+        if isinstance(listed := reply.get(name), list):
+            ids = (_first(site, "site_id", "id") if isinstance(site, Mapping) else site for site in listed)
+            return [str(site) for site in ids if isinstance(site, str | int)]
+    return next((found for part in reply.values() if (found := _listed_sites(part, depth - 1))), [])
+
+
+def _first(record: Mapping[str, Any], *names: str) -> Any:
+    return next((record[name] for name in names if name in record), None)
 
 
 def _message(session_id: str, message: str, email: str | None, response_language: str | None) -> ChatMessage:

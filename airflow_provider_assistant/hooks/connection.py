@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from dataclasses import dataclass
@@ -68,12 +69,29 @@ class Settings:
     site_id: str | None = None
 
 
+def extra_of(connection: Connection) -> dict[str, Any]:
+    """
+    Return the extra of a connection, decoded.
+
+    Unlike ``extra_dejson``, it does not take an extra that is not JSON for an empty one.
+
+    :raises AssistantInputError: The extra is not a JSON object.
+    """
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise AssistantInputError(f"connection {connection.conn_id!r}: the extra must be a JSON object", field="extra")
+    return extra
+
+
 def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     """
     Read an Airflow connection.
 
     :param connection: The connection, whatever form it was stored in.
-    :param extra: Its extra, decoded. (Reading it from the connection would block in a trigger.)
+    :param extra: Its extra, as :func:`extra_of` returns it.
     :raises AssistantInputError: Base URL or key are missing, or the extra has a field that is unknown or bad.
     """
     name = f"connection {connection.conn_id!r}"
@@ -141,7 +159,8 @@ def base_url(connection: Connection) -> str:
     try:
         # Airflow's URI form takes the brackets off an IPv6 address.
         parts = urlsplit(host if "://" in host else f"{protocol}://{f'[{host}]' if _is_ipv6(host) else host}")
-        port = parts.port or connection.port
+        # Airflow's connection form sends an empty port as 0.
+        port = parts.port or connection.port or None
     except ValueError:
         raise AssistantInputError(
             f"{name}: the base URL {host!r} has a port that is no number, or a host that is no address", field="host"

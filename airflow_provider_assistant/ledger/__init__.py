@@ -8,6 +8,7 @@ request may have happened. Feedback, which the API can write and not read, is re
 
 from airflow_provider_assistant.ledger.batches import RENEWAL, BatchLedger, Claim, End, Known, Settlement, Standing
 from airflow_provider_assistant.ledger.history import feedback_between, loads_between, questions_scope, requests_between
+from airflow_provider_assistant.ledger.latest import is_superseded
 from airflow_provider_assistant.ledger.loads import LoadRecord
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger, key_of, outcome_of, sqlite_engine
@@ -25,6 +26,7 @@ __all__ = [
     "Settlement",
     "Standing",
     "feedback_between",
+    "is_superseded",
     "key_of",
     "loads_between",
     "outcome_of",

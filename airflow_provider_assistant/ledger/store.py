@@ -129,14 +129,21 @@ class Ledger:
         """Return the effect with this scope and key, if one was ever intended."""
         return self._one(sa.select(table).where(_is(table, scope, key)))
 
-    def outcomes(self, table: sa.Table, scope: str, keys: Sequence[str]) -> dict[str, Outcome]:
-        """Return what came of the effects with these keys; those that were never intended are left out."""
+    def outcomes(
+        self, table: sa.Table, scope: str, keys: Sequence[str], *, again_if: sa.ColumnElement[bool] | None = None
+    ) -> dict[str, Outcome]:
+        """
+        Return what came of the effects with these keys; those that were never intended are left out.
+
+        :param again_if: Leaves out those that were made, and where this holds for their row.
+        """
+        is_current = (table.c.outcome != "done") | sa.not_(sa.false() if again_if is None else again_if)
 
         def outcomes(connection: sa.Connection) -> dict[str, Outcome]:
             found: dict[str, Outcome] = {}
             for start in range(0, len(keys), PARAMETERS - 1):
                 some = table.c.key.in_(keys[start : start + PARAMETERS - 1])
-                query = sa.select(table.c.key, table.c.outcome).where(table.c.scope == scope, some)
+                query = sa.select(table.c.key, table.c.outcome).where(table.c.scope == scope, some, is_current)
                 found |= {row.key: row.outcome for row in connection.execute(query)}
             return found
 

@@ -61,7 +61,9 @@ class AssistantAskOperator(AssistantOperator):
     :param mode: ``async``, or ``sync``: each answer in the round trip of its question (endpoint 5).
     :param session: ``per_row``: a conversation for each question; ``shared``: one for all, in no certain order; or
         the column with session ids. By default the column ``session_id`` if there is one, otherwise per row.
-    :param close_sessions: Whether to close the conversations of questions that have ended (endpoint 9).
+    :param close_sessions: Which conversations to close once their questions have ended (``POST …/chat/session/close``):
+        None, the default, closes those that this task created; True also those that the source names, such as a
+        customer's; False none.
     :param deferrable: Whether to wait in the triggerer; by default what Airflow's
         ``[operators] default_deferrable`` says.
     :param deadline: How long to wait for answers once all questions are submitted, in seconds.
@@ -101,7 +103,7 @@ class AssistantAskOperator(AssistantOperator):
         key_columns: str | Sequence[str] = (),
         mode: Mode = "async",
         session: str | None = None,
-        close_sessions: bool = True,
+        close_sessions: bool | None = None,
         deferrable: bool | None = None,
         deadline: float | timedelta = 3600.0,
         poll_interval: float = 20.0,
@@ -243,7 +245,8 @@ class AssistantAskOperator(AssistantOperator):
     def _finished(self, batch: Batch, context: Context, deadline: float) -> dict[str, Any]:
         batch.collect(interval=self.poll_interval, deadline=deadline)
         table = batch.table()
-        closed, not_closed = batch.close_sessions(table) if self.close_sessions else (0, 0)
+        is_closing = answers.has_own_sessions(table) if self.close_sessions is None else self.close_sessions
+        closed, not_closed = batch.close_sessions(table) if is_closing else (0, 0)
         batch.publish(table)
         self.written = (table_at(self.output_path, table),)
         result = {

@@ -12,8 +12,12 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import Feedback, checked
-from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, key_of, ratings
+from airflow_provider_assistant.exceptions import (
+    AssistantIncompleteLoad,
+    AssistantIncompleteLoadForGood,
+    AssistantInputError,
+)
+from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, is_superseded, key_of, ratings
 from airflow_provider_assistant.loading.source import storage_path
 from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator, findings_of
 
@@ -27,8 +31,9 @@ class AssistantFeedbackOperator(AssistantOperator):
     """
     Rate the answer to one chat request, or many answers by rules on their scores (endpoint 8).
 
-    The API has no endpoint that reads feedback back, so the ledger records what was sent; the same rating of
-    the same request is sent once, however often the task runs. An attempt that may have been received is repeated.
+    The API has no endpoint that reads feedback back, so the ledger records what was sent. A rating that is already
+    the latest one of its request is not sent again, however often the task runs. An attempt that may have been received
+    is repeated.
 
     Give either ``session_id``, ``request_id`` and ``feedback``, or ``answers``, ``scores`` and ``rules``.
 
@@ -101,6 +106,7 @@ class AssistantFeedbackOperator(AssistantOperator):
             ``findings``, the path of the list of ratings that want attention, None if there are none.
         :raises AssistantInputError: The files or the rules are wrong, and nothing was sent.
         :raises AssistantIncompleteLoad: Ratings by rule could not be sent; a retry sends those and no others.
+        :raises AssistantIncompleteLoadForGood: The service refused each of these; Airflow does not retry the task.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         return self._rate_one(context) if self.rules is None else self.tell(context, self._rate_many(context))
@@ -134,6 +140,7 @@ class AssistantFeedbackOperator(AssistantOperator):
                     key_of(self.session_id, self.request_id, self.feedback),
                     RunRef.of(context),
                     send,
+                    again_if=is_superseded(),
                     site_id=site_id,
                     session_id=self.session_id,
                     request_id=self.request_id,
@@ -171,6 +178,10 @@ class AssistantFeedbackOperator(AssistantOperator):
                 )
                 self.log.info("Site %r: %s.", site_id, said)
         listed = str(findings.path) if findings.count else None
+        if counts.failed and self._rater.is_final:
+            raise AssistantIncompleteLoadForGood(
+                f"{said}. The service refused each of them, and would refuse them again. They are listed in {listed}."
+            )
         if counts.failed:
             raise AssistantIncompleteLoad(
                 f"{said}. A retry sends those that failed and no others. They are listed in {listed}."

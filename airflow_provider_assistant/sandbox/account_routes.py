@@ -22,7 +22,7 @@ def account_routes(service: Service) -> APIRouter:
         response_model=schemas.LimitsReply,
         responses=refusals(),
     )
-    async def read_limits(request: Request, tenant_id: TenantId) -> Response:
+    async def get_limits(request: Request, tenant_id: TenantId) -> Response:
         """Read the tenant's limits."""
         key = authorize(request, tenant=tenant_id, write=False)
         return JSONResponse(service.quotas.report(key, service.settings, service.clock()))
@@ -32,7 +32,7 @@ def account_routes(service: Service) -> APIRouter:
         response_model=schemas.StatisticsReply,
         responses=refusals(),
     )
-    async def read_statistics(request: Request, site_id: SiteId) -> Response:
+    async def get_statistics(request: Request, site_id: SiteId) -> Response:
         """Read the site's statistics."""
         authorize(request, site=site_id, write=False)
         now = service.clock()

@@ -93,7 +93,7 @@ def create_app(settings: Settings | None = None, *, clock: Callable[[], float] =
             await asyncio.wait([working])
             service.database.close()
 
-    api = FastAPI(docs_url=None, redoc_url=None)
+    api = FastAPI(docs_url=None, redoc_url=None, generate_unique_id_function=lambda route: route.name)
     api.openapi = _describe(api)  # type: ignore[method-assign]
     for routes in (account_routes, document_routes, chat_routes, session_routes):
         api.include_router(routes(service))

@@ -43,7 +43,7 @@ def chat_routes(service: Service) -> APIRouter:
         openapi_extra=schemas.json_body(schemas.ChatMessage),
     )
     async def chat(request: Request, site_id: SiteId) -> Response:
-        """Ask, and wait for the answer."""
+        """Ask and wait for the answer."""
         key = authorize(request, site=site_id)
         body = await read_body(request, schemas.ChatMessage)
         created_at = service.clock()
@@ -78,8 +78,8 @@ def chat_routes(service: Service) -> APIRouter:
         responses=refusals(400, 403),
         openapi_extra=schemas.json_body(schemas.ChatMessage),
     )
-    async def chat_async(request: Request, site_id: SiteId) -> Response:
-        """Ask, and come back for the answer."""
+    async def submit_chat(request: Request, site_id: SiteId) -> Response:
+        """Ask without waiting for the answer."""
         key = authorize(request, site=site_id, async_chat=True)
         body = await read_body(request, schemas.ChatMessage)
         created_at = service.clock()
@@ -101,8 +101,8 @@ def chat_routes(service: Service) -> APIRouter:
         response_model=schemas.StatusReply,
         responses=refusals(),
     )
-    async def read_request(request: Request, site_id: SiteId, request_id: RequestId) -> Response:
-        """Read how far a chat request is, and its result."""
+    async def get_chat_request(request: Request, site_id: SiteId, request_id: RequestId) -> Response:
+        """Read the status of a chat request and, once it is complete, its result."""
         authorize(request, site=site_id, write=False)
         row = existing(service, site_id, request_id)
         result = None

@@ -41,8 +41,8 @@ def document_routes(service: Service) -> APIRouter:
         responses=refusals(400, 403),
         openapi_extra=schemas.FILE_BODY,
     )
-    async def uploadread_upload(request: Request, site_id: SiteId) -> Response:
-        """Load a file."""
+    async def upload_document(request: Request, site_id: SiteId) -> Response:
+        """Create a document from a file."""
         key = authorize(request, site=site_id)
         filename, content = await read_upload(request)
         title, text = read_file(filename, content)
@@ -55,8 +55,8 @@ def document_routes(service: Service) -> APIRouter:
         responses=refusals(400, 403),
         openapi_extra=schemas.json_body(schemas.TextDocument),
     )
-    async def create_text(request: Request, site_id: SiteId) -> Response:
-        """Load a text."""
+    async def create_text_document(request: Request, site_id: SiteId) -> Response:
+        """Create a document from a text."""
         key = authorize(request, site=site_id)
         body = await read_body(request, schemas.TextDocument)
         return await store_document(
@@ -76,8 +76,8 @@ def document_routes(service: Service) -> APIRouter:
         responses=refusals(400, 403),
         openapi_extra=schemas.json_body(schemas.QaDocument),
     )
-    async def create_qa(request: Request, site_id: SiteId) -> Response:
-        """Load a question and its answer."""
+    async def create_qa_document(request: Request, site_id: SiteId) -> Response:
+        """Create a document from a question and its answer."""
         key = authorize(request, site=site_id)
         body = await read_body(request, schemas.QaDocument)
         return await store_document(

@@ -31,8 +31,8 @@ def session_routes(service: Service) -> APIRouter:
         responses=refusals(400, 403),
         openapi_extra=schemas.json_body(schemas.Feedback),
     )
-    async def rate(request: Request, site_id: SiteId) -> Response:
-        """Rate a chat request."""
+    async def send_feedback(request: Request, site_id: SiteId) -> Response:
+        """Rate the answer to a chat request."""
         authorize(request, site=site_id)
         body = await read_body(request, schemas.Feedback)
         row = existing(service, site_id, body.request_id)
@@ -60,7 +60,7 @@ def session_routes(service: Service) -> APIRouter:
         openapi_extra=schemas.json_body(schemas.SessionToClose),
     )
     async def close_session(request: Request, site_id: SiteId) -> Response:
-        """End a conversation."""
+        """Close a conversation."""
         authorize(request, site=site_id)
         body = await read_body(request, schemas.SessionToClose)
         if not service.chats.close_session(site_id, body.session_id, service.clock()):

@@ -7,6 +7,7 @@ written for GitHub, so they come here only to get their navigation, and links to
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -178,14 +179,21 @@ def navigation(source: Path) -> str:
 def write_examples(folder: Path) -> None:
     """Write a page for each example DAG, and one that lists them."""
     folder.mkdir()
-    listed = "\n".join(f"{dag.stem}" for dag in dags())
+    listed = "\n".join(dag.stem for dag in dags())
+    described = "\n".join(f"- [`{dag.stem}`]({dag.stem}.md): {summary_of(dag)}" for dag in dags())
     intro = (
         "The package contains them: [how to use them](../index.md#three-jobs). In the repository, `make demo` runs "
         "them on a real Airflow against the [embedded service](../sandbox.md)."
     )
-    (folder / "index.md").write_text(f"# Example DAGs\n\n{intro}\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n")
+    toc = f"```{{toctree}}\n:hidden:\n\n{listed}\n```"
+    (folder / "index.md").write_text(f"# Example DAGs\n\n{intro}\n\n{described}\n\n{toc}\n")
     for dag in dags():
         (folder / f"{dag.stem}.md").write_text(f"# {dag.stem}\n\n```python\n{dag.read_text()}```\n")
+
+
+def summary_of(dag: Path) -> str:
+    """Return what an example does: the first sentence of its docstring."""
+    return (ast.get_docstring(ast.parse(dag.read_text())) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def write_reference(folder: Path) -> None:

@@ -37,6 +37,7 @@ html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
 html_logo = html_favicon = str(Path(__file__).parent / "static" / "logo.svg")
 html_copy_source = False
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_show_sphinx = False
 html_show_copyright = False
 html_theme_options = {

@@ -15,7 +15,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
 
-TENANT = "acme"
+TENANT = "acme-inc"
 SITE = "acme-docs"
 CHAT = {"session_id": "visitor-1", "message": "What is the refund policy?"}
 WHOLE_CHAT = {**CHAT, "email": "ada@example.com", "response_language": "en"}

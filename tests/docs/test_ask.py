@@ -63,7 +63,7 @@ def test_statuses_are_told_everywhere() -> None:
 
 
 def test_modes() -> None:
-    (said,) = [row for row in table(section(OPERATORS, "What the ask operator takes")) if row["Argument"] == "`mode`"]
+    (said,) = [row for row in table(section(OPERATORS, "AssistantAskOperator")) if row["Argument"] == "`mode`"]
     assert tuple(codes(said["Meaning"])) == get_args(batch.Mode)
 
 

@@ -112,6 +112,11 @@ def test_no_block_is_overlooked() -> None:
     assert all(block.language for page in pages() for block in blocks_of(page))
 
 
+@pytest.mark.parametrize("block", blocks("python", "sql"), ids=lambda block: block.name)
+def test_lines_fit_the_width_of_the_site(block: Block) -> None:
+    assert max(map(len, block.code.splitlines())) <= 88
+
+
 def test_pages_have_blocks() -> None:
     pages_with_blocks = {block.page.name for block in BLOCKS}
     assert "README.md" in pages_with_blocks

@@ -151,7 +151,7 @@ def test_results_have_the_keys_of_the_table(
     run = run_dag(dag)
     assert not run.errors
     rows = task_rows()
-    waited = {codes(row["Key"])[0] for row in table(section(OPERATORS, "After waiting"))}
+    waited = {codes(row["Key"])[0] for row in table(section(OPERATORS, "AssistantSubmitChatOperator after waiting"))}
     waited |= {"request_id", "session_id", "site_id"}
     for built in dag.tasks:
         result = run.xcom(built.task_id)
@@ -225,14 +225,17 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
 @pytest.mark.parametrize(
     ("heading", "kind"),
     [
-        ("What all load operators take", documents.AssistantLoadOperator),
-        ("What rows operators take", documents.AssistantLoadRowsOperator),
-        ("What the ask operator takes", ask.AssistantAskOperator),
-        ("What the feedback operator takes", AssistantFeedbackOperator),
-        ("What the statistics export takes", AssistantStatisticsToParquetOperator),
-        ("What exports of the ledger take", LedgerExportOperator),
-        ("What the warehouse operator takes", AssistantParquetToWarehouseOperator),
-        ("What the evaluate operator takes", AssistantEvaluateOperator),
+        ("Arguments of all load operators", documents.AssistantLoadOperator),
+        ("AssistantLoadTextOperator and AssistantLoadQAOperator", documents.AssistantLoadRowsOperator),
+        ("AssistantAskOperator", ask.AssistantAskOperator),
+        ("AssistantFeedbackOperator", AssistantFeedbackOperator),
+        ("AssistantStatisticsToParquetOperator", AssistantStatisticsToParquetOperator),
+        (
+            "AssistantFeedbackToParquetOperator and the other exports of the ledger",
+            LedgerExportOperator,
+        ),
+        ("AssistantParquetToWarehouseOperator", AssistantParquetToWarehouseOperator),
+        ("AssistantEvaluateOperator", AssistantEvaluateOperator),
     ],
 )
 def test_arguments(heading: str, kind: type) -> None:
@@ -245,13 +248,13 @@ def test_arguments(heading: str, kind: type) -> None:
 
 @pytest.mark.parametrize(("argument", "values"), [("on_ambiguous", OnAmbiguous), ("on_change", OnChange)])
 def test_choices_of_loads(argument: str, values: Any) -> None:
-    rows = table(section(OPERATORS, "What all load operators take"))
+    rows = table(section(OPERATORS, "Arguments of all load operators"))
     (said,) = [row["Meaning"] for row in rows if codes(row["Argument"])[0] == argument]
     assert codes(said) == list(get_args(values))
 
 
 def test_fields_of_documents() -> None:
-    text = section(OPERATORS, "What rows operators take")
+    text = section(OPERATORS, "AssistantLoadTextOperator and AssistantLoadQAOperator")
     for row in table(text[text.index("| Class ") :]):
         payload = getattr(documents, codes(row["Class"])[0]).payload
         assert codes(row["Fields"]) == list(payload.model_fields)
@@ -469,7 +472,7 @@ def connections() -> list[Any]:
     found = [pytest.param(block.code, id=block.name) for block in blocks("json") if '"conn_type"' in block.code]
     for block in blocks("text", "bash"):
         for number, shown in enumerate(
-            re.findall(r"'(\{.*?\})'$|(assistant://[^\s']+)", block.code, re.DOTALL | re.MULTILINE)
+            re.findall(r"'(\{\s*\"conn_type\".*?\})'$|(assistant://[^\s']+)", block.code, re.DOTALL | re.MULTILINE)
         ):
             found.append(pytest.param("".join(shown), id=f"{block.name}.{number}"))
     return found
@@ -480,7 +483,7 @@ def test_connections_can_be_pasted(connection: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection)
     hook = AssistantHook()
     assert hook.settings.client.base_url.endswith("/api/v1")
-    assert hook.tenant() == "acme"
+    assert hook.tenant() == "acme-inc"
     if connection.startswith("{"):
         assert set(json.loads(connection)["extra"]) <= set(ConnectionExtra.model_fields)
 
@@ -519,7 +522,7 @@ def test_hook_methods() -> None:
 
 def test_readme_shows_a_short_dag_first() -> None:
     first = next(block for block in blocks_of(ROOT / "README.md") if block.language == "python")
-    assert len(first.code.splitlines()) <= 20
+    assert len(first.code.splitlines()) <= 24
     before = "\n".join((ROOT / "README.md").read_text().splitlines()[: first.line])
     assert before.count("\n## ") == 1
 

@@ -78,6 +78,19 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
     assert len(wanted) > 40
 
 
+def test_examples_are_described(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "examples" / "index.html").read_text())
+    for dag in (ROOT / "dags").glob("*.py"):
+        assert re.search(rf"^{dag.stem}: [A-Z].+\.$", text, re.MULTILINE), dag.stem
+
+
+def test_search_ranks_guides_before_internals(site: Path) -> None:
+    loaded = [Path(urlsplit(load).path).name for load in read(site / "search.html").loads]
+    # The first one defines what the second one changes.
+    assert loaded.index("searchtools.js") < loaded.index("language_data.js")
+    assert "Scorer.score = " in (site / "_static" / "language_data.js").read_text()
+
+
 def test_links_and_their_anchors_exist(site: Path) -> None:
     broken = []
     for page in built(site):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,20 +20,23 @@ if TYPE_CHECKING:
     from tests.conftest import Run, RunningService
 
 TUTORIALS = ROOT / "docs" / "tutorials"
+COUNTED = ("created", "unchanged", "rejected", "possibly_duplicated")
 
 
 @pytest.fixture
 def tutorial(connect: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., DAG]:
-    """Return the DAG of a tutorial, with a change that its reader makes."""
+    """Return the DAG of a tutorial, with the changes that its reader makes."""
     connect(retries=4)
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
 
-    def dag(name: str, old: str = "", new: str = "") -> DAG:
+    def dag(name: str, *changes: tuple[str, str]) -> DAG:
         from airflow.dag_processing.dagbag import DagBag
 
         (code,) = [block.code for block in blocks_of(TUTORIALS / f"{name}.md") if block.language == "python"]
-        assert old in code
-        (tmp_path / "tutorial.py").write_text(code.replace(old, new))
+        for old, new in changes:
+            assert old in code
+            code = code.replace(old, new)
+        (tmp_path / "tutorial.py").write_text(code)
         (found,) = DagBag(tmp_path / "tutorial.py").dags.values()
         return found
 
@@ -40,23 +45,27 @@ def tutorial(connect: Callable[..., None], tmp_path: Path, monkeypatch: pytest.M
 
 def test_knowledge_base(tutorial: Callable[..., DAG], run_dag: Callable[..., Run], service: RunningService) -> None:
     page = TUTORIALS / "knowledge-base.md"
-    first, again, changed = (block.code.splitlines() for block in blocks_of(page) if block.language == "text")
+    first, again, changed, added, broken = (
+        block.code.splitlines() for block in blocks_of(page) if block.language == "text"
+    )
 
-    def outcome(*change: str) -> list[str]:
-        run = run_dag(tutorial("knowledge-base", *change))
+    def outcome(*changes: tuple[str, str]) -> list[str]:
+        run = run_dag(tutorial("knowledge-base", *changes))
         assert run.state == "success"
         counts, answer = run.xcom("load_faq"), run.xcom("check", key="text")
-        said = "{created} created, {unchanged} unchanged, {rejected} rejected".format(**counts)
-        return [said, answer]
+        _, middle, end = first[len(COUNTED)].split("…")
+        assert middle in counts["findings"]
+        assert counts["findings"].endswith(end)
+        return [*(f"{counts[count]} {count}" for count in COUNTED), answer]
 
-    assert outcome() == first
-    assert outcome()[:1] == again
-    new = "Within five working days.", "Within ten working days."
-    assert outcome(*new)[:1] == changed
-    # Which requests fail is a matter of the seed; that every row arrives is not.
-    service.behave(fault_rate=0.25)
-    last = outcome(new[0], new[1] + '"},\n{"id": 4, "headline": "Parking", "question": "May I park?", "answer": "Yes.')
-    assert last[0] == "1 created, 2 unchanged, 1 rejected"
+    assert outcome() == [*first[: len(COUNTED)], first[-1]]
+    assert outcome()[:-1] == again
+    change = "Within five working days.", "Within ten working days."
+    assert outcome(change)[:-1] == changed
+    (shell,) = [block.code for block in blocks_of(page) if "_sandbox/faults" in block.code]
+    (fault,) = re.findall(r"-d '(.*)'", shell)
+    service.behave(**json.loads(fault))
+    assert outcome(change, ("return [", f"return [{added[0]}"))[:-1] == broken
 
 
 def test_evaluation(tutorial: Callable[..., DAG], run_dag: Callable[..., Run], service: RunningService) -> None:

@@ -138,7 +138,7 @@ def test_a_connection_in_airflow_s_database(run, environment, service, monkeypat
     environment["AIRFLOW__CORE__FERNET_KEY"] = conf.get("core", "fernet_key")
     ran = run(*MODULE, "limits", "--conn-id", "stored", "-o", "json")
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["tenant_id"] == "acme"
+    assert json.loads(ran.stdout)["tenant_id"] == "acme-inc"
 
 
 class TestTerminal:

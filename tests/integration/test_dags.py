@@ -71,7 +71,7 @@ def test_smoke(load, run_dag, service, connection):
     assert [path for method, path in service.seen() if method == "POST"] == [
         f"{site}/documents", f"{site}/chat", f"{site}/chat/async", f"{site}/chat/feedback",
     ]  # fmt: skip
-    assert service.seen()[0] == ("GET", "/m2m/tenants/acme/limits")
+    assert service.seen()[0] == ("GET", "/m2m/tenants/acme-inc/limits")
     assert service.seen()[-1] == ("GET", f"{site}/statistics")
 
 

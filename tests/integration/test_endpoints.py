@@ -34,7 +34,7 @@ def wait(hook: AssistantHook, request_id: str):
 
 
 def test_1_limits(hook: AssistantHook) -> None:
-    assert hook.get_limits().raw["tenant_id"] == "acme"
+    assert hook.get_limits().raw["tenant_id"] == "acme-inc"
 
 
 @pytest.mark.parametrize("kind", ["path", "text path", "url", "open file", "unseekable"])
@@ -108,8 +108,8 @@ def test_a_request_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_same_calls_under_asyncio(hook: AssistantHook) -> None:
     async with hook.async_client() as client:
-        limits = await client.asend(endpoints.get_limits("acme"))
-        assert limits.raw["tenant_id"] == "acme"
+        limits = await client.asend(endpoints.get_limits("acme-inc"))
+        assert limits.raw["tenant_id"] == "acme-inc"
         assert (await client.asend(endpoints.get_statistics("acme-docs"))).raw["documents"]["total"] == 0
 
 
@@ -120,7 +120,7 @@ def test_an_endpoint_that_the_specification_does_not_show(hook: AssistantHook) -
 def test_the_connection_is_tested_by_reading_the_limits(hook: AssistantHook) -> None:
     works, message = hook.test_connection()
     assert works
-    assert "tenant 'acme'" in message
+    assert "tenant 'acme-inc'" in message
 
 
 def test_overrides(hook: AssistantHook) -> None:

@@ -57,7 +57,7 @@ class TestAgainstTheEmbeddedService:
 
     def test_401(self, send, url) -> None:
         with pytest.raises(AssistantAuthenticationError, match="API key"):
-            send(url, endpoints.get_limits("acme"), api_key=KEY)
+            send(url, endpoints.get_limits("acme-inc"), api_key=KEY)
 
     def test_403(self, send, url) -> None:
         call = endpoints.create_qa_document("acme-docs", QA)
@@ -81,16 +81,16 @@ class TestAgainstTheEmbeddedService:
     def test_429(self, send) -> None:
         with SandboxServer(rate_limit=0.1, rate_burst=1) as service:
             changes = {"api_key": tenants.ACME_FULL_KEY, "retry": RetryRule(attempts=2, max_pause=0.0)}
-            send(service.url, endpoints.get_limits("acme"), **changes)
+            send(service.url, endpoints.get_limits("acme-inc"), **changes)
             with pytest.raises(AssistantRateLimitError) as refused:
-                send(service.url, endpoints.get_limits("acme"), **changes)
+                send(service.url, endpoints.get_limits("acme-inc"), **changes)
         assert refused.value.retry_after
         assert refused.value.retry_after > 0
 
     def test_5xx(self, send) -> None:
         with SandboxServer(fault_rate=1.0, fault_status="503") as service:
             with pytest.raises(AssistantServerError) as failed:
-                send(service.url, endpoints.get_limits("acme"), api_key=tenants.ACME_FULL_KEY)
+                send(service.url, endpoints.get_limits("acme-inc"), api_key=tenants.ACME_FULL_KEY)
             assert len(list(service.service.journal.entries())) == 5
         assert failed.value.status == 503
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
 
 HEADERS = {"X-API-Key": ACME_FULL_KEY}
 SPECIFIED = {
-    ("GET", "/m2m/tenants/{tenant_id}/limits"),
-    ("POST", "/m2m/sites/{site_id}/documents"),
-    ("POST", "/m2m/sites/{site_id}/documents/text"),
-    ("POST", "/m2m/sites/{site_id}/documents/qa"),
-    ("POST", "/m2m/sites/{site_id}/chat"),
-    ("POST", "/m2m/sites/{site_id}/chat/async"),
-    ("GET", "/m2m/sites/{site_id}/chat/requests/{request_id}"),
-    ("POST", "/m2m/sites/{site_id}/chat/feedback"),
-    ("POST", "/m2m/sites/{site_id}/chat/session/close"),
-    ("GET", "/m2m/sites/{site_id}/statistics"),
+    ("GET", "/m2m/tenants/{tenant_id}/limits"): "Get Limits",
+    ("POST", "/m2m/sites/{site_id}/documents"): "Upload Document",
+    ("POST", "/m2m/sites/{site_id}/documents/text"): "Create Text Document",
+    ("POST", "/m2m/sites/{site_id}/documents/qa"): "Create Qa Document",
+    ("POST", "/m2m/sites/{site_id}/chat"): "Chat",
+    ("POST", "/m2m/sites/{site_id}/chat/async"): "Submit Chat",
+    ("GET", "/m2m/sites/{site_id}/chat/requests/{request_id}"): "Get Chat Request",
+    ("POST", "/m2m/sites/{site_id}/chat/feedback"): "Send Feedback",
+    ("POST", "/m2m/sites/{site_id}/chat/session/close"): "Close Session",
+    ("GET", "/m2m/sites/{site_id}/statistics"): "Get Statistics",
 }
 
 
@@ -47,7 +48,7 @@ def known(service: SandboxServer) -> dict[str, str]:
     url = f"{service.url}/m2m/sites/acme-docs/chat/async"
     body = {"session_id": "known", "message": "Anything?"}
     request_id = httpx.post(url, headers=HEADERS, json=body).json()["request_id"]
-    return {"tenant_id": "acme", "site_id": "acme-docs", "request_id": request_id}
+    return {"tenant_id": "acme-inc", "site_id": "acme-docs", "request_id": request_id}
 
 
 def is_readable(text: str) -> bool:
@@ -97,9 +98,21 @@ def test_requests_on_what_exists(case: Case, service: SandboxServer, known: dict
 
 def test_the_document_has_the_ten_endpoints_and_no_other() -> None:
     served = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
-    assert served == SPECIFIED
+    assert served == set(SPECIFIED)
     assert DOCUMENT["servers"] == [{"url": "/api/v1"}]
     for item in DOCUMENT["paths"].values():
         for operation in item.values():
             assert "422" not in operation["responses"]
             assert {"401", "404", "429"} <= set(operation["responses"])
+
+
+def test_every_operation_has_a_readable_id_summary_and_description() -> None:
+    said = {
+        (method.upper(), path): operation
+        for path, item in DOCUMENT["paths"].items()
+        for method, operation in item.items()
+    }
+    assert {place: operation["summary"] for place, operation in said.items()} == SPECIFIED
+    for operation in said.values():
+        assert operation["operationId"] == operation["summary"].lower().replace(" ", "_")
+        assert re.fullmatch(r"[A-Z][^\n]+\.", operation["description"]), operation["description"]

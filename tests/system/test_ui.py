@@ -165,7 +165,7 @@ def test_the_form_needs_no_hook_the_test_button_does(
 
     works, message = airflow.test_connection({"connection_id": "tested", **service.connection})
     assert works is True
-    assert "limits of tenant 'acme'" in message
+    assert "limits of tenant 'acme-inc'" in message
     assert "plan" in message
     assert imported_hook(airflow, imports_log)
 
@@ -176,7 +176,7 @@ def test_the_form_needs_no_hook_the_test_button_does(
         ({"password": WRONG_KEY}, "401"),
         ({"host": "http://127.0.0.1:9"}, "Check the base URL"),
         ({"password": ""}, "has no API key"),
-        ({"extra": {"tennant_id": "acme"}}, "tennant_id"),
+        ({"extra": {"tennant_id": "acme-inc"}}, "tennant_id"),
     ],
 )
 def test_a_failed_test_says_why_and_keeps_the_key(
@@ -232,7 +232,7 @@ def test_the_form_in_a_browser(
         raise
     assert connection["conn_type"] == "assistant"
     assert connection["host"] == "https://assistant.example.com"
-    assert '"tenant_id": "acme"' in connection["extra"]
+    assert '"tenant_id": "acme-inc"' in connection["extra"]
     assert '"timeout": 20' in connection["extra"]
     assert WRONG_KEY not in str(connection)
     assert places(airflow.home, WRONG_KEY, database=airflow.database.url) == set()

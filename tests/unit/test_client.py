@@ -16,7 +16,7 @@ from airflow_provider_assistant.api.flow import RetryRule
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
 from tests.wire import Answer, ScriptedService, client_of
 
-CALL = endpoints.get_limits("acme")
+CALL = endpoints.get_limits("acme-inc")
 ONCE = RetryRule(attempts=1)
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -159,7 +159,7 @@ def test_a_proxy_of_the_environment(send, spelling, monkeypatch):
         monkeypatch.setenv(spelling("http_proxy"), proxy.url.removesuffix("/api/v1"))
         assert send(client_of("http://assistant.invalid/api/v1", retry=ONCE)) == [{"by": "proxy"}]
         (received,) = proxy.received
-        assert received.path == "http://assistant.invalid/api/v1/m2m/tenants/acme/limits"
+        assert received.path == "http://assistant.invalid/api/v1/m2m/tenants/acme-inc/limits"
 
 
 @ONE_WAYS

@@ -100,7 +100,7 @@ both = pytest.mark.parametrize("how", ["sync", "async"])
 
 @both
 async def test_success(how, client, backend):
-    await drive(client, endpoints.get_limits("acme"), how)
+    await drive(client, endpoints.get_limits("acme-inc"), how)
     tags = {"endpoint": "limits", "status": "200"}
     assert backend.ours() == counts(requests=[(tags, 1)])
     ((name, timed_tags, taken),) = backend.timed
@@ -206,7 +206,7 @@ def test_what_is_held_back_is_sent_in_the_end(status, backend):
 def test_a_client_holds_nothing_back_when_it_goes(is_closed, service, backend, monkeypatch):
     monkeypatch.setattr(metrics, "SENT_EACH_SECOND", 0)
     client = AssistantClient(ClientSettings(service.url, "dev-acme-full"))
-    client.send(endpoints.get_limits("acme"))
+    client.send(endpoints.get_limits("acme-inc"))
     assert backend.ours() == {}
     if is_closed:
         client.close()

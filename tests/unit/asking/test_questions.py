@@ -167,7 +167,7 @@ def test_the_same_question_in_another_session_is_another_question():
 
 def test_several_key_columns_have_a_readable_label():
     rows = [{"a": 1, "b": "x", "message": "?"}, {"a": None, "b": "y", "message": "?"}]
-    assert questions(rows, key_columns=["a", "b"]).labels() == ["a=1, b=x", "a=None, b=y"]
+    assert questions(rows, key_columns=["a", "b"]).labels() == ["a=1, b=x", "a=, b=y"]
 
 
 def test_a_key_column_may_be_called_key():

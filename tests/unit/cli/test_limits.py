@@ -12,7 +12,7 @@ def test_every_field_is_a_line(cli, connection):
 
 def test_a_program_gets_what_the_service_says(cli, connection, service):
     result = cli("limits", "--output", "json").json
-    assert result["tenant_id"] == "acme"
+    assert result["tenant_id"] == "acme-inc"
     assert result["limits"]["sites"] == ["acme-docs", "acme-shop"]
 
 

@@ -32,7 +32,7 @@ def test_every_step_of_the_specification_in_its_order(cli, connection, service):
     assert all(line[2].endswith(" s") and line[3] for line in ran.lines)
     request_id = service.seen()[4][1].rpartition("/")[2]
     assert service.seen()[:4] == [
-        ("GET", "/m2m/tenants/acme/limits"),
+        ("GET", "/m2m/tenants/acme-inc/limits"),
         ("POST", f"{SITE}/documents"),
         ("POST", f"{SITE}/chat"),
         ("POST", f"{SITE}/chat/async"),

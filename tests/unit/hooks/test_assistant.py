@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +29,7 @@ def hook(connection):
 def test_every_endpoint(hook, service, tmp_path):
     guide = tmp_path / "guide.md"
     guide.write_text("Bees make honey.")
-    assert hook.get_limits().raw["tenant_id"] == "acme"
+    assert hook.get_limits().raw["tenant_id"] == "acme-inc"
     assert hook.upload_document(guide).document_id.startswith("doc_")
     assert hook.create_text_document("T", "Cows make milk.", "animals").raw["kind"] == "text"
     assert hook.create_qa_document("T", "Who barks?", "Dogs.", "animals").raw["kind"] == "qa"
@@ -44,7 +46,7 @@ def test_every_endpoint(hook, service, tmp_path):
     statistics = hook.get_statistics().raw
     assert statistics["documents"]["by_kind"] == {"file": 1, "text": 1, "qa": 1}
     assert statistics["feedback"]["by_rating"] == {"good": 1}
-    site, tenant = "/m2m/sites/acme-docs", "/m2m/tenants/acme"
+    site, tenant = "/m2m/sites/acme-docs", "/m2m/tenants/acme-inc"
     assert list(dict.fromkeys(service.seen())) == [
         ("GET", f"{tenant}/limits"),
         ("POST", f"{site}/documents"),
@@ -71,10 +73,10 @@ def test_an_open_file_is_sent_from_its_beginning_and_left_open(hook, service, tm
 
 
 def test_site_and_tenant_may_be_given_at_each_level(connect, service):
-    connect(tenant_id="acme", site_id="acme-docs")
+    connect(tenant_id="acme-inc", site_id="acme-docs")
     hook = AssistantHook(site_id="acme-shop")
     assert (hook.site(), hook.site("acme-docs"), AssistantHook().site()) == ("acme-shop", "acme-docs", "acme-docs")
-    assert (hook.tenant(), hook.tenant("other"), AssistantHook(tenant_id="t").tenant()) == ("acme", "other", "t")
+    assert (hook.tenant(), hook.tenant("other"), AssistantHook(tenant_id="t").tenant()) == ("acme-inc", "other", "t")
     assert hook.get_statistics().raw["site_id"] == "acme-shop"
     assert hook.get_statistics(site_id="acme-docs").raw["site_id"] == "acme-docs"
     assert hook.target() == f"{service.url}/m2m/sites/acme-shop"
@@ -114,7 +116,7 @@ def test_bad_input_is_refused_before_any_request(call, field, hook, service):
 def test_other_endpoints_can_be_reached(hook):
     assert hook.call("get", "/m2m/sites/acme-docs/statistics").raw["site_id"] == "acme-docs"
     with pytest.raises(AssistantNotFoundError):
-        hook.call("GET", "/m2m/tenants/acme/usage")
+        hook.call("GET", "/m2m/tenants/acme-inc/usage")
 
 
 def test_connection_test_says_what_it_saw(hook, service):
@@ -122,7 +124,7 @@ def test_connection_test_says_what_it_saw(hook, service):
     assert well
     assert service.url in said
     assert "limits" in said
-    assert service.seen() == [("GET", "/m2m/tenants/acme/limits")]
+    assert service.seen() == [("GET", "/m2m/tenants/acme-inc/limits")]
 
 
 @pytest.mark.parametrize(
@@ -131,13 +133,57 @@ def test_connection_test_says_what_it_saw(hook, service):
         ({"key": "wrong"}, "401"),
         ({"tenant_id": "globex"}, "404"),
         ({"tenant_id": ""}, "tenant_id"),
-        ({"tenat_id": "acme"}, "tenat_id"),
+        ({"tenat_id": "acme-inc"}, "tenat_id"),
+        ({"site_id": "acme-dogs"}, "site 'acme-dogs' is not among the sites of this API key: acme-docs"),
     ],
 )
 def test_connection_test_says_what_is_wrong(fields, part, connect):
     connect(**fields)
     well, said = AssistantHook().test_connection()
     assert not well
+    assert part in said
+
+
+def test_connection_test_works_without_a_site(connect):
+    connect(site_id="")
+    well, said = AssistantHook().test_connection()
+    assert well
+    assert "names no site" in said
+
+
+LISTS = [
+    {"sites": ["acme-docs", "acme-shop"]},
+    {"sites": [{"id": "acme-docs", "name": "Docs"}, {"id": "acme-shop"}]},
+    {"data": {"site_ids": ["acme-docs", "acme-shop"]}},
+    {"status": "success", "data": {"tenant": {"sites": [{"site_id": "acme-docs"}, {"site_id": "acme-shop"}]}}},
+]
+
+
+@pytest.mark.parametrize("reply", LISTS, ids=range(len(LISTS)))
+def test_connection_test_checks_the_site_where_the_limits_list_sites(reply, connect, monkeypatch):
+    for site_id, expected in (("acme-shop", True), ("acme-dogs", False)):
+        connect(site_id=site_id)
+        hook = AssistantHook()
+        monkeypatch.setattr(hook, "get_limits", lambda: SimpleNamespace(raw=reply))
+        well, said = hook.test_connection()
+        assert well is expected, said
+        assert site_id in said
+
+
+@pytest.mark.parametrize("reply", [{}, {"plan": "business"}, {"sites": 3}, {"sites": []}, [], None, "text"])
+@pytest.mark.parametrize(
+    ("fields", "expected", "part"),
+    [({}, True, "was found"), ({"site_id": "acme-dogs"}, False, "404"), ({"site_id": "acme-docs"}, True, "was found")],
+)
+def test_connection_test_reads_statistics_where_the_limits_list_no_site(
+    fields, expected, part, reply, connect, service, monkeypatch
+):
+    connect(**fields)
+    hook = AssistantHook()
+    monkeypatch.setattr(hook, "get_limits", lambda: SimpleNamespace(raw=reply))
+    with contextlib.closing(hook.client):
+        well, said = hook.test_connection()
+    assert well is expected
     assert part in said
 
 
@@ -157,11 +203,11 @@ async def test_a_connection_is_read_outside_of_the_event_loop_s_thread(connectio
 
 async def test_the_async_client_sends_the_same_calls(connection, service):
     async with AssistantHook().async_client() as client:
-        limits = await client.asend(endpoints.get_limits("acme"))
+        limits = await client.asend(endpoints.get_limits("acme-inc"))
         submitted = await client.asend(
             endpoints.submit_chat("acme-docs", ChatMessage(session_id="s", message="Anything?"))
         )
-    assert limits.raw["tenant_id"] == "acme"
+    assert limits.raw["tenant_id"] == "acme-inc"
     assert service.rows("requests")[0]["id"] == submitted.request_id
 
 
@@ -169,7 +215,7 @@ async def test_the_async_client_raises_the_same_errors(connect):
     connect(key="wrong")
     async with AssistantHook().async_client() as client:
         with pytest.raises(AssistantAuthenticationError):
-            await client.asend(endpoints.get_limits("acme"))
+            await client.asend(endpoints.get_limits("acme-inc"))
 
 
 def test_replies_are_plain_json(hook):

@@ -10,7 +10,7 @@ from airflow.sdk import Connection
 from airflow_provider_assistant.client import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.connection import settings_of
+from airflow_provider_assistant.hooks.connection import extra_of, settings_of
 from airflow_provider_assistant.provider_info import get_provider_info
 
 KEY = "canary-key/with+signs=&%"
@@ -22,7 +22,7 @@ def settings(**fields):
     connection = Connection(
         conn_id="c", conn_type="assistant", extra=json.dumps(extra), **{"host": "h", "password": KEY, **fields}
     )
-    return settings_of(connection, connection.extra_dejson)
+    return settings_of(connection, extra_of(connection))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,8 @@ def settings(**fields):
         ({"host": "2001:db8::1", "port": 8443}, "https://[2001:db8::1]:8443/api/v1"),
         ({"host": "http://[::1]:8080"}, "http://[::1]:8080/api/v1"),
         ({"host": "127.0.0.1", "port": 8089, "schema": "http"}, "http://127.0.0.1:8089/api/v1"),
+        ({"host": "h.example", "port": 0}, "https://h.example/api/v1"),
+        ({"host": "https://h.example:8443", "port": 0}, "https://h.example:8443/api/v1"),
     ],
 )
 def test_base_url_of_fields(fields, url):
@@ -69,7 +71,7 @@ def test_base_url_of_fields(fields, url):
     [
         (f"assistant://:{QUOTED}@h.example", "https://h.example/api/v1"),
         (f"assistant://:{QUOTED}@h.example/", "https://h.example/api/v1"),
-        (f"assistant://:{QUOTED}@h.example:8443/api/v1?tenant_id=acme&site_id=docs", "https://h.example:8443/api/v1"),
+        (f"assistant://:{QUOTED}@h.example:8443/api/v1?tenant_id=acme-inc&site_id=docs", "https://h.example:8443/api/v1"),
         (f"assistant://:{QUOTED}@h.example/eu/api/v1", "https://h.example/eu/api/v1"),
         (f"assistant://:{QUOTED}@h.example/https", "https://h.example/api/v1"),
         (f"assistant://:{QUOTED}@127.0.0.1:8089/http", "http://127.0.0.1:8089/api/v1"),
@@ -94,10 +96,12 @@ def test_base_url_of_the_environment(form, url, monkeypatch):
 
 
 def test_a_uri_carries_the_extra(monkeypatch):
-    uri = f"assistant://:{QUOTED}@h/?tenant_id=acme&site_id=docs&timeout=7.5&retries=0&verify=false&complete_words=ok"
+    uri = (
+        f"assistant://:{QUOTED}@h/?tenant_id=acme-inc&site_id=docs&timeout=7.5&retries=0&verify=false&complete_words=ok"
+    )
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
     read = AssistantHook().settings
-    assert (read.tenant_id, read.site_id) == ("acme", "docs")
+    assert (read.tenant_id, read.site_id) == ("acme-inc", "docs")
     assert read.client.timeout == 7.5
     assert read.client.retry.attempts == 1
     assert read.client.verify is False
@@ -129,6 +133,15 @@ def test_refused(fields, field, part):
         settings(**fields)
     assert caught.value.field == field
     assert "'c'" in str(caught.value)
+
+
+@pytest.mark.parametrize("extra", ["[]", "[1]", "3", '"text"', "null", "{", "canary"])
+def test_an_extra_that_is_no_object_is_refused(extra):
+    connection = Connection(conn_id="c", conn_type="assistant", host="h", password=KEY, extra=extra)
+    with pytest.raises(AssistantInputError, match="must be a JSON object") as caught:
+        settings_of(connection, extra_of(connection))
+    assert caught.value.field == "extra"
+    assert "canary" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +203,7 @@ def test_no_verification_beats_a_ca_bundle():
 
 def test_unknown_extras_are_all_named_with_what_is_known():
     with pytest.raises(AssistantInputError) as caught:
-        settings(extra={"tenantid": "acme", "Timeout": 3, "site_id": "docs"})
+        settings(extra={"tenantid": "acme-inc", "Timeout": 3, "site_id": "docs"})
     assert "Timeout, tenantid" in str(caught.value)
     assert "tenant_id" in str(caught.value)
 
@@ -208,7 +221,7 @@ def test_unknown_extras_are_all_named_with_what_is_known():
         {"max_response_bytes": "16 MB"},
         {"verify": "maybe"},
         {"complete_words": 5},
-        {"tenant_id": {"id": "acme"}},
+        {"tenant_id": {"id": "acme-inc"}},
     ],
 )
 def test_bad_extras_are_named_without_their_value(extra):

@@ -16,7 +16,7 @@ from airflow_provider_assistant.hooks import shared
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared import shared_client
 
-CALL = endpoints.get_limits("acme")
+CALL = endpoints.get_limits("acme-inc")
 
 
 class Service:

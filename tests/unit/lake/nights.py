@@ -34,7 +34,7 @@ ODD = {
 
 
 def capture(day: date, raw: Any, site: str = "docs", hour: int = 1) -> lake.Capture:
-    return lake.Capture(datetime.combine(day, time(hour), UTC), raw, tenant_id="acme", site_id=site)
+    return lake.Capture(datetime.combine(day, time(hour), UTC), raw, tenant_id="acme-inc", site_id=site)
 
 
 def write_statistics(root: Path, day: date, *captures: lake.Capture, part: str = "dag.task") -> None:

@@ -154,7 +154,7 @@ EXPECTED = sorted(
 def days(tmp_path):
     for day, raw in DAYS.items():
         at = datetime.combine(day, MOMENT.timetz())
-        known = {"tenant_id": "acme", "logical_date": at} if day.day % 2 else {}
+        known = {"tenant_id": "acme-inc", "logical_date": at} if day.day % 2 else {}
         lake.publish(lake.statistics_table([capture(raw, at=at, **known)]), str(tmp_path), "statistics", day, "part")
     # A site that had nothing to say, and a day on which nobody was asked.
     lake.publish(lake.statistics_table([]), str(tmp_path), "statistics", date(2026, 11, 16), "part")
@@ -170,7 +170,7 @@ def check(rows):
     values = {(str(row["date"]), row["metric"]): row["value"] for row in rows}
     assert values["2026-11-17", "total"] == 3.0
     assert values["2026-11-20", "last.huge"] == 1e30
-    assert {row["tenant_id"] for row in rows} == {"acme", None}
+    assert {row["tenant_id"] for row in rows} == {"acme-inc", None}
     assert {row["period"] for row in rows} == {"2026-11", None}
 
 

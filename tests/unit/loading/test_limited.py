@@ -20,7 +20,7 @@ from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.limiter import Limiter
 from tests.virtual_time import now, simulated
 
-CALL = endpoints.get_limits("acme")
+CALL = endpoints.get_limits("acme-inc")
 LATENCY = 0.1
 SETTINGS = ClientSettings("http://127.0.0.1:1/api/v1", "canary-key-0123456789", retry=RetryRule(attempts=1))
 DROPPED = TransportFailure("connection", "dropped", sent=True)

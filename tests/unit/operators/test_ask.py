@@ -419,15 +419,36 @@ def test_conversations(session, column, conversations, service, connection, exec
     assert {row["message"]: row["session_id"] for row in rows_of(output)} == asked
     if column:
         assert [asked[row["message"]] for row in source] == [row[column] for row in source]
-    assert (result["sessions_closed"], result["sessions_not_closed"]) == (conversations, 0)
-    assert posts(service, CLOSE) == conversations
-    assert all(row["closed_at"] for row in service.rows("sessions"))
+    closed = 0 if column else conversations
+    assert (result["sessions_closed"], result["sessions_not_closed"]) == (closed, 0)
+    assert posts(service, CLOSE) == closed
+    assert sum(bool(row["closed_at"]) for row in service.rows("sessions")) == closed
 
 
-def test_conversations_may_be_left_open(service, connection, execute):
-    result = execute(many(3), close_sessions=False)
-    assert (result["sessions_closed"], result["sessions_not_closed"]) == (0, 0)
-    assert posts(service, CLOSE) == 0
+NAMED = [
+    {"source": [row | {"session_id": "customer"} for row in many(2)]},
+    {"source": [row | {"thread": "customer"} for row in many(2)], "session": "thread"},
+    {"source": [row | {"thread": "customer"} for row in many(2)], "columns": {"session_id": "thread"}},
+    {"source": many(2), "constants": {"session_id": "customer"}},
+]
+
+
+@deferrables
+@pytest.mark.parametrize("named", NAMED, ids=["column", "session", "columns", "constants"])
+def test_conversations_that_the_source_names_are_closed_on_request_only(named, deferrable, service, connection, ask):
+    for close_sessions, closed in ((None, 0), (False, 0), (True, 1)):
+        run = ask(**named, close_sessions=close_sessions, deferrable=deferrable)
+        assert run.state == "success"
+        assert (run.xcom()["sessions_closed"], posts(service, CLOSE)) == (closed, closed)
+
+
+@pytest.mark.parametrize(("close_sessions", "closed"), [(None, 3), (True, 3), (False, 0)])
+def test_conversations_of_the_task_are_closed_unless_told_otherwise(
+    close_sessions, closed, service, connection, execute
+):
+    result = execute(many(3), close_sessions=close_sessions)
+    assert (result["sessions_closed"], result["sessions_not_closed"]) == (closed, 0)
+    assert posts(service, CLOSE) == closed
 
 
 @pytest.mark.parametrize("fault", ["status:500", "status:400", "drop"])
@@ -451,7 +472,7 @@ def test_a_conversation_with_an_open_question_is_not_closed(service, connection,
 
     monkeypatch.setattr(Batch, "submit", submitted)
     source = [row | {"session_id": "alone" if row["id"] == 2 else "shared"} for row in many(3)]
-    result = execute(source, deadline=0, max_failed=1, max_concurrency=1)
+    result = execute(source, deadline=0, max_failed=1, max_concurrency=1, close_sessions=True)
     (open_,) = [row for row in rows_of(output) if row["status"] == "timed_out"]
     closed = {row["session_id"] for row in service.rows("sessions") if row["closed_at"]}
     assert result["sessions_closed"] == 1

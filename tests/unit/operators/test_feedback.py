@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
+from random import Random
+from types import SimpleNamespace
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -10,7 +13,8 @@ import pytest
 from airflow.sdk import DAG, timezone
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
 
@@ -45,6 +49,46 @@ def test_another_rating_is_another(service, connection, run_operator):
     assert rate(run_operator, request_id, "good").xcom()["sent"]
     assert rate(run_operator, request_id, "bad").xcom()["sent"]
     assert [row["rating"] for row in service.rows("feedback")] == ["good", "bad"]
+
+
+def rate_now(request_id, feedback):
+    """Rate without an Airflow; return whether it was sent."""
+    context = {"ti": SimpleNamespace(dag_id="dag", run_id="run", task_id="rate", map_index=-1)}
+    operator = AssistantFeedbackOperator(task_id="rate", session_id="s", request_id=request_id, feedback=feedback)
+    with contextlib.closing(operator.hook.client):
+        return operator.execute(context)["sent"]
+
+
+def submitted(count=1):
+    """Submit questions, and return their requests."""
+    hook = AssistantHook()
+    with contextlib.closing(hook.client):
+        return [hook.submit_chat("s", f"Question {number}?").request_id for number in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_service_has_the_latest_rating(seed, service, connection):
+    """Any order of words: each is sent unless it is the latest of its request."""
+    requests, random, expected = submitted(2), Random(seed), []
+    for _ in range(12):
+        request_id, word = random.choice(requests), random.choice(["good", "bad", "so-so"])
+        latest = dict(expected).get(request_id)
+        assert rate_now(request_id, word) is (word != latest)
+        expected += [] if word == latest else [(request_id, word)]
+    assert [(row["request_id"], row["rating"]) for row in service.rows("feedback")] == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "is_sent"), [("store-then-drop", True), ("store-then-status:502", True), ("status:400", False)]
+)
+def test_a_rating_is_sent_again_after_another_that_may_have_been_received(action, is_sent, service, connection):
+    (request_id,) = submitted()
+    assert rate_now(request_id, "good")
+    service.answer(action, path=FEEDBACK)
+    with pytest.raises(AssistantError):
+        rate_now(request_id, "bad")
+    assert rate_now(request_id, "good") is is_sent
+    assert [row["rating"] for row in service.rows("feedback")][-1] == "good"
 
 
 def test_without_the_ledger_every_run_rates(service, connection, run_operator, ledger_home):

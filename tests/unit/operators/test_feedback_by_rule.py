@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
 
 from airflow_provider_assistant.asking import rating as rating_module
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantIncompleteLoad,
+    AssistantIncompleteLoadForGood,
     AssistantInputError,
     AssistantLedgerError,
     AssistantRateLimitError,
@@ -353,3 +354,79 @@ def test_in_a_dag_with_templates_and_a_retry(evaluated, service, run_operator):
     )
     assert (run.state, run.tries()) == ("success", 2), run.errors
     assert run.xcom()["by_rating"] == {"good": 1, "bad": 1}
+
+
+# -- ratings that the service refuses --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 410, 418, 422])
+def test_refused_ratings_are_permanent(status, evaluated, service):
+    evaluated.ask([0.9] * 3)
+    service.answer(f"status:{status}", path=FEEDBACK, times=None)
+    with pytest.raises(AssistantIncompleteLoadForGood, match="would refuse them again") as raised:
+        evaluated.operator().execute(context())
+    assert isinstance(raised.value, AirflowFailException)
+    assert service.posts(FEEDBACK) == 3
+
+
+@pytest.mark.parametrize("action", ["status:408", "status:425", "status:503", "drop"])
+def test_transient_failures_are_retried(action, evaluated, service):
+    evaluated.ask([0.9] * 3)
+    service.answer(action, path=FEEDBACK, times=None)
+    with pytest.raises(AssistantIncompleteLoad) as raised:
+        evaluated.operator().execute(context())
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_airflow_does_not_retry_refused_ratings(evaluated, service, run_operator):
+    evaluated.ask([0.9] * 3)
+    service.answer("status:404", path=FEEDBACK, times=None)
+    paths = {"answers": evaluated.answers, "scores": evaluated.scores}
+    run = run_operator(AssistantFeedbackOperator, rules=RULES, retries=2, **paths)
+    assert (run.state, run.tries(), service.posts(FEEDBACK)) == ("failed", 1, 3)
+
+
+def test_a_retry_sends_what_failed_and_then_reports_what_is_refused(evaluated, service):
+    evaluated.ask([0.9] * 5)
+    operator = evaluated.operator(max_concurrency=1)
+    for action in ("status:404", "status:503"):
+        service.answer(action, path=FEEDBACK)
+    with pytest.raises(AssistantIncompleteLoad, match=r"2 ratings failed.*A retry sends those") as raised:
+        operator.execute(context())
+    assert not isinstance(raised.value, AirflowFailException)
+    service.answer("status:404", path=FEEDBACK)
+    with pytest.raises(AssistantIncompleteLoadForGood, match="1 ratings failed"):
+        operator.execute(context())
+    assert evaluated.rated() == {"good": 4}
+
+
+def test_refused_ratings_do_not_keep_the_others_from_being_sent(evaluated, service):
+    refused = rating_module.BREAKER + 5
+    evaluated.ask([0.9] * (refused + 10))
+    service.answer("status:404", path=FEEDBACK, times=refused)
+    with pytest.raises(AssistantIncompleteLoadForGood, match=f"{refused} ratings failed"):
+        evaluated.operator(max_concurrency=1).execute(context())
+    assert evaluated.rated() == {"good": 10}
+
+
+# -- several ratings of one request ----------------------------------------------------------------
+
+
+def test_ratings_by_rule_that_were_superseded_are_sent_again(evaluated, service):
+    evaluated.ask([0.9, 0.1])
+    swapped = {"bad": "token_f1 >= 0.8", "good": "token_f1 < 0.3"}
+    results = [evaluated.rate(rules=rules) for rules in (RULES, swapped, RULES, RULES)]
+    assert [(result["sent"], result["already_sent"]) for result in results] == [(2, 0), (2, 0), (2, 0), (0, 2)]
+    assert [result["by_rating"] for result in results] == [{"good": 1, "bad": 1}] * 4
+    assert evaluated.rated() == {"good": 3, "bad": 3}
+
+
+def test_a_rating_by_rule_follows_one_that_was_sent_alone(evaluated, service):
+    (request_id,) = evaluated.ask([0.9])
+    session_id = pq.read_table(evaluated.answers)["session_id"][0].as_py()
+    evaluated.rate()
+    AssistantFeedbackOperator(task_id="one", session_id=session_id, request_id=request_id, feedback="bad").execute(
+        context("one")
+    )
+    assert [evaluated.rate()["sent"] for _ in range(2)] == [1, 0]
+    assert [row["rating"] for row in service.rows("feedback")] == ["good", "bad", "good"]

@@ -36,12 +36,12 @@ from tests.wire import Answer, ScriptedService
 def test_limits(service, connection, run_operator):
     limits = run_operator(AssistantLimitsOperator).xcom()
     assert set(limits) == {"tenant_id", "raw"}
-    assert limits["tenant_id"] == limits["raw"]["tenant_id"] == "acme"
-    assert service.seen() == [("GET", "/m2m/tenants/acme/limits")]
+    assert limits["tenant_id"] == limits["raw"]["tenant_id"] == "acme-inc"
+    assert service.seen() == [("GET", "/m2m/tenants/acme-inc/limits")]
 
 
 def test_limits_of_another_tenant(service, connect, run_operator):
-    connect(key="dev-globex-full", conn_id="other", tenant_id="acme")
+    connect(key="dev-globex-full", conn_id="other", tenant_id="acme-inc")
     run = run_operator(AssistantLimitsOperator, assistant_conn_id="{{ 'other' }}", tenant_id="{{ 'globex' }}")
     assert run.xcom()["raw"]["tenant_id"] == "globex"
 
@@ -53,7 +53,7 @@ def test_limits_mapped(service, connection, connect, run_operator):
         AssistantLimitsOperator.partial(task_id="task").expand(assistant_conn_id=["assistant_default", "other"])
 
     run = run_operator(build)
-    assert [run.xcom(map_index=index)["tenant_id"] for index in (0, 1)] == ["acme", "globex"]
+    assert [run.xcom(map_index=index)["tenant_id"] for index in (0, 1)] == ["acme-inc", "globex"]
 
 
 def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
@@ -76,7 +76,7 @@ def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
     assert metrics["chats.sync.latency_ms"]["type"] == "null"
     assert before <= metrics["documents.total"]["captured_at"] <= datetime.now(UTC)
     assert {row["site_id"] for row in metrics.values()} == {"acme-docs"}
-    assert {row["tenant_id"] for row in metrics.values()} == {"acme"}
+    assert {row["tenant_id"] for row in metrics.values()} == {"acme-inc"}
     assert (result["sites"], result["failed"], result["failed_sites"]) == (1, 0, [])
     assert result["bytes"] == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
     metadata = pq.read_schema(result["path"]).metadata
@@ -244,14 +244,14 @@ def test_limits_to_parquet(service, connection, run_operator, tmp_path):
         "rows": read.num_rows,
         "path": str(path),
         "bytes": path.stat().st_size,
-        "tenant_id": "acme",
+        "tenant_id": "acme-inc",
         "date": "2026-11-21",
     }
     assert read.schema.equals(lake.limits_schema())
     rows = {row["metric"]: row for row in read.to_pylist()}
     assert rows["limits.documents.used"]["value"] == 0
     assert rows["limits.documents.resets_at"]["type"] == "null"
-    assert {row["tenant_id"] for row in rows.values()} == {"acme"}
+    assert {row["tenant_id"] for row in rows.values()} == {"acme-inc"}
 
 
 # -- many sites --------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Sites(ScriptedService):
 @pytest.fixture
 def export(ledger_home, monkeypatch, run_operator, tmp_path):
     def exported(sites, site_ids, *, retries=0, **arguments):
-        extra = {"tenant_id": "acme", "site_id": "unused", "retries": retries}
+        extra = {"tenant_id": "acme-inc", "site_id": "unused", "retries": retries}
         connection = {"conn_type": "assistant", "host": sites.url, "password": "key-0123456789", "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
         options = {"output_path": str(tmp_path / "lake"), "date": "2026-11-21", "site_ids": site_ids, **arguments}
@@ -305,7 +305,7 @@ def test_many_sites_are_one_file(export, tmp_path):
     assert (result["rows"], result["date"]) == (160, "2026-11-21")
     rows = written(tmp_path)
     assert [row["site_id"] for row in rows] == sorted(NAMES * 4)
-    assert {(row["tenant_id"], row["period"]) for row in rows} == {("acme", "today")}
+    assert {(row["tenant_id"], row["period"]) for row in rows} == {("acme-inc", "today")}
     assert [row["site_id"] for row in written(tmp_path, "statistics_raw")] == NAMES
     assert len(list(tmp_path.rglob("*.parquet"))) == 2
 

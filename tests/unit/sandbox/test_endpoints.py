@@ -28,7 +28,7 @@ def finished(client: httpx.Client, request_id: str) -> dict[str, Any]:
 def test_limits_count_what_was_used(server: SandboxServer, client: httpx.Client) -> None:
     client.post("/documents/qa", json=QA)
     client.post("/chat", json={"session_id": "s", "message": "Refund?"})
-    reply = client.get(f"{server.url}/m2m/tenants/acme/limits").json()
+    reply = client.get(f"{server.url}/m2m/tenants/acme-inc/limits").json()
     assert reply["plan"] == "business"
     assert reply["limits"]["documents"] == {"limit": 1_000_000, "used": 1, "resets_at": None}
     assert reply["limits"]["messages"]["used"] == 1

@@ -86,7 +86,7 @@ def test_a_restart_loses_nothing(tmp_path: Path) -> None:
         httpx.Client(base_url=f"{second.url}/m2m/sites/acme-docs", headers=HEADERS) as client,
     ):
         reply = finished(client, request_id)
-        limits = client.get(f"{second.url}/m2m/tenants/acme/limits").json()["limits"]
+        limits = client.get(f"{second.url}/m2m/tenants/acme-inc/limits").json()["limits"]
     assert reply["result"]["answer"] == "30 days."
     assert (limits["documents"]["used"], limits["messages"]["used"]) == (1, 1)
 

@@ -1,5 +1,5 @@
--- One row per site and day: async requests by how they ended, and how long the complete ones took. A percentile is not
--- interpolated: seconds_p95 is the duration of one of the requests.
+-- One row per site and day: async requests by how they ended, and how long the complete ones took. Percentiles are
+-- interpolated linearly, as everywhere in this package.
 CREATE OR REPLACE VIEW $schema.latency_daily AS
 SELECT
     date,
@@ -7,9 +7,9 @@ SELECT
     count(*) AS requests,
     count(*) FILTER (WHERE state = 'complete') AS complete,
     count(*) FILTER (WHERE state = 'failed') AS failed,
-    percentile_disc(0.5) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p50,
-    percentile_disc(0.95) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p95,
-    percentile_disc(0.99) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p99,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p50,
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p95,
+    percentile_cont(0.99) WITHIN GROUP (ORDER BY seconds) FILTER (WHERE state = 'complete') AS seconds_p99,
     max(seconds) FILTER (WHERE state = 'complete') AS seconds_max
 FROM $schema.requests
 GROUP BY date, site_id

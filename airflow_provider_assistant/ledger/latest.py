@@ -1,0 +1,25 @@
+"""Which rating of a chat request is its latest."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.schema import ratings
+
+
+def is_superseded() -> sa.ColumnElement[bool]:
+    """
+    Return a condition on a row of ``ratings``: the same request got, or may have got, another rating later.
+
+    The service keeps the latest rating of a request, so a rating that was superseded has to be sent again.
+    """
+    other = ratings.alias()
+    same_request = [other.c[name] == ratings.c[name] for name in ("scope", "session_id", "request_id")]
+    is_later = _time_of(other) >= _time_of(ratings)
+    found = sa.exists().where(*same_request, other.c.key != ratings.c.key, other.c.outcome != "refused", is_later)
+    return found.correlate(ratings)
+
+
+def _time_of(table: sa.FromClause) -> sa.ColumnElement[object]:
+    """Return when a rating was acknowledged, or else when it was about to be sent."""
+    return sa.func.coalesce(table.c.settled_at, table.c.intended_at)

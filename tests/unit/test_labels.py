@@ -1,0 +1,62 @@
+"""One label for a key, whoever shows it."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.asking.questions import read_questions
+from airflow_provider_assistant.evaluation.cases import read_cases
+from airflow_provider_assistant.labels import LABEL_LENGTH, label_of
+
+
+@pytest.mark.parametrize("value", [7, 7.0, "7", Decimal(7), Decimal("7.00"), np.int64(7), np.float64(7)])
+def test_a_label_does_not_depend_on_the_type_of_a_whole_number(value):
+    assert label_of(["id"], [value]) == "7"
+    assert label_of(["site", "id"], ["docs", value]) == "site=docs, id=7"
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        (None, ""), (math.nan, ""), (Decimal("NaN"), ""), (7.5, "7.5"), (-0.0, "0"), (1e300, "1e+300"), (True, "True"),
+        (math.inf, "inf"), (Decimal("1E+999999"), "1E+999999"), ("Größe", "Größe"), ("half \ud83d", "half \\ud83d"),
+    ],
+)  # fmt: skip
+def test_a_value_as_text(value, label):
+    assert label_of(["id"], [value]) == label
+
+
+@given(st.lists(st.text(min_size=LABEL_LENGTH - 2, max_size=LABEL_LENGTH + 50), min_size=2, max_size=2, unique=True))
+def test_long_keys_stay_different(keys):
+    labels = [label_of(["url"], [f"https://assistant.example.com/{'a' * LABEL_LENGTH}/{key}"]) for key in keys]
+    assert all(len(label) == LABEL_LENGTH for label in labels)
+    assert len(set(labels)) == len({key.encode("utf-8", "backslashreplace") for key in keys})
+    assert [label_of(["key"], [label]) for label in labels] == labels
+
+
+KEYS = {
+    "whole numbers as floats": [7.0, 8.0],
+    "decimals": [Decimal("7.00"), Decimal("8.00")],
+    "long texts": ["a" * 300, "a" * 301],
+    "texts": ["a", "b"],
+}
+
+
+@pytest.mark.parametrize("names", [["id"], ["kind", "id"]], ids=["one column", "two columns"])
+@pytest.mark.parametrize("kind", KEYS)
+def test_answers_and_their_expectations_have_the_same_label(kind, names):
+    """Whether the evaluation is told the key columns, or uses the labels in the file of answers."""
+    rows = [{"kind": "faq", "id": key, "message": f"Question {number}?"} for number, key in enumerate(KEYS[kind])]
+    options = {"columns": None, "constants": None, "session": None, "scope": "s"}
+    labels = read_questions(rows, key_columns=names, **options).labels()
+    answers = pa.Table.from_pylist([{**row, "answer": "a", "status": "complete"} for row in rows])
+    assert [case.key for case in read_cases(answers, key=names)] == labels
+    by_label = answers.append_column("key", pa.array(labels))
+    assert [case.key for case in read_cases(by_label, key="key")] == labels
