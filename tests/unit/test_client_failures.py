@@ -15,7 +15,7 @@ from airflow_provider_assistant.api.flow import RetryRule
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError, AssistantTimeout
 from tests.wire import Answer, ScriptedService, client_of, refusing_port
 
-CALL = endpoints.get_limits("acme")
+CALL = endpoints.get_limits("acme-inc")
 ONCE = RetryRule(attempts=1)
 
 

@@ -280,6 +280,6 @@ def test_a_key_that_can_be_is_not_warned_of(key, caplog):
 @pytest.mark.parametrize("around", ["\n", " ", "\r\n", "\t"])
 def test_what_was_pasted_with_space_around_it_is_meant_without(around):
     read = settings(
-        password=f"{around}{KEY}{around}", extra={"tenant_id": f"acme{around}", "site_id": f"{around}acme-docs{around}"}
+        password=f"{around}{KEY}{around}", extra={"tenant_id": f"acme-inc{around}", "site_id": f"{around}acme-docs{around}"}
     )
-    assert (read.client.api_key, read.tenant_id, read.site_id) == (KEY, "acme", "acme-docs")
+    assert (read.client.api_key, read.tenant_id, read.site_id) == (KEY, "acme-inc", "acme-docs")
