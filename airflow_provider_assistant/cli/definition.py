@@ -32,7 +32,15 @@ SOURCE_NAME = Arg(
     metavar="NAME",
     help="names the source in the ledger; dag_id.task_id takes up a DAG's (default: the file's name)",
 )
-ROWS = (SITE, KIND, COLUMN, CONSTANT, KEY, SOURCE_NAME)
+DELIMITER = Arg(
+    ("--delimiter",), metavar="CHARACTER", help="between the cells of a CSV file; \\t is a tab (default: ,)"
+)
+ENCODING = Arg(("--encoding",), metavar="NAME", help="of a CSV file, such as cp1252 (default: utf-8)")
+QUOTE = Arg(
+    ("--quote",), metavar="CHARACTER", help='around cells of a CSV file that contain the delimiter (default: ")'
+)
+ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="a file without rows is a success")
+ROWS = (SITE, KIND, COLUMN, CONSTANT, KEY, SOURCE_NAME, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
 
 
 def get_cli_commands() -> list[GroupCommand]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import key_column, key_label
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,15 +115,12 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
     if not names:
         raise AssistantInputError("key must name at least one column", field="key")
     rows = table.to_pylist()
-    keys = [tuple(_text(row[name]) for name in names) for row in rows]
+    keys = list(zip(*(key_column(row[name] for row in rows)[0] for name in names), strict=True))
     if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
         raise AssistantInputError(
             f"{what}: {_listed(names)} is empty in {len(empty)} rows, such as number {_listed(empty)}", field="key"
         )
-    labels = [
-        str(values[0]) if len(names) == 1 else ", ".join(map("=".join, zip(names, map(str, values), strict=True)))
-        for values in keys
-    ]
+    labels = [key_label(names, texts) for texts in keys]
     if twice := [label for label, count in Counter(labels).items() if count > 1]:
         raise AssistantInputError(
             f"{what}: {len(twice)} keys are there more than once, such as {_listed(twice)}; "
