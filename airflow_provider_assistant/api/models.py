@@ -29,10 +29,6 @@ EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty")
-    try:
-        text.isascii() or text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("has half of a surrogate pair, which is not a character") from None
     return text
 
 

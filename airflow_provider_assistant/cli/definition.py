@@ -40,7 +40,8 @@ QUOTE = Arg(
     ("--quote",), metavar="CHARACTER", help='around cells of a CSV file that contain the delimiter (default: ")'
 )
 ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="a file without rows is a success")
-ROWS = (SITE, KIND, COLUMN, CONSTANT, KEY, SOURCE_NAME, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
+IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
+ROWS = (SITE, SOURCE_NAME, *IN_FILE)
 
 
 def get_cli_commands() -> list[GroupCommand]:
@@ -135,7 +136,7 @@ COMMANDS = (
                 Arg(("--file",), metavar="FILE", help="the source, for done: says which content the site has"),
                 Arg(("--force",), action="store_true", help="even if a task may be sending it right now"),
                 ONLY_SITE,
-                *ROWS[1:5],
+                *IN_FILE,
                 function="ledger.resolve",
             ),
         ),

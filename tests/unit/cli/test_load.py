@@ -59,7 +59,7 @@ def test_the_command_and_a_dag_know_what_the_other_has_loaded(cli, faq, run_oper
 
 def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(cli, faq, service, ledger_home):
     cli("load", faq, "--key", "id")
-    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("4", "New", "Yes."), ("5", "", "No."))
+    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("4", "New", "Yes."), ("5", "No", ""))
     before = (service.posts(), recorded())
     rehearsed = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
     assert (service.posts(), recorded()) == before
@@ -80,10 +80,10 @@ def test_a_dry_run_for_people(cli, faq):
 
 
 def test_rows_that_want_attention_are_listed(cli, tmp_path, ledger_home):
-    file = rows(tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "", "Nothing."))
+    file = rows(tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "Hours", ""))
     ran = cli("load", file, "--key", "id")
     assert ran.code == 1
-    assert ["rejected", "2", "2", "QADocument: title must not be empty"] in ran.lines
+    assert ["rejected", "2", "2", f"{file}, line 3: column 'answer' is empty"] in ran.lines
     (path,) = (ledger_home / "assistant_loads").rglob("*.parquet")
     assert str(path) in ran.err
     assert pq.read_table(path)["kind"].to_pylist() == ["rejected"]
