@@ -195,20 +195,24 @@ def _text(value: Any) -> Any:
 
 def _values(name: str, column: pa.Array, wanted: Wanted) -> list[Any]:
     """Return the values of a column, which must be strings if the service wants text."""
-    from pyarrow import types
-
-    kind = column.type
-    inner = kind.value_type if types.is_dictionary(kind) else kind
     if name in wanted.text or name in wanted.optional:
         # A dataframe's column without a single value may be of any type.
         if column.null_count == len(column):
             return [None] * len(column)
-        if not (types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)):
+        if not _is_text(column.type):
             raise AssistantInputError(
-                f"source column {name} is of type {kind}, but a document needs text; convert it first", field=name
+                f"source column {name} is of type {column.type}, but a document needs text; convert it first",
+                field=name,
             )
     values: list[Any] = column.to_pylist()
     return values
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    from pyarrow import types
+
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    return types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
 
 
 def _of_stream(source: Any, wanted: Wanted) -> Iterator[Batch]:
@@ -227,7 +231,12 @@ def _of_stream(source: Any, wanted: Wanted) -> Iterator[Batch]:
         # A column of several types: each row is checked by itself.
         yield from _of_pandas(source, wanted)
     else:
-        yield from batches_of_arrow(reader, wanted)
+        is_mixed = is_pandas and any(
+            source[name].dtype == object and not _is_text(reader.schema.field(name).type)
+            for name in source.columns
+            if name in wanted.text or name in wanted.optional
+        )
+        yield from _of_pandas(source, wanted) if is_mixed else batches_of_arrow(reader, wanted)
 
 
 def _of_pandas(frame: Any, wanted: Wanted) -> Iterator[Batch]:

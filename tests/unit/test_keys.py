@@ -16,6 +16,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label, key_names, key_text
 
 BERLIN = datetime.timezone(datetime.timedelta(hours=1))
+NAIVE = datetime.datetime(2026, 1, 31)  # noqa: DTZ001
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
 
@@ -31,9 +32,9 @@ ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
         ("9007199254740993", [2**53 + 1, str(2**53 + 1), Decimal(2**53 + 1), np.int64(2**53 + 1)]),
         ("true", [True, np.bool_(True), "True", "true"]),
         ("false", [False, np.bool_(False), "False"]),
-        ("2026-01-31", [datetime.date(2026, 1, 31), datetime.datetime(2026, 1, 31), pd.Timestamp("2026-01-31"),
+        ("2026-01-31", [datetime.date(2026, 1, 31), NAIVE, pd.Timestamp("2026-01-31"),
                         np.datetime64("2026-01-31"), np.datetime64("2026-01-31", "ns"), "2026-01-31"]),
-        ("2026-01-31 08:30:00", [datetime.datetime(2026, 1, 31, 8, 30), pd.Timestamp("2026-01-31 08:30"),
+        ("2026-01-31 08:30:00", [NAIVE.replace(hour=8, minute=30), pd.Timestamp("2026-01-31 08:30"),
                                  np.datetime64("2026-01-31T08:30:00")]),
         ("2026-01-31 08:30:00+00:00", [datetime.datetime(2026, 1, 31, 9, 30, tzinfo=BERLIN),
                                        pd.Timestamp("2026-01-31 09:30", tz="Europe/Berlin")]),
@@ -61,7 +62,13 @@ def test_texts_that_differ_are_different_keys():
 
 @given(st.integers(-(2**53) + 1, 2**53 - 1))
 def test_whole_numbers_of_every_type_are_one_key(number):
-    spelled = {number, float(number), Decimal(number), str(number), str(float(number)) if abs(number) < 10**15 else number}
+    spelled = {
+        number,
+        float(number),
+        Decimal(number),
+        str(number),
+        str(float(number)) if abs(number) < 10**15 else number,
+    }
     assert {key_text(value) for value in spelled} == {str(number)}
     assert {key_text(value) for value in pd.Series([number, None])[:1]} == {str(number)}
 

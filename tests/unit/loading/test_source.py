@@ -169,7 +169,14 @@ def test_a_column_without_a_single_value_may_be_of_any_type(kind, tmp_path):
 
 
 def test_a_pandas_column_of_several_types_is_read_row_by_row():
-    assert titles(pd.DataFrame({"title": ["a", 3, None, float("nan"), pd.NA, b"x"]})) == ["a", 3, None, None, None, b"x"]
+    assert titles(pd.DataFrame({"title": ["a", 3, None, float("nan"), pd.NA, b"x"]})) == [
+        "a",
+        3,
+        None,
+        None,
+        None,
+        b"x",
+    ]
 
 
 def test_a_pandas_column_that_is_not_wanted_may_hold_anything():

@@ -293,7 +293,9 @@ def test_bad_rows_are_listed_and_the_rest_is_loaded(service, connection, ledger_
     path = ledger_home / "assistant_loads" / "dag" / "load" / "run.parquet"
     findings = pq.read_table(path).to_pylist()
     assert [(row["kind"], row["row"]) for row in findings] == [("rejected", 1), ("rejected", 4), ("rejected", 5)]
-    for finding, reason in zip(findings, ["column 'answer' is empty", "column 'question' is empty", "not a number"], strict=True):
+    for finding, reason in zip(
+        findings, ["column 'answer' is empty", "column 'question' is empty", "not a number"], strict=True
+    ):
         assert reason in finding["reason"]
         assert finding["document_ids"] == []
 
