@@ -212,7 +212,7 @@ def _is_text(kind: pa.DataType) -> bool:
     from pyarrow import types
 
     inner = kind.value_type if types.is_dictionary(kind) else kind
-    return types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
+    return bool(types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner))
 
 
 def _of_stream(source: Any, wanted: Wanted) -> Iterator[Batch]:

@@ -239,3 +239,21 @@ def test_another_message_under_the_same_key_is_another_question():
     assert one.key == other.key
     assert asked_as(one) != asked_as(other)
     assert asked_as(one) == asked_as(questions([{"id": 1, "message": "One?", "more": 1}]).digests()[0])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "string", "object"])
+def test_a_question_is_the_same_whatever_type_its_key_has(dtype):
+    rows = [{"id": number, "message": f"{number}?"} for number in (1, 2)]
+    frame = pd.DataFrame(rows).astype({"id": dtype})
+    assert questions(frame).digests() == questions(rows).digests()
+    assert questions(frame).labels() == ["1", "2"]
+    assert [one["session_id"] for one in messages(questions(frame))] == [
+        one["session_id"] for one in messages(questions(rows))
+    ]
+
+
+def test_a_line_that_cannot_be_read_is_one_bad_question(tmp_path):
+    (tmp_path / "questions.csv").write_text("id,message\n1,a?\n2,b?,c?\n3,d?\n")
+    first, second, third = messages(questions(str(tmp_path / "questions.csv")))
+    assert (first["message"], third["message"]) == ("a?", "d?")
+    assert "questions.csv, line 3: has 3 cells" in second

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -72,6 +75,38 @@ def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(cli, faq, servic
     assert rehearsed.code == loaded.code == 1
     kinds = [[one["kind"] for one in ran.json["listed"]] for ran in (rehearsed, loaded)]
     assert sorted(kinds[0]) == sorted(kinds[1]) == ["rejected", "stale", "superseded"]
+
+
+def test_the_command_and_a_dataframe_agree_about_keys(cli, faq, service):
+    frame = pd.read_csv(faq)
+    assert frame["id"].dtype == "int64"
+    task = AssistantLoadQAOperator(task_id="load", source=frame, key_columns=["id"], source_name="faq.csv")
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1)
+    assert task.execute({"ti": ti, "outlet_events": {}})["created"] == 3
+    assert cli("ledger", "stale", faq, "--key", "id").code == 0
+    ran = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
+    assert counts(ran, "created", "unchanged", "stale") == (0, 3, 0)
+    frame.assign(id=frame["id"].astype(float)).to_csv(faq, index=False)
+    assert counts(cli("load", faq, "--key", "id", "-o", "json"), "created", "unchanged") == (0, 3)
+
+
+def test_a_file_of_a_spreadsheet(cli, tmp_path, service):
+    path = tmp_path / "faq.csv"
+    path.write_bytes("title;question;answer;category\nGröße;Wie groß?;'1;2';c\n".encode("cp1252"))
+    ran = cli("load", path, "--delimiter", ";", "--encoding", "cp1252", "--quote", "'")
+    assert ran.code == 0, ran.err
+    (document,) = service.documents("acme-docs")
+    assert (document["title"], document["content"]) == ("Größe", "1;2")
+    assert cli("load", path, "--delimiter", ";;").code == 2
+
+
+def test_a_file_without_rows_may_be_allowed(cli, tmp_path):
+    file = rows(tmp_path / "faq.csv")
+    refused = cli("load", file)
+    assert refused.code == 2
+    assert "--allow-empty" in refused.err
+    ran = cli("load", file, "--allow-empty", "-o", "json")
+    assert (ran.code, counts(ran, "rows", "stale")) == (0, (0, 0))
 
 
 def test_a_dry_run_for_people(cli, faq):

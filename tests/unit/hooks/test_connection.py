@@ -233,8 +233,28 @@ def test_the_key_is_not_in_the_representation():
     assert "canary" not in repr(settings())
 
 
-def test_whitespace_around_a_pasted_key_is_dropped():
-    assert settings(password=f" {KEY}\n ".replace("\n", "")).client.api_key == KEY
+@pytest.mark.parametrize("around", [(" ", " "), ("", "\n"), ("\r\n", "\r\n"), ("\t", "\u00a0")])
+def test_whitespace_around_what_is_pasted_is_dropped(around, monkeypatch):
+    before, after = around
+    found = settings(
+        password=f"{before}{KEY}{after}",
+        extra={name: f"{before}{name[:4]}{after}" for name in ("tenant_id", "site_id", "ca_bundle")},
+    )
+    assert (found.client.api_key, found.tenant_id, found.site_id, found.client.verify) == (KEY, "tena", "site", "ca_b")
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "ünï", "\0"])
+def test_a_key_with_other_characters_is_still_refused(key):
+    with pytest.raises(AssistantInputError, match="cannot stand in an HTTP header"):
+        settings(password=key)
+
+
+def test_tenant_and_site_of_a_template_are_stripped(monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_C", json.dumps({"conn_type": "assistant", "host": "h", "password": KEY}))
+    hook = AssistantHook("c", tenant_id=" acme\n", site_id="docs\n")
+    assert (hook.tenant(), hook.site(), hook.site(" shop ")) == ("acme", "docs", "shop")
+    with pytest.raises(AssistantInputError, match="no site_id"):
+        AssistantHook("c", site_id=" \n").site()
 
 
 @pytest.mark.parametrize(
