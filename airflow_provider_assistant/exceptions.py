@@ -6,7 +6,7 @@ Every error of the package, one tree.
     AssistantError
     ├── AssistantInputError            refused before any request: a field, an option, a connection   *
     ├── AssistantAPIError              the service answered with an error status (specification, 7)
-    │   ├── AssistantBadRequestError       400   *
+    │   ├── AssistantBadRequestError       400, and any 4xx not listed here   *
     │   ├── AssistantAuthenticationError   401   *
     │   ├── AssistantPermissionError       403   *
     │   ├── AssistantNotFoundError         404   *
@@ -120,7 +120,7 @@ class AssistantAPIError(AssistantError):
 
 
 class AssistantBadRequestError(AssistantAPIError, AirflowFailException):
-    """400: malformed payload or request structure. Never repeated unchanged."""
+    """400, or a 4xx that the specification does not list: this request is refused. Never repeated unchanged."""
 
 
 class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):

@@ -78,6 +78,12 @@ SERVER_ERROR = Row(
     "server-side failure",
     "If it persists, alert the service's owner.",
 )
+# A 4xx that the specification does not list refuses this one request, as a 400 does.
+REFUSED = Row(
+    AssistantBadRequestError,
+    "the service refuses this request",
+    "Fix the payload; the same request would be refused again.",
+)
 UNEXPECTED = Row(
     AssistantAPIError,
     "an answer the specification does not list",
@@ -93,7 +99,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     :param response: Its answer, with a status outside 2xx.
     :param now: Seconds since the epoch, for a ``Retry-After`` that is a date.
     """
-    row = SERVER_ERROR if response.status >= 500 else ERROR_TABLE.get(response.status, UNEXPECTED)
+    row = ERROR_TABLE.get(response.status) or _row_of_class(response.status)
     detail = _detail(response)
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     said = f" The service said: {detail!r}." if detail else ""
@@ -107,6 +113,13 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
         retry_after=retry_after,
         request_id=response.headers.get("x-request-id"),
     )
+
+
+def _row_of_class(status: int) -> Row:
+    """Return how to treat a status that the specification does not list: as its class says."""
+    if status >= 500:
+        return SERVER_ERROR
+    return REFUSED if status >= 400 else UNEXPECTED
 
 
 def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnectionError | AssistantTimeout:

@@ -35,6 +35,11 @@ T = TypeVar("T")
 # same time do not return together. It is a share of the pause, but at least so many seconds.
 JITTER = 0.1
 LEAST_JITTER = 0.1
+# A service that answers one 429 after another and asks for no pause gets one nevertheless, of up to so many seconds.
+# ``Retry-After`` counts in whole seconds: whoever asks for one or more is obeyed exactly.
+LONGEST_UNASKED = 1.0
+# 2 to this power times any first pause is longer than every ``max_pause``.
+MOST_DOUBLINGS = 64
 # What is logged of an error that a poll returned.
 POLLING_GOES_ON = "Polling goes on after this: %s"
 
@@ -98,8 +103,9 @@ class RetryRule:
     """
     How often and how long one call is repeated.
 
-    :param attempts: How often a request may fail, at least 1; with 1 nothing is repeated. A 429 is no failure
-        of the request: it is repeated for as long as ``max_pause`` allows.
+    :param attempts: How often a request may fail, at least 1; with 1 nothing is repeated. A 429 does not count as a
+        failure: it is repeated until its pauses add up to ``max_pause``. These pauses grow even if the service asks
+        for none, so that the number of requests is bounded as well.
     :param max_pause: The longest wait for a service that asks to wait, and the longest for its 429s together,
         in seconds. One that asks for more gets its error raised, with ``retry_after``, instead of holding a
         worker slot.
@@ -121,7 +127,22 @@ class RetryRule:
         """
         if retry_after is not None:
             return retry_after
-        return min(self.first_pause * 2.0 ** (attempt - 1), self.max_pause)
+        return min(self._doubled(attempt), self.max_pause)
+
+    def pause_of_refusal(self, refusal: int, retry_after: float | None) -> float:
+        """
+        Return the seconds to wait after a 429.
+
+        :param refusal: Number of the 429, from 1. The first one is obeyed exactly.
+        :param retry_after: Seconds that the service asked to wait, or None.
+        """
+        if retry_after is None:
+            return self._doubled(refusal)
+        unasked = min(self._doubled(refusal - 1), LONGEST_UNASKED) if refusal > 1 else 0.0
+        return max(retry_after, unasked)
+
+    def _doubled(self, times: int) -> float:
+        return self.first_pause * 2.0 ** min(times - 1, MOST_DOUBLINGS)
 
 
 def jittered(pause: float, rng: random.Random) -> float:
@@ -147,7 +168,7 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
     :raises AssistantResponseError: Success was reported with an unusable body.
     """
     started = now()
-    ambiguous = failures = 0
+    ambiguous = failures = refusals = 0
     held_back = 0.0
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
@@ -157,12 +178,15 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
         error = _error(call, outcome, now)
         unclear = errors.may_have_happened(call, outcome)
         ambiguous += unclear
-        pause = rule.pause(attempt, getattr(error, "retry_after", None))
+        retry_after = getattr(error, "retry_after", None)
         if isinstance(error, AssistantRateLimitError):
+            refusals += 1
+            pause = rule.pause_of_refusal(refusals, retry_after)
             held_back += pause
             in_bounds = rule.attempts > 1 and held_back <= rule.max_pause
         else:
             failures += 1
+            pause = rule.pause(failures, retry_after)
             in_bounds = failures < rule.attempts and pause <= rule.max_pause
         again = (
             in_bounds
@@ -184,6 +208,8 @@ def poll(
     """
     Ask once for an async chat request; a transient error is returned, for the caller to report, not raised.
 
+    A success whose body cannot be used, such as the page of a proxy, counts as transient: the next poll may go well.
+
     :param call: The request of endpoint 7.
     :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
     :param now: Seconds since the epoch.
@@ -198,7 +224,10 @@ def poll(
         if not errors.is_transient(error):
             raise error
         return error
-    request = _parsed(call, outcome, Exchange(outcome.status))
+    try:
+        request = _parsed(call, outcome, Exchange(outcome.status))
+    except AssistantResponseError as error:
+        return error
     if request.state != "pending":
         yield Measured(request.state, now() - since)
     return request

@@ -123,7 +123,8 @@ class Batch:
     async def _submit(
         self, questions: Questions, findings: Findings, asked: dict[str, tuple[str | None, float, int]]
     ) -> tuple[Counts, AssistantError | None]:
-        options = LoadOptions(max_concurrency=self._settings.max_concurrency)
+        # Questions belong to one task, and every night may ask others.
+        options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
         async with AssistantClient(self._settings) as client, recording(self.journal) as record:
 
             def note(item: Item, reply: ApiReply) -> None:

@@ -13,13 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.api.models import ChatRequest
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantError,
     AssistantNotFoundError,
-    AssistantResponseError,
 )
 
 log = logging.getLogger(__name__)
@@ -176,16 +174,12 @@ class Poller:
     async def _poll(self, pending: Pending, polls: int, number: int, due: float) -> None:
         self.polls += 1
         call = endpoints.get_chat_request(self._site_id, pending.request_id, self._client.settings.words)
-        reply: ChatRequest | AssistantError
         try:
             steps = flow.poll(call, since=pending.submitted_at, now=self._client.now, due=due)
             reply = await self._client.arun(steps)
         except (AssistantNotFoundError, AssistantBadRequestError) as error:
             self._end(pending, polls, "lost", error=str(error))
             return
-        except AssistantResponseError as error:
-            # One page of a proxy among thousands of answers; the deadline ends it where all are such.
-            reply = error
         if isinstance(reply, AssistantError):
             self._trouble(reply)
         elif reply.state != "pending":

@@ -34,6 +34,7 @@ class Known(NamedTuple):
     :param document_id: Its id, if the service showed one.
     :param superseded: Ids of the documents that this key had before, as JSON, or None.
     :param claim: The latest claim.
+    :param source: Name of the source that the key belongs to.
     """
 
     state: Literal["done", "absent", "unclear", "elsewhere"]
@@ -41,6 +42,7 @@ class Known(NamedTuple):
     document_id: str | None
     superseded: str | None
     claim: str
+    source: str = ""
 
 
 class Standing(NamedTuple):
@@ -187,8 +189,8 @@ class BatchLedger:
         states: dict[str, Any] = {"done": "done", "refused": "absent", "ambiguous": "unclear"}
         known: dict[str, Known] = {}
         open_: list[str] = []
-        for key, outcome, content_hash, document_id, superseded, claim in self._bulk.select(_KNOWN, self._scope, keys):
-            known[key] = Known(states.get(outcome, "unclear"), content_hash, document_id, superseded, claim)
+        for key, outcome, *facts in self._bulk.select(_KNOWN, self._scope, keys):
+            known[key] = Known(states.get(outcome, "unclear"), *facts)
             if outcome == "intended":
                 open_.append(key)
         return known | {key: known[key]._replace(state="elsewhere") for key in self._elsewhere(open_)}
@@ -268,13 +270,7 @@ class BatchLedger:
             ambiguous=c.ambiguous + int(ambiguous),
             error=reason,
         )
-        ordered = sorted(keys)
-        with said("cannot be written"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    for start in range(0, len(ordered), PARAMETERS - 5):
-                        some = ordered[start : start + PARAMETERS - 5]
-                        self._connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
+        self._change(keys, change)
 
     def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
         """
@@ -283,12 +279,49 @@ class BatchLedger:
         :param is_seen: Whether the source still has a key.
         """
         c = self._table.c
-        query = sa.select(c.key, c.label, c.document_id).where(
-            c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
-        )
+        query = sa.select(c.key, c.label, c.document_id).where(*self._own)
         for key, label, document_id in self._streamed(query):
             if not is_seen(key):
                 yield label, document_id
+
+    @property
+    def source(self) -> str:
+        """Name of the source that is loaded."""
+        return self._source
+
+    def size(self) -> int:
+        """Return the number of this source's documents that the ledger knows to be on the site."""
+        query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
+        with said("cannot be read"), self._connection.begin():
+            return int(self._connection.scalar(query) or 0)
+
+    @property
+    def _own(self) -> tuple[sa.ColumnElement[bool], ...]:
+        c = self._table.c
+        return c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
+
+    def adopt(self, is_seen: Callable[[str], bool]) -> int:
+        """
+        Take over the keys of other sources, and return how many these were.
+
+        :param is_seen: Whether the source that is loaded has a key.
+        :raises AssistantLedgerError: The database refused.
+        """
+        c = self._table.c
+        foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self._source)
+        keys = [key for (key,) in self._streamed(foreign) if is_seen(key)]
+        self._change(keys, sa.update(self._table).values(source=self._source))
+        return len(keys)
+
+    def _change(self, keys: Collection[str], change: sa.Update) -> None:
+        """Make one change to the rows of these keys, in one transaction."""
+        c, ordered = self._table.c, sorted(keys)
+        with said("cannot be written"):
+            for attempt in self._attempts:
+                with attempt, self._connection.begin():
+                    for start in range(0, len(ordered), PARAMETERS - 5):
+                        some = ordered[start : start + PARAMETERS - 5]
+                        self._connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
 
     def doubled(self) -> Iterator[Doubled]:
         """Yield what earlier tries of this task instance created and, had they not been killed, would have listed."""
@@ -359,6 +392,8 @@ class BatchLedger:
         return {
             "outcome": "intended",
             "claim": self._token,
+            # The check before the load has made sure that this source may have the key.
+            "source": self._source,
             "dag_id": self._run.dag_id,
             "run_id": self._run.run_id,
             "task_id": self._run.task_id,
@@ -383,7 +418,7 @@ _FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status",
 _SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
 _END = ("state", "completed_at", "session_id")
 _ENDED = (*_CLAIMED, "document_id", *_END)
-_KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim")
+_KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim", "source")
 
 
 def _claim_again(table: sa.Table) -> sa.Update:
@@ -401,7 +436,7 @@ def _claim_again(table: sa.Table) -> sa.Update:
             (c.ambiguous, c.ambiguous + sa.case((c.outcome == "intended", 1), else_=0)),
             *(
                 (c[column], sa.bindparam(column))
-                for column in ("outcome", "claim", "dag_id", "run_id", "task_id", "map_index", "intended_at")
+                for column in ("outcome", "claim", "source", "dag_id", "run_id", "task_id", "map_index", "intended_at")
             ),
             # How an earlier request ended says nothing of the next.
             *((c[column], sa.null()) for column in _END if column in c),

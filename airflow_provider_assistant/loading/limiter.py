@@ -37,10 +37,70 @@ PROBE = 0.02
 # is refused again within so many seconds; once may be chance.
 ALONE = 0.85
 SOON = 5.0
+# A rate that no task reaches, in requests per second: growing further would mean nothing, and overflow in the end.
+FASTEST = 1e6
+DOUBLINGS = 64
+# Enough bins to show how a bucket runs dry, and few enough to be fitted within milliseconds.
+MOST_BINS = 1024
 # Where the limit is shared, additive increase and multiplicative decrease let the loaders converge, as TCP does.
 # The increase, in requests per second and second, is this times the root of the pace.
 SHARED_PROBE = 10.0
 SHARED_DECREASE = 0.5
+
+
+class Accepted:
+    """
+    When requests were accepted, as counts in bins.
+
+    Only bins with requests are kept. When there are too many, the bins become twice as wide. Memory and the time of a
+    fit therefore stay constant, however long the time and however many the requests.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._width = BIN
+        self._counts: dict[int, int] = {}
+
+    def add(self, seconds: float) -> None:
+        """Count a request that was accepted so many seconds after the beginning; the seconds never decrease."""
+        position = int(seconds / self._width)
+        self._counts[position] = self._counts.get(position, 0) + 1
+        self.total += 1
+        if len(self._counts) > MOST_BINS:
+            self._widen()
+
+    def _widen(self) -> None:
+        finer, self._counts = self._counts, {}
+        self._width *= 2
+        for position, count in finer.items():
+            self._counts[position // 2] = self._counts.get(position // 2, 0) + count
+
+    def rate_of_bucket(self, total: float, elapsed: float) -> float:
+        """
+        Return the rate, per second, of the token bucket that was full at first and would just have run dry now.
+
+        :param total: Requests that such a bucket accepts.
+        :param elapsed: Seconds in which it accepts them.
+        """
+        low, high = 0.0, max(self._counts.values()) / self._width
+        for _ in range(30):
+            rate = (low + high) / 2
+            if self._runs_dry(rate, max(1.0, total - rate * elapsed)):
+                low = rate
+            else:
+                high = rate
+        return high
+
+    def _runs_dry(self, rate: float, burst: float) -> bool:
+        tokens, last = burst, -1
+        for position, count in self._counts.items():
+            refill = rate * self._width
+            tokens = min(burst, tokens + refill * (position - last - 1))
+            tokens = min(burst, tokens + refill - count)
+            if tokens < 0.0:
+                return True
+            last = position
+        return False
 
 
 class Pace:
@@ -66,7 +126,7 @@ class Pace:
         self._epoch = now
         self._grown = now
         self._next = now
-        self._accepted: deque[int] = deque()
+        self._accepted = Accepted()
 
     def delay(self, now: float) -> float:
         """Return the seconds to wait before the next request may go, and count it as gone."""
@@ -79,12 +139,9 @@ class Pace:
 
     def accepted(self, now: float) -> None:
         """Count a request that the service accepted."""
-        if not self._accepted:
+        if not self._accepted.total:
             self._epoch = max(self._epoch, now)
-        position = int(max(0.0, now - self._epoch) / BIN)
-        while len(self._accepted) <= position:
-            self._accepted.append(0)
-        self._accepted[position] += 1
+        self._accepted.add(max(0.0, now - self._epoch))
 
     def refused(self, now: float, resume: float) -> None:
         """
@@ -93,7 +150,7 @@ class Pace:
         :param now: When it came.
         :param resume: When requests may go again.
         """
-        elapsed, accepted = now - self._epoch, sum(self._accepted)
+        elapsed, accepted = now - self._epoch, self._accepted.total
         if not accepted:
             # Others have emptied the bucket before it was this one's turn.
             self.rate = START if math.isinf(self.rate) else max(1.0, self.rate * SHARED_DECREASE)
@@ -104,10 +161,10 @@ class Pace:
             self._first = min(self._first, (accepted, elapsed))
             self._learn(elapsed)
         self._epoch = self._grown = self._next = resume
-        self._accepted.clear()
+        self._accepted = Accepted()
 
     def _learn(self, elapsed: float) -> None:
-        fitted = self._fitted()
+        fitted = self._accepted.rate_of_bucket(*(self._first or (0.0, 0.0)))
         if self._learned:
             self._early += elapsed < SOON
             self._shared = self._shared or self._early > 1 or fitted < ALONE * self._learned
@@ -128,27 +185,8 @@ class Pace:
         elif self._learned:
             self.rate += PROBE * accepted * step
         else:
-            self.rate *= 2.0 ** (step / DOUBLING)
-
-    def _fitted(self) -> float:
-        """Return the rate of the token bucket that would just have run dry: full at first, empty now."""
-        accepted, elapsed = self._first or (0.0, 0.0)
-        low, high = 0.0, max(self._accepted) / BIN
-        for _ in range(30):
-            rate = (low + high) / 2
-            if self._runs_dry(rate, max(1.0, accepted - rate * elapsed)):
-                low = rate
-            else:
-                high = rate
-        return high
-
-    def _runs_dry(self, rate: float, burst: float) -> bool:
-        tokens = burst
-        for accepted in self._accepted:
-            tokens = min(burst, tokens + rate * BIN - accepted)
-            if tokens < 0.0:
-                return True
-        return False
+            self.rate *= 2.0 ** min(step / DOUBLING, DOUBLINGS)
+        self.rate = min(self.rate, FASTEST)
 
 
 class Limiter:
@@ -206,15 +244,15 @@ class Limiter:
             else:
                 break
         self.in_flight += 1
-        if delay := self.pace.delay(self._now()):
-            try:
+        try:
+            if delay := self.pace.delay(self._now()):
                 await self._sleep(delay)
-            except BaseException:
-                self.release()
-                raise
-            if self._resume > self._now():
-                self.release()
-                await self._turn()
+        except BaseException:
+            self.release()
+            raise
+        if delay and self._resume > self._now():
+            self.release()
+            await self._turn()
 
     def release(self) -> None:
         """Give a slot back."""

@@ -20,20 +20,23 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, TypeAlias
 
 from airflow_provider_assistant.api import flow
-from airflow_provider_assistant.api.errors import is_transient
 from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantAuthenticationError,
     AssistantBadRequestError,
     AssistantError,
     AssistantIncompleteLoad,
     AssistantInputError,
     AssistantLedgerError,
+    AssistantNotFoundError,
+    AssistantPermissionError,
     AssistantRateLimitError,
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger import BatchLedger, Claim, Known, Settlement
+from airflow_provider_assistant.loading.guards import check_extent, check_owner
 from airflow_provider_assistant.loading.interruptible import on_interruption
 from airflow_provider_assistant.loading.limiter import Limiter
 from airflow_provider_assistant.loading.report import PROGRESS, Counts, Findings, Tally, report_progress
@@ -44,6 +47,7 @@ log = logging.getLogger(__name__)
 
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 OnChange: TypeAlias = Literal["create", "skip", "fail"]
+OnMissing: TypeAlias = Literal["stale", "ignore"]
 
 # A group of the ledger is at least this share of what may be in flight, unless that takes longer than so many
 # seconds: a transaction costs as much as ten of its rows, but a row that waits for one holds up another.
@@ -51,10 +55,20 @@ GROUP = 2
 GATHER = 0.003
 # So many rows are looked up in the ledger at a time; a claim is made sure of anyhow.
 LOOK_AHEAD = 200
-# So many failures in a row, with no success in between, and the service is left alone.
+# Consecutive failures, with no success in between, that stop a load.
 BREAKER = 25
 # What is in flight when a load has to end gets so long, in seconds. Airflow kills five seconds after it asked.
 GRACE = 2.0
+# These concern the connection, the site or the tenant, and so every row. Any other error may concern one row alone:
+# only BREAKER of them in a row stop the load.
+STOPPING = (
+    AssistantAuthenticationError,
+    AssistantPermissionError,
+    AssistantNotFoundError,
+    AssistantRateLimitError,
+    AssistantInputError,
+    AssistantLedgerError,
+)
 ELSEWHERE = "another task is loading this row"
 
 
@@ -69,12 +83,16 @@ class LoadOptions:
         or stop the load ``fail``.
     :param on_change: What to do with a key whose content is new: ``create`` another document, ``skip`` it, or
         stop the load ``fail``.
+    :param adopt: Whether to take over keys that belong to other sources.
+    :param allow_mass_change: Whether more than half of the source's documents may be replaced or become stale.
     """
 
     max_concurrency: int
     max_pause: float = 300.0
     on_ambiguous: OnAmbiguous = "retry"
     on_change: OnChange = "create"
+    adopt: bool = False
+    allow_mass_change: bool = False
 
 
 @dataclass(slots=True)
@@ -156,11 +174,15 @@ class Load:
         seen = survey(self._rows, self._memory, tick=self._seen)
         self.counts.rows = seen.rows
         self.counts.unchanged = seen.count(Fate.UNCHANGED) + seen.count(Fate.DUPLICATE)
+        if self._memory:
+            self._check(seen, self._memory)
         try:
             if self._memory:
                 self._tally.doubled(self._memory.doubled())
             if seen.count(Fate.SEND):
                 await self._send_all(seen, started)
+            if self._stopped is None and self._memory and self._options.adopt:
+                self._adopt(self._memory, seen)
             if self._stopped is None and self._judge_stale and self._memory:
                 self._tally.stale(self._memory.stale(seen.has))
         finally:
@@ -171,6 +193,25 @@ class Load:
         if self._stopped:
             raise self._stopped
         return self.counts
+
+    def _check(self, seen: Survey, memory: BatchLedger) -> None:
+        """Refuse a load that would do harm as a whole."""
+        if not self._options.adopt:
+            check_owner(memory.source, seen.foreign)
+        if self._options.allow_mass_change:
+            return
+        changed = seen.changed if self._options.on_change == "create" else 0
+        if not changed and not self._judge_stale:
+            return
+        documents = memory.size()
+        # What is neither kept nor changed is missing.
+        missing = documents - seen.kept - seen.changed if self._judge_stale else 0
+        check_extent(memory.source, documents=documents, changed=changed, missing=max(0, missing))
+
+    def _adopt(self, memory: BatchLedger, seen: Survey) -> None:
+        """Take over the keys of other sources that this source has."""
+        if count := memory.adopt(seen.has):
+            log.warning("%d keys of other sources belong to source %r from now on.", count, memory.source)
 
     def end(self) -> None:
         """Send nothing more, and end within a few seconds; may be called by a signal handler."""
@@ -389,13 +430,15 @@ class Load:
         if isinstance(cause, AssistantBadRequestError):
             # The service is well; it is the row that is not.
             self._limiter.accepted()
-        elif is_transient(cause) and not isinstance(cause, AssistantRateLimitError):
-            self._failed(error)
-        else:
+        elif isinstance(cause, STOPPING):
             self._stop(error)
+        else:
+            self._failed(error)
         if isinstance(error, AssistantBadRequestError):
             self._tally.rejected(sent.item, error.detail or str(error))
-            return Settlement(sent.claim, "refused", sent.item.digest.content, http_status=400, error=str(error))
+            return Settlement(
+                sent.claim, "refused", sent.item.digest.content, http_status=error.status, error=str(error)
+            )
         if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
             sent.unclear += 1
             if self._options.on_ambiguous == "fail":

@@ -44,7 +44,7 @@ class Counts:
     :param created: Created by this run, as the service acknowledged.
     :param unchanged: Already on the site with this content, or a repetition of another row.
     :param skipped: Changed, but ``on_change`` says not to create them anew; or being created by another task.
-    :param rejected: Bad by themselves, found here or answered 400.
+    :param rejected: Bad by themselves: refused here, or by the service with 400 or another 4xx that is about one row.
     :param ambiguous: May or may not have been created.
     :param failed: Not created, although nothing is wrong with them: the service failed, or the load stopped.
     :param changed: Created although the key was loaded before, with other content; the older documents remain.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
@@ -33,6 +33,10 @@ class Fate(IntEnum):
 class Memory(Protocol):
     """The part of the ledger that a survey asks."""
 
+    @property
+    def source(self) -> str:
+        """Name of the source that is loaded."""
+
     def known(self, keys: Sequence[str]) -> Mapping[str, Known]:
         """Return what is known of these keys."""
 
@@ -44,10 +48,16 @@ class Survey:
 
     :param fates: The fate of each row, in order.
     :param keys: Eight bytes of each key, sorted.
+    :param changed: How many rows have a key of this source with other content.
+    :param kept: How many rows have a key of this source with the same content.
+    :param foreign: How many rows have a key of another source with other content, by its name.
     """
 
     fates: bytearray
     keys: Sequence[int]
+    changed: int = 0
+    kept: int = 0
+    foreign: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -82,15 +92,31 @@ def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = l
     """
     fates = bytearray()
     keys = array("Q")
+    relations: Counter[str] = Counter()
+    foreign: Counter[str] = Counter()
     for digests in rows.digests():
         known = memory.known([digest.key for digest in digests]) if memory else {}
         fates.extend(_fate(digest, known.get(digest.key)) for digest in digests)
+        if memory and known:
+            for digest in digests:
+                _relate(digest, known.get(digest.key), memory.source, relations, foreign)
         keys.extend([_short(digest.key) for digest in digests])
         tick(len(fates))
     ordered = _sorted(keys) if keys else keys
     if keys and (repeated := _repeated(ordered)):
         _mark_duplicates(rows, repeated, fates)
-    return Survey(fates, ordered)
+    return Survey(fates, ordered, relations["changed"], relations["kept"], foreign)
+
+
+def _relate(digest: Digest, known: Known | None, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
+    """Count how a row relates to what its key stands for on the site."""
+    if known is None or known.content_hash is None:
+        return
+    is_same = known.content_hash == digest.content
+    if known.source == source:
+        relations["kept" if is_same else "changed"] += 1
+    elif not is_same:
+        foreign[known.source] += 1
 
 
 def _fate(digest: Digest, known: Known | None) -> int:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -36,7 +36,11 @@ from airflow_provider_assistant.operators.base import AssistantOperator, SourceF
 from airflow_provider_assistant.waiting import is_deferrable
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.loading.loader import Load, OnAmbiguous, OnChange
+    from airflow_provider_assistant.loading.loader import Load, OnAmbiguous, OnChange, OnMissing
+
+
+# The limit has lasted longer than ``max_pause`` by then: coming back sooner costs the start of a task for nothing.
+SHORTEST_DEFERRAL = 60.0
 
 
 def flaw_of(
@@ -73,6 +77,12 @@ class AssistantLoadOperator(AssistantOperator):
         and lists it as possibly duplicated, ``skip`` leaves and lists it, ``fail`` stops the load.
     :param on_change: What to do with a key whose content has changed: ``create`` another document and list the
         one it supersedes, because the API can neither update nor delete; ``skip``; or ``fail``.
+    :param on_missing: What to do with documents of this source that it no longer has: list them as ``stale``, because
+        the API cannot delete them, or ``ignore`` them, where a source has only what is new since the last run.
+    :param adopt: Whether to take over keys that belong to another source. Without it, a load that would replace
+        documents of another source fails before its first request.
+    :param allow_mass_change: Whether more than half of the source's documents, and at least 50, may be replaced or
+        become stale. Without it, such a load fails before its first request.
     :param max_rejected: How many rows may be bad, as a count or as a fraction below 1, before the task fails.
         The others are loaded in any case.
     :param rejects_path: Parquet file, local or an object storage URL, that lists every row that wants attention
@@ -82,7 +92,9 @@ class AssistantLoadOperator(AssistantOperator):
     :param max_concurrency: The most requests in flight; by default the connection's.
     :param max_pause: The longest pause, in seconds, that the task waits for when the service asks to wait.
     :param deferrable: Whether to spend a longer pause in the triggerer instead of failing; by default what
-        Airflow's ``[operators] default_deferrable`` says.
+        Airflow's ``[operators] default_deferrable`` says. Needs the ledger.
+    :param timeout: Longest total time of one try that defers, all pauses included, in seconds or as a timedelta;
+        default: one day. When it is over, the task fails instead of deferring again.
     :param root: Folder that all files have to lie in, once symbolic links are followed: a local path or an object
         storage URL. By default they may lie anywhere.
     :param allow_empty: Whether a source without rows or files is a success with zero counts, in which nothing becomes
@@ -102,12 +114,16 @@ class AssistantLoadOperator(AssistantOperator):
         *,
         on_ambiguous: OnAmbiguous = "retry",
         on_change: OnChange = "create",
+        on_missing: OnMissing = "stale",
+        adopt: bool = False,
+        allow_mass_change: bool = False,
         max_rejected: float = 0,
         rejects_path: str | None = None,
         source_name: str | None = None,
         max_concurrency: int | None = None,
         max_pause: float | timedelta = 300.0,
         deferrable: bool | None = None,
+        timeout: float | timedelta = 86_400.0,
         root: str | None = None,
         allow_empty: bool = False,
         ledger: bool = True,
@@ -118,16 +134,27 @@ class AssistantLoadOperator(AssistantOperator):
             raise ValueError(f"on_ambiguous must be 'retry', 'skip' or 'fail', not {on_ambiguous!r}")
         if on_change not in {"create", "skip", "fail"}:
             raise ValueError(f"on_change must be 'create', 'skip' or 'fail', not {on_change!r}")
+        if on_missing not in {"stale", "ignore"}:
+            raise ValueError(f"on_missing must be 'stale' or 'ignore', not {on_missing!r}")
+        if deferrable and not ledger:
+            raise ValueError(
+                "deferrable=True needs the ledger: without it, a load that resumes creates every row again"
+            )
         if max_rejected < 0:
             raise ValueError(f"max_rejected must be a count or a fraction below 1, not {max_rejected!r}")
         self.on_ambiguous = on_ambiguous
         self.on_change = on_change
+        self.on_missing = on_missing
+        self.adopt = adopt
+        self.allow_mass_change = allow_mass_change
         self.max_rejected = max_rejected
         self.rejects_path = rejects_path
         self.source_name = source_name
         self.max_concurrency = max_concurrency
-        self.max_pause = max_pause.total_seconds() if isinstance(max_pause, timedelta) else max_pause
-        self.deferrable = is_deferrable(deferrable)
+        self.max_pause = _seconds(max_pause)
+        # Airflow's default_deferrable may be on for a task that has no ledger.
+        self.deferrable = ledger and is_deferrable(deferrable)
+        self.timeout = _seconds(timeout)
         self.root = root
         self.allow_empty = allow_empty
         self.ledger = ledger
@@ -138,7 +165,8 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _is_whole(self, context: Context) -> bool:
         """Whether this task sees all of its source; a mapped one sees a shard of it."""
-        return context["ti"].map_index is None or context["ti"].map_index < 0
+        is_mapped = context["ti"].map_index is not None and context["ti"].map_index >= 0
+        return self.on_missing == "stale" and not is_mapped
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
@@ -149,17 +177,30 @@ class AssistantLoadOperator(AssistantOperator):
         :raises AssistantInputError: The source as a whole cannot be loaded, and nothing was sent; or more rows
             than ``max_rejected`` were rejected, and the others are loaded. Airflow does not retry it.
         :raises AssistantIncompleteLoad: Rows failed or are ambiguous. A retry sends those and no others.
-        :raises AssistantRateLimitError: The service asks for a longer pause than ``max_pause``.
+        :raises AssistantRateLimitError: The service asks for a longer pause than ``max_pause``, or than what is left
+            of ``timeout``.
         :raises AssistantAPIError: 401, 403, 404: the load stopped at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
+        return self._execute(context, until=self.hook.client.now() + self.timeout)
+
+    def resume(self, context: Context, event: Any = None, until: float | None = None) -> dict[str, Any]:  # noqa: ARG002
+        """
+        Go on after a pause in the triggerer; what was loaded before it counts as unchanged.
+
+        :param context: The task's context.
+        :param event: What the trigger said; a pause has nothing to say.
+        :param until: When ``timeout`` is over, in seconds since the epoch.
+        """
+        return self._execute(context, until or self.hook.client.now() + self.timeout)
+
+    def _execute(self, context: Context, until: float) -> dict[str, Any]:
         with self._recorded(context) as (ledger, record):
             try:
                 counts, findings = self._load(context, ledger, record)
             except (AssistantRateLimitError, AssistantAmbiguousError) as error:
-                if not self.deferrable or (error.retry_after or 0.0) <= self.max_pause:
-                    raise
-                self._defer_for(error.retry_after or 0.0)
+                self._defer_after(error, until)
+                raise
             result = {
                 **counts.as_dict(),
                 "site_id": self.hook.site(),
@@ -172,10 +213,6 @@ class AssistantLoadOperator(AssistantOperator):
             if flaw := flaw_of(counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed):
                 raise flaw
         return self.tell(context, result)
-
-    def resume(self, context: Context, event: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        """Go on after a pause in the triggerer; what was loaded before it counts as unchanged."""
-        return self.execute(context)
 
     def on_kill(self) -> None:
         """Send nothing more, wait some seconds for the answers to what was sent, and record them."""
@@ -231,6 +268,8 @@ class AssistantLoadOperator(AssistantOperator):
             max_pause=self.max_pause,
             on_ambiguous=self.on_ambiguous,
             on_change=self.on_change,
+            adopt=self.adopt,
+            allow_mass_change=self.allow_mass_change,
         )
         settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
         facts = {"site_id": self.hook.site(), "kind": self.kind}
@@ -256,13 +295,25 @@ class AssistantLoadOperator(AssistantOperator):
     def _source_name(self, context: Context) -> str:
         return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"
 
-    def _defer_for(self, seconds: float) -> NoReturn:
+    def _defer_after(self, error: AssistantRateLimitError | AssistantAmbiguousError, until: float) -> None:
+        """Defer if the service wants a pause, and there is time left for it; otherwise return."""
+        is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
+        asked = error.retry_after or 0.0
+        if not self.deferrable or not (is_refusal or asked > self.max_pause):
+            return
+        pause = max(asked, SHORTEST_DEFERRAL)
+        if self.hook.client.now() + pause > until:
+            self.log.error("A pause of %.0f s ends after the timeout of %.0f s: not deferred.", pause, self.timeout)
+            return
         from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 
-        moment = datetime.now(UTC) + timedelta(seconds=seconds)
+        moment = datetime.now(UTC) + timedelta(seconds=pause)
         self.log.info("The service asks to come back at %s; until then no worker is needed.", moment)
-        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume")
-        raise AssertionError("unreachable: defer() raises")
+        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", kwargs={"until": until})
+
+
+def _seconds(value: float | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 class AssistantLoadRowsOperator(AssistantLoadOperator):

@@ -224,7 +224,11 @@ ENDS: dict[str, tuple[str | None, dict[str, Any], int]] = {
         {"source": [{**TEXTS[0], "title": f"T{number}"} for number in range(40)]},
         2,
     ),
-    "An answer of another kind": ("status:302", {"source": TEXTS}, 2),
+    "25 answers of another kind": (
+        "status:302",
+        {"source": [{**TEXTS[0], "title": f"T{number}"} for number in range(40)]},
+        2,
+    ),
     "The service asks for a pause": ("status:429", {"source": TEXTS, "max_pause": 0}, 2),
     'A row is ambiguous and `on_ambiguous="fail"`': ("status:502", {"source": TEXTS, "on_ambiguous": "fail"}, 2),
     'A row has changed and `on_change="fail"`': (
@@ -310,7 +314,9 @@ def test_when_a_row_has_changed(
     changed = [{**TEXTS[0], "content": "Changed"}, TEXTS[1], {**TEXTS[2], "title": "New"}]
 
     def load(source: list[dict[str, str]], **arguments: Any) -> Run:
-        return run_operator(AssistantLoadTextOperator, source=source, key_columns=["title"], **arguments)
+        return run_operator(
+            AssistantLoadTextOperator, source=source, key_columns=["title"], source_name="faq", **arguments
+        )
 
     load(TEXTS[:2])
     run = load(changed, on_change="fail", max_concurrency=1)

@@ -278,7 +278,7 @@ def test_defaults() -> None:
 
 def test_errors_by_status() -> None:
     rows = table(section(ERRORS, "By status"))
-    code = {**errors.ERROR_TABLE, "5xx": errors.SERVER_ERROR, "other": errors.UNEXPECTED}
+    code = {**errors.ERROR_TABLE, "5xx": errors.SERVER_ERROR, "other 4xx": errors.REFUSED, "other": errors.UNEXPECTED}
     assert [row["Status"] for row in rows] == [str(status) for status in code]
     for row, expected in zip(rows, code.values(), strict=True):
         assert row["Exception"] == f"`{expected.error.__name__}`"

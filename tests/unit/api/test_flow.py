@@ -74,6 +74,20 @@ class TestPerform:
         with pytest.raises(AssistantError):
             perform(endpoints.upload_document("docs", upload), [UNSENT])
 
+    @pytest.mark.parametrize("call", [GET, POST])
+    @pytest.mark.parametrize(
+        "asked", ["0", "0.0", "0.001", "-1", "Thu, 01 Jan 1970 00:00:00 GMT", "soon", "", None], ids=repr
+    )
+    @pytest.mark.parametrize("longest", [0.0, 1.0, 60.0, 300.0])
+    def test_a_429_that_does_not_end_is_bounded_in_requests_and_time(self, call, asked, longest) -> None:
+        clock, headers = FakeTime(), {} if asked is None else {"retry-after": asked}
+        steps = flow.perform(call, flow.RetryRule(max_pause=longest), now=clock.now, rng=random.Random(1))
+        sent: list[Any] = []
+        with pytest.raises(AssistantRateLimitError):
+            drive(recorded(steps, sent), [response(429, **headers)] * 1000, clock)
+        assert sum(isinstance(step, flow.Send) for step in sent) <= 10 + longest
+        assert sum(clock.waited) <= 1.2 * longest + 1
+
     def test_one_attempt_means_one(self) -> None:
         with pytest.raises(AssistantRateLimitError):
             perform(GET, [response(429)], flow.RetryRule(attempts=1))

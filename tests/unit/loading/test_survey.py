@@ -32,6 +32,8 @@ class Rows:
 
 
 class Memory:
+    source = ""
+
     def __init__(self, **known) -> None:
         self._known = {
             digest_of(key): Known(state, content and digest_of(content), None, None, "claim")

@@ -1,0 +1,134 @@
+"""Answers of the service that the specification does not list, and rate limits that last: what a load makes of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
+    AssistantBadRequestError,
+    AssistantIncompleteLoad,
+    AssistantRateLimitError,
+)
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from tests.unit.operators.test_documents import context, counts, many, render
+
+UNLISTED = sorted(set(range(402, 500)) - {403, 404, 429})
+TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(9)]
+
+
+@pytest.mark.parametrize("status", [409, 413, 415, 422, *random.Random(4).sample(UNLISTED, 4)])
+@pytest.mark.parametrize("kind", ["qa", "text", "file"])
+def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, connection, tmp_path):
+    for number in range(9):
+        (tmp_path / f"{number}.md").write_text(f"File {number}.")
+    operator = {
+        "qa": lambda: AssistantLoadQAOperator(task_id="load", source=many(9), max_rejected=1, max_concurrency=2),
+        "text": lambda: AssistantLoadTextOperator(task_id="load", source=TEXTS, max_rejected=1, max_concurrency=2),
+        "file": lambda: AssistantUploadFilesOperator(
+            task_id="load", files=str(tmp_path / "*.md"), max_rejected=1, max_concurrency=2
+        ),
+    }[kind]
+    service.server.service.faults.add(f"status:{status}", path="documents", skip=3)
+    assert counts(render(operator()).execute(context())) == {"created": 8, "rejected": 1}
+    assert len(service.documents()) == service.posts() - 1 == 8
+    # The next night asks again for the row that was refused.
+    assert counts(render(operator()).execute(context("tomorrow"))) == {"unchanged": 8, "created": 1}
+
+
+@pytest.mark.parametrize("status", [300, 302, 308])
+def test_another_answer_fails_one_row_and_no_other(status, service, connection):
+    service.server.service.faults.add(f"status:{status}", path="documents", skip=3)
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), max_concurrency=2))
+    with pytest.raises(AssistantIncompleteLoad, match="1 rows failed"):
+        operator.execute(context())
+    assert len(service.documents()) == 8
+
+
+@pytest.mark.parametrize("status", [402, 409, 418, 422, 451])
+def test_a_single_call_says_that_an_unlisted_4xx_is_permanent(status, service, connection):
+    service.answer(f"status:{status}")
+    with pytest.raises(AssistantBadRequestError) as caught:
+        AssistantHook().create_text_document("T", "C", "faq")
+    assert caught.value.status == status
+    assert isinstance(caught.value, AirflowFailException)
+    assert service.posts() == 1
+
+
+def test_a_redirect_stays_an_error_of_the_connection(service, connection):
+    service.answer("status:307")
+    with pytest.raises(AssistantAPIError, match="base URL") as caught:
+        AssistantHook().get_limits()
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect):
+    """No single pause is longer than ``max_pause``, all together are."""
+    connect(retries=3)
+    service.server.service.faults.add("retry-after:0", skip=2, times=None)
+    operator = render(
+        AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_pause=0.2, max_concurrency=1)
+    )
+    with pytest.raises(TaskDeferred) as caught:
+        operator.execute(context())
+    assert caught.value.trigger.moment.timestamp() - AssistantHook().client.now() > 50
+    assert service.posts() <= 8
+    service.behave(rules=[])
+    done = operator.resume(context(), None, **caught.value.kwargs)
+    assert counts(done) == {"unchanged": 2, "created": 3}
+
+
+def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, connect):
+    connect(retries=1)
+    service.server.service.faults.add("retry-after:600", times=None)
+    operator = render(
+        AssistantLoadQAOperator(task_id="load", source=many(3), deferrable=True, max_pause=1, timeout=1500)
+    )
+    with pytest.raises(TaskDeferred) as caught:
+        operator.execute(context())
+    until = caught.value.kwargs["until"]
+    now = operator.hook.client.now()
+    assert now + 1400 < until <= now + 1500
+    with pytest.raises(TaskDeferred) as again:
+        operator.resume(context(), None, until=now + 700)
+    assert again.value.kwargs == {"until": now + 700}
+    with pytest.raises(AssistantRateLimitError):
+        operator.resume(context(), None, until=now + 500)
+
+
+def test_without_a_ledger_nothing_is_deferred(service, connect, monkeypatch):
+    """A load that resumes without a ledger would begin with its first row again."""
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
+    connect(retries=1)
+    service.server.service.faults.add("retry-after:3600", skip=3, times=None)
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), ledger=False, max_concurrency=1))
+    with pytest.raises(AssistantRateLimitError):
+        operator.execute(context())
+    assert len(service.documents()) == 3
+
+
+def test_deferrable_needs_the_ledger():
+    with pytest.raises(ValueError, match="needs the ledger"):
+        AssistantLoadQAOperator(task_id="load", source=[], deferrable=True, ledger=False)
+
+
+def test_one_page_of_a_proxy_does_not_end_a_wait(service, connection, run_operator):
+    """A success that is not JSON, while polling."""
+    from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+
+    service.behave(processing_seconds=0.3)
+    submitted = AssistantHook().submit_chat("s", "Who?")
+    service.answer("html:200", path="chat/requests", times=2)
+    run = run_operator(
+        AssistantChatRequestSensor, request_id=submitted.request_id, deferrable=False, poke_interval=0.1, timeout=60
+    )
+    assert run.state == "success", run.errors
+    assert run.xcom(key="return_value")["state"] == "complete"
