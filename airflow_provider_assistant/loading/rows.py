@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import Payload, checked
@@ -249,14 +251,26 @@ class FileRows:
             return replace(item, problem=read.problem)
         try:
             upload = self._upload(path, self._sent_as[name])
-            if (size := path.stat().st_size) != read.size:
-                problem = f"has changed from {read.size} to {size} bytes since it was checked; the next run sends it"
-                return replace(item, problem=f"file {str(path)!r} {problem}")
-            return replace(item, call=self._call(upload))
         except AssistantInputError as error:
             return replace(item, problem=str(error))
-        except OSError as error:
-            return replace(item, problem=f"file {str(path)!r} cannot be read: {error}")
+        unchanged = replace(upload, open=lambda: _opened(upload, path, read.size))
+        return replace(item, call=self._call(unchanged))
+
+
+@contextlib.contextmanager
+def _opened(upload: Upload, path: Path_, size: int) -> Iterator[BinaryIO]:
+    """Open a file that has to be as large as it was when it was checked."""
+    with upload.open() as file:
+        found = file.seek(0, os.SEEK_END) if file.seekable() else size
+        if found != size:
+            raise AssistantInputError(
+                f"file {str(path)!r} has changed from {size} to {found} bytes since it was checked; the next run sends "
+                "it",
+                field="file",
+            )
+        if file.seekable():
+            file.seek(0)
+        yield file
 
 
 class _ReadFile(NamedTuple):

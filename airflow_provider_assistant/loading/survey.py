@@ -73,9 +73,7 @@ class Survey:
         return number <= len(self.fates) and self.fates[number - 1] == Fate.SEND
 
     def has(self, key: str) -> bool:
-        """Return whether the source has this key; an empty source says nothing about what it had."""
-        if not self.fates:
-            return True
+        """Return whether the source has this key."""
         short = _short(key)
         position = bisect_left(self.keys, short)
         return position < len(self.keys) and self.keys[position] == short

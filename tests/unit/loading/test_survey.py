@@ -82,10 +82,10 @@ def test_a_conflict_counts_although_one_of_them_is_known():
         survey(Rows(("a", "1"), ("a", "2")), Memory(a=("done", "1")))
 
 
-def test_an_empty_source_says_nothing_about_what_it_had():
+def test_an_empty_source_has_nothing():
     seen = survey(Rows(), None)
     assert seen.rows == 0
-    assert seen.has(digest_of("a"))
+    assert not seen.has(digest_of("a"))
 
 
 def test_rows_that_came_later_are_not_sent():

@@ -72,6 +72,25 @@ def test_one_file_that_changes_costs_one_file(how, name, service, connection, st
     assert re.search(reason, rejected(ledger_home)[f"{name}.md"])
 
 
+def after(opened, change):
+    """Change the storage when a file is read for that many times."""
+    STORAGE.change = change if opened == 1 else lambda: after(opened - 1, change)
+
+
+@pytest.mark.parametrize("how", ["vanishes", "grows", "shrinks", "is emptied"])
+def test_a_file_that_changes_while_others_are_sent(how, service, connection, stored, ledger_home):
+    # Five are read to be checked; the sixth reading is the first upload.
+    after(6, lambda: CHANGES[how][0](f"{stored}/e.md"))
+    with pytest.raises(AssistantInputError, match="5 rows: 4 created, 1 rejected"):
+        upload(stored, max_concurrency=1)
+    assert list(rejected(ledger_home)) == ["e.md"]
+    assert service.posts(DOCUMENTS) == 4
+    expected = {"unchanged": 4} if how in {"vanishes", "is emptied"} else {"unchanged": 4, "created": 1}
+    assert {
+        name: n for name, n in counts(upload(stored, run_id="next", max_rejected=1)).items() if name != "rejected"
+    } == expected
+
+
 def test_the_next_run_sends_a_file_that_has_grown(service, connection, stored):
     STORAGE.change = lambda: STORAGE.pipe_file(f"{stored}/a.md", b"# a, and more")
     assert upload(stored, max_rejected=1)["rejected"] == 1
