@@ -139,6 +139,7 @@ COMMANDS = (
                 *IN_FILE,
                 function="ledger.resolve",
             ),
+            _command("rekey", "Bring the keys of an older ledger to today's form", function="rekey.rekey"),
         ),
     ),
     _command(

@@ -39,7 +39,7 @@ ACTIONS = dict(actions())
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
         *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "sandbox")),
-        *(f"assistant ledger {name}" for name in ("status", "ambiguous", "stale", "resolve")),
+        *(f"assistant ledger {name}" for name in ("status", "ambiguous", "stale", "resolve", "rekey")),
     }
 
 
