@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import logging
 import queue
 import random
@@ -32,7 +31,9 @@ import httpx
 
 from airflow_provider_assistant import __version__, metrics, tracing
 from airflow_provider_assistant.api import flow
+from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.multipart import UploadBody
 from airflow_provider_assistant.api.verdict import StatusWords
 from airflow_provider_assistant.bounds import ENCODINGS, Body, TooLate, Watch
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -50,6 +51,10 @@ CONNECT_TIMEOUT = 10.0
 # connection that is just being closed would be an ambiguous one.
 KEEPALIVE_EXPIRY = 3.0
 REDACTED = "***"
+NOTHING = r"(?!)"
+# Keys from this length on are secrets. Below it words and numbers are not: they also stand in ordinary replies.
+SURELY_SECRET = 16
+SHORTEST_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +117,18 @@ class AssistantClient:
         for _ in range(settings.max_concurrency):
             self._connections.put(None)
 
-    def send(self, call: Call[T]) -> T:
+    def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
         Send one call, with retries, and return its reply.
 
+        :param call: The request.
+        :param on_ambiguous: What to do when the call may have taken effect although it failed, see
+            :func:`~airflow_provider_assistant.api.ambiguity.decided`; by default what the settings' retry rule says.
         :raises AssistantError: See :func:`~airflow_provider_assistant.api.flow.perform`.
         """
+        steps = self._performed(call)
         with _spanned(call):
-            return self.run(self._performed(call))
+            return self.run(steps if on_ambiguous is None else decided(steps, call, on_ambiguous))
 
     async def asend(self, call: Call[T]) -> T:
         """Send one call under asyncio; otherwise like :meth:`send`."""
@@ -184,7 +193,7 @@ class AssistantClient:
         outcome: Response | TransportFailure
         try:
             with _opened(call) as content, self._borrowed() as (http, watch), watch:
-                options = _body(call, content) | {"extensions": {"trace": watch.trace}}
+                options = _body(call, content, "content") | {"extensions": {"trace": watch.trace}}
                 with http.stream(call.method, self._url(call), **options) as answer:
                     body = self._bounded(answer.headers)
                     for piece in answer.iter_raw():
@@ -207,7 +216,7 @@ class AssistantClient:
                 # Who waits for a connection, or uploads a file, is not late.
                 async with self._slots, asyncio.timeout(None if content else self._time_to_answer) as clock:
                     # Only uploads are traced: others ignore the clock.
-                    options = _abody(call, content) | {"allow_redirects": False, "trace_request_ctx": clock}
+                    options = _body(call, content, "data") | {"allow_redirects": False, "trace_request_ctx": clock}
                     session = self._uploading if content else self._async
                     async with session.request(call.method, self._url(call), **options) as answer:
                         body = self._bounded(answer.headers)
@@ -249,15 +258,17 @@ class AssistantClient:
     def _failure(self, error: Exception, timed_out: bool, sent: bool) -> TransportFailure:
         said = str(error) or f"no complete answer within {self.settings.timeout:g} s"
         detail = self._key.sub(REDACTED, f"{type(error).__name__}: {said}")
-        return TransportFailure("timeout" if timed_out and sent else "connection", detail, sent)
+        host = _whereabouts(self.settings.base_url)
+        return TransportFailure("timeout" if timed_out and sent else "connection", detail, sent, host)
 
     @cached_property
     def _key(self) -> re.Pattern[str]:
-        return re.compile(_spelled(self.settings.api_key))
+        key = self.settings.api_key
+        return re.compile(_spelled(key) if is_recognisable(key) else NOTHING)
 
     @cached_property
     def _key_bytes(self) -> re.Pattern[bytes]:
-        return re.compile(_spelled(self.settings.api_key).encode())
+        return re.compile(self._key.pattern.encode())
 
     @contextlib.contextmanager
     def _borrowed(self) -> Iterator[_Connection]:
@@ -412,6 +423,17 @@ def _interruption(error: BaseException) -> BaseException | None:
     return None if isinstance(cause, asyncio.CancelledError) else cause
 
 
+def is_recognisable(key: str) -> bool:
+    """
+    Return whether an API key can be told from ordinary text, and so be taken out of what a service says.
+
+    A key such as ``test``, ``1234`` or ``assistant`` cannot: replies would lose words, and their JSON its numbers.
+    """
+    if len(key) >= SURELY_SECRET:
+        return True
+    return len(key) >= SHORTEST_SECRET and not key.isalpha() and not key.isdecimal()
+
+
 def _spelled(key: str) -> str:
     """Return an expression for a key as JSON, HTML and URLs may spell it: many escape ``/`` or ``+``."""
 
@@ -434,54 +456,37 @@ def _opened(call: Call[Any]) -> AbstractContextManager[BinaryIO | None]:
     return call.upload.open() if call.upload else contextlib.nullcontext()
 
 
-def _body(call: Call[Any], content: BinaryIO | None) -> dict[str, Any]:
-    """Return the body of a call as httpx takes it."""
-    if call.upload:
-        return {"files": {"file": (call.upload.filename, content, call.upload.content_type)}}
+def _body(call: Call[Any], content: BinaryIO | None, files_as: str) -> dict[str, Any]:
+    """
+    Return the body of a call as arguments of a request.
+
+    :param call: The request.
+    :param content: The open file of an upload.
+    :param files_as: What the HTTP library calls its argument for a body that is read while it is sent.
+    """
+    if call.upload and content:
+        body = UploadBody(content, call.upload.filename, call.upload.content_type)
+        return {files_as: body, "headers": body.headers}
     return {} if call.json is None else {"json": call.json}
-
-
-def _abody(call: Call[Any], content: BinaryIO | None) -> dict[str, Any]:
-    """Return the body of a call as aiohttp takes it."""
-    if call.upload:
-        import aiohttp
-
-        form = aiohttp.FormData()
-        kept = _KeptOpen(content) if content else None
-        form.add_field("file", kept, filename=call.upload.filename, content_type=call.upload.content_type)
-        return {"data": form}
-    return {} if call.json is None else {"json": call.json}
-
-
-class _KeptOpen(io.BufferedIOBase):
-    """A file that aiohttp, which closes what it has sent, leaves open for another attempt and for its owner."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return self._file.read(-1 if size is None else size)
-
-    def seekable(self) -> bool:
-        return self._file.seekable()
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
 
 
 def _proxy_for(url: str) -> str | None:
     """Return the proxy that the environment names for a URL; aiohttp itself would ask anew for every request."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def _whereabouts(url: str) -> str:
+    """Return host and port of a URL, and those of the proxy on the way, without anything else that they hold."""
+    proxy = _proxy_for(url)
+    through = f" through the proxy {_host_and_port(proxy)}" if proxy else ""
+    return f"{_host_and_port(url)}{through}"
+
+
+def _host_and_port(url: str) -> str:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def _spanned(call: Call[Any]) -> AbstractContextManager[Any]:

@@ -16,6 +16,7 @@ Every error of the package, one tree.
     ├── AssistantConnectionError       no connection, or a connection that broke
     ├── AssistantTimeout               no answer within the connection's timeout
     ├── AssistantAmbiguousError        a create that may or may not have happened
+    │   └── AssistantAmbiguousErrorForGood the same, where on_ambiguous says not to send it again      *
     ├── AssistantIncompleteLoad        rows were not created although nothing is wrong with them
     ├── AssistantIncompleteExport      sites could not be read; the others are written
     │   └── AssistantIncompleteExportForGood  the same, and reading them again would not help        *
@@ -179,6 +180,10 @@ class AssistantAmbiguousError(AssistantError):
         self.endpoint = endpoint
         self.attempts = attempts
         self.retry_after = retry_after
+
+
+class AssistantAmbiguousErrorForGood(AssistantAmbiguousError, AirflowFailException):
+    """The same, where ``on_ambiguous="fail"``: Airflow does not retry the task, and nothing is sent twice."""
 
 
 class AssistantIncompleteLoad(AssistantError):

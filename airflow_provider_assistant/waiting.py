@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_assistant.api.errors import shortened
-from airflow_provider_assistant.exceptions import AssistantRequestFailed
+from airflow_provider_assistant.api.verdict import LOST
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantRequestFailed
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
@@ -37,6 +38,7 @@ def defer(
     deadline: float,
     poll_interval: float,
     now: float,
+    rendered: Mapping[str, str] | None = None,
 ) -> NoReturn:
     """
     Free the worker slot until a trigger has seen the request end; the task resumes in ``execute_complete``.
@@ -51,10 +53,41 @@ def defer(
         since=since,
         deadline=deadline,
         poll_interval=poll_interval,
+        rendered=rendered,
     )
     timeout = timedelta(seconds=max(0.0, deadline - now) + DEFERRAL_GRACE)
     task.defer(trigger=trigger, method_name="execute_complete", timeout=timeout)
     raise AssertionError("unreachable: defer() raises")
+
+
+def restore(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
+    """
+    Set the attributes of a resumed task to what they were when it was deferred: Airflow has rendered them again.
+
+    :param task: The task, before it uses its hook.
+    :param event: The event of its trigger, which has the attributes as ``rendered``, unless an older version of this
+        package deferred the task.
+    """
+    for name, value in ((event or {}).get("rendered") or {}).items():
+        setattr(task, name, value)
+
+
+def is_lost(error: AssistantAPIError, request_id: str | None, hook: AssistantHook, ledger: Ledger | None) -> bool:
+    """
+    Record in the ledger that the service no longer knows a request, if that is what an error says.
+
+    A retry or a cleared task then submits the question again.
+
+    :param error: How a poll was answered.
+    :param request_id: The request; None where it is not known.
+    :param hook: The hook of its site.
+    :param ledger: Where to record it, if anywhere.
+    """
+    if error.status not in LOST or not request_id:
+        return False
+    if ledger:
+        ledger.chat_ended(hook.target(), request_id, "lost")
+    return True
 
 
 def conclude(
@@ -66,13 +99,18 @@ def conclude(
     """
     Record how a request ended, and return it if it is complete.
 
-    :param request: The ended request as :meth:`ChatRequest.as_dict` gives it, with ``polls`` and ``seconds``.
+    :param request: The ended request as :meth:`ChatRequest.as_dict` gives it, with ``polls`` and ``seconds``; and
+        with ``ended_at``, in seconds since the epoch, if it did not end just now.
     :param hook: The hook of its site.
     :param ledger: Where to record it, if anywhere.
     :param failure: What to raise for a failed one.
     :raises AssistantRequestFailed: It ended in the failed status.
     """
     request_id, state, site_id = request["request_id"], request["state"], hook.site()
+    ended_at = request.get("ended_at")
+    if ledger and ended_at:
+        # The task resumes later than its trigger saw the end.
+        ledger = Ledger(ledger.engine, now=lambda: datetime.fromtimestamp(ended_at, UTC))
     if ledger:
         ledger.chat_ended(hook.target(), request_id, state)
     took = f"after {request['seconds']:.1f} s and {request['polls']} poll(s)"
@@ -85,4 +123,4 @@ def conclude(
             status=request["status"],
         )
     log.info("Chat request %r on site %r is complete %s.", request_id, site_id, took)
-    return dict(request)
+    return {name: value for name, value in request.items() if name != "ended_at"}

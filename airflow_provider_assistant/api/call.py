@@ -137,11 +137,13 @@ class TransportFailure:
     :param kind: What went wrong.
     :param detail: In words, without any secret.
     :param sent: Whether the service may have received the request.
+    :param host: Who did not answer: ``host:port``, and through which proxy.
     """
 
     kind: Literal["connection", "timeout"]
     detail: str
     sent: bool
+    host: str = "the service"
 
 
 def _is_deep(value: Any) -> bool:

@@ -126,11 +126,11 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
     """Return the exception for a request that got no answer."""
     if failure.kind == "timeout":
         return AssistantTimeout(
-            f"{call} got no answer in time ({failure.detail}). "
+            f"{call} got no answer in time from {failure.host} ({failure.detail}). "
             "If the service is only slow, raise the timeout in the Airflow connection."
         )
     return AssistantConnectionError(
-        f"{call} got no answer: {failure.detail}. "
+        f"{call} got no answer from {failure.host}: {failure.detail}. "
         "Check the base URL in the Airflow connection and that the service can be reached from this machine."
     )
 

@@ -8,9 +8,11 @@ unknown or of another type than expected.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from numbers import Number
 from typing import Annotated, Any, TypeVar
 
@@ -174,7 +176,7 @@ class CreatedDocument(ApiReply):
     @property
     def document_id(self) -> str | None:
         """The new document's id, if the reply shows one."""
-        return _first_text(self.raw, ("document_id", "id", "uuid"))
+        return _first_text(self.raw, ("document_id",)) or _document_id(self.raw)
 
     @property
     def created_id(self) -> str | None:
@@ -248,9 +250,7 @@ class ChatRequest(ApiReply):
     @property
     def status(self) -> str:
         """The status as sent, as far as it is a word; an empty string when the reply has none."""
-        speaking = next((part for part in _objects(self.raw) if "request_id" in part and "status" in part), None)
-        status = _text((speaking or {}).get("status")) or _first_text(self.raw, ("status",)) or ""
-        return status[:STATUS_LENGTH]
+        return _status(self.raw, self.request_id)[:STATUS_LENGTH]
 
     @property
     def state(self) -> State:
@@ -267,6 +267,15 @@ class ChatRequest(ApiReply):
         """Why a failed request failed, if the service says so."""
         return error_text(self.raw) if self.state == "failed" else None
 
+    @property
+    def service_seconds(self) -> float | None:
+        """Seconds from creation to end by the service's own clock, if the reply has both times."""
+        for part in _objects(self.raw):
+            began, ended = (_moment(part, names) for names in (BEGIN_FIELDS, END_FIELDS))
+            if began is not None and ended is not None and ended >= began:
+                return ended - began
+        return None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the reply as plain JSON types, fit for XCom."""
         return {
@@ -279,8 +288,18 @@ class ChatRequest(ApiReply):
         }
 
 
-ANSWER_FIELDS = ("answer", "text", "reply", "response", "output", "content", "message")
-ERROR_FIELDS = ("message", "detail", "reason", "title", "code")
+# How many objects deep a field is looked for: a reply and envelopes around it.
+LEVELS = 5
+# Of each list, the first name that is found at any level counts: the most specific names come first.
+ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content", "message")
+STATUS_FIELDS = ("request_status", "chat_status", "status", "state")
+ERROR_FIELDS = ("error_message", "reason", "detail", "message", "title", "code")
+BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
+END_FIELDS = ("completed_at", "finished_at", "ended_at")
+# Words of an envelope that say how the HTTP call went: nothing of the answer, or of a request's status.
+ACKNOWLEDGEMENTS = frozenset({"ok", "success", "successful", "true"})
+# In these fields an acknowledgement is as likely as an answer.
+SHARED_FIELDS = frozenset({"response", "output", "result"})
 
 
 def error_text(raw: Any) -> str | None:
@@ -294,15 +313,16 @@ def error_text(raw: Any) -> str | None:
 
 
 def find_request_id(raw: Any) -> str | None:
-    """Return the ``request_id`` of a reply, flat or one level down."""
+    """Return the ``request_id`` of a reply, in whatever envelopes it comes."""
     return _first_text(raw, ("request_id",))
 
 
 def _objects(raw: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON object itself, then the objects one level down."""
-    if isinstance(raw, Mapping):
-        yield raw
-        yield from (value for value in raw.values() if isinstance(value, Mapping))
+    """Yield the JSON object itself, then the objects in it, level by level."""
+    level = [raw] if isinstance(raw, Mapping) else []
+    for _ in range(LEVELS):
+        yield from level
+        level = [value for part in level for value in part.values() if isinstance(value, Mapping)]
 
 
 def _text(value: Any) -> str | None:
@@ -314,19 +334,50 @@ def _text(value: Any) -> str | None:
     return None
 
 
+def _fields(raw: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of fields: by name as the names are ordered, and then level by level."""
+    parts = list(_objects(raw))
+    for name in names:
+        yield from ((name, part[name]) for part in parts if name in part)
+
+
 def _first_text(raw: Any, names: tuple[str, ...]) -> str | None:
-    return next((text for part in _objects(raw) for name in names if (text := _text(part.get(name)))), None)
+    return next((text for _, value in _fields(raw, names) if (text := _text(value))), None)
+
+
+def _document_id(raw: Any) -> str | None:
+    """Return the id of an object that is called a document, or else of any object."""
+    document = next((part["document"] for part in _objects(raw) if isinstance(part.get("document"), Mapping)), None)
+    return _first_text(document, ("id", "uuid")) or _first_text(raw, ("id", "uuid"))
+
+
+def _moment(part: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+    """Return the first of some fields that holds a time in ISO 8601, in seconds since the epoch."""
+    for value in filter(None, map(part.get, names)):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            moment = datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
+def _is_acknowledgement(word: str) -> bool:
+    return word.strip().casefold() in ACKNOWLEDGEMENTS
+
+
+def _status(raw: Any, request_id: str) -> str:
+    """Return the status beside the request's id, or else beside any request id, or else of any object."""
+    parts = list(_objects(raw))
+    ids = [_text(part.get("request_id")) for part in parts]
+    nearest = sorted(range(len(parts)), key=lambda at: (ids[at] != request_id, ids[at] is None))
+    words = [text for at in nearest for name in STATUS_FIELDS if (text := _text(parts[at].get(name)))]
+    # A number is the HTTP status, which some envelopes repeat.
+    said = [word for word in words if not (_is_acknowledgement(word) or word.isdecimal())]
+    return next(iter(said or words), "")
 
 
 def _answer_text(raw: Any) -> str | None:
     if isinstance(raw, str):
         return raw
-    # The result of an async request stands one level down, beside fields of the request itself.
-    inner = raw.get("result") if isinstance(raw, Mapping) else None
-    if isinstance(inner, str):
-        return inner
-    for part in (*_objects(inner), *_objects(raw)):
-        for name in ANSWER_FIELDS:
-            if isinstance(text := part.get(name), str) and text:
-                return text
-    return None
+    found = [(name, text) for name, text in _fields(raw, ANSWER_FIELDS) if isinstance(text, str) and text]
+    said = [text for name, text in found if name not in SHARED_FIELDS or not _is_acknowledgement(text)]
+    return next(iter(said or [text for _, text in found]), None)

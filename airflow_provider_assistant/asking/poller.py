@@ -55,7 +55,8 @@ class Ended:
     :param text: The answer.
     :param error: Why there is none.
     :param raw: The last reply as received.
-    :param ended_at: When it was noticed, in seconds since the epoch.
+    :param ended_at: When it ended by the service's own times, if the reply has them, or else when that was noticed;
+        in seconds since the epoch.
     :param seconds: From submission until then.
     :param polls: How often it was polled.
     """
@@ -183,7 +184,8 @@ class Poller:
         if isinstance(reply, AssistantError):
             self._trouble(reply)
         elif reply.state != "pending":
-            self._end(pending, polls, reply.state, text=reply.text, error=reply.error, raw=reply.raw)
+            answer = {"text": reply.text, "error": reply.error, "raw": reply.raw}
+            self._end(pending, polls, reply.state, took=reply.service_seconds, **answer)
             return
         else:
             self._note(reply.status)
@@ -204,17 +206,20 @@ class Poller:
         polls: int,
         status: State,
         *,
+        took: float | None = None,
         text: str | None = None,
         error: str | None = None,
         raw: Any = None,
     ) -> None:
-        # To the microsecond, as the output keeps it: an answer that is read from there is the same.
-        now = round(self._client.now(), 6)
         self.open -= 1
         self.ended[status] += 1
-        seconds = round(now - pending.submitted_at, 6)
+        # The service's own times do not depend on when the request was polled; they cannot be longer than the wait.
+        noticed = self._client.now() - pending.submitted_at
+        # To the microsecond, as the output keeps it: an answer that is read from there is the same.
+        seconds = round(noticed if took is None else min(took, noticed), 6)
+        ended_at = round(pending.submitted_at + seconds, 6)
         request_id = pending.request_id
-        self._on_end(Ended(request_id, request_id, status, text, error, raw, now, seconds, polls))
+        self._on_end(Ended(request_id, request_id, status, text, error, raw, ended_at, seconds, polls))
 
     def _note(self, status: str) -> None:
         """Log every status word that means "still going" once."""

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.ambiguity import OnAmbiguous
+from airflow_provider_assistant.api.call import Call, Exchange
 from airflow_provider_assistant.api.errors import shortened
 from airflow_provider_assistant.api.models import (
     ApiReply,
@@ -26,7 +27,12 @@ from airflow_provider_assistant.api.models import (
     checked,
 )
 from airflow_provider_assistant.client import AssistantClient
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantError,
+    AssistantInputError,
+    AssistantNotFoundError,
+)
 from airflow_provider_assistant.hooks.connection import Settings, settings_of
 from airflow_provider_assistant.hooks.files import FileSource, as_upload
 
@@ -157,9 +163,14 @@ class AssistantHook(BaseHook):
             )
         return value
 
-    def send(self, call: Call[T]) -> T:
-        """Send a call of :mod:`airflow_provider_assistant.api.endpoints` and return its reply."""
-        return self.client.send(call)
+    def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
+        """
+        Send a call of :mod:`airflow_provider_assistant.api.endpoints` and return its reply.
+
+        :param call: The call.
+        :param on_ambiguous: As of :meth:`airflow_provider_assistant.client.AssistantClient.send`.
+        """
+        return self.client.send(call, on_ambiguous)
 
     def get_limits(self, *, tenant_id: str | None = None) -> ApiReply:
         """Endpoint 1: read the tenant's limits."""
@@ -226,6 +237,7 @@ class AssistantHook(BaseHook):
         response_language: str | None = None,
         *,
         site_id: str | None = None,
+        on_ambiguous: OnAmbiguous = "retry",
     ) -> ChatAnswer:
         """
         Endpoint 5: ask and wait for the answer.
@@ -235,8 +247,14 @@ class AssistantHook(BaseHook):
         :param email: E-mail address of the end user.
         :param response_language: Language code of the reply, such as ``en``.
         :param site_id: Site to use instead of the hook's.
+        :param on_ambiguous: What to do when the message may have arrived although there is no answer. ``retry`` sends
+            it again after a 5xx or a broken connection, as often as the connection's ``retries`` allow, and never
+            after a timeout. ``fail`` never sends it again.
+        :raises AssistantAmbiguousError: The message may or may not stand in the conversation.
+        :raises AssistantAmbiguousErrorForGood: The same, with ``fail``; Airflow does not retry the task.
         """
-        return self.send(endpoints.chat(self.site(site_id), _message(session_id, message, email, response_language)))
+        chat = _message(session_id, message, email, response_language)
+        return self.send(endpoints.chat(self.site(site_id), chat), on_ambiguous)
 
     def submit_chat(
         self,
@@ -246,10 +264,23 @@ class AssistantHook(BaseHook):
         response_language: str | None = None,
         *,
         site_id: str | None = None,
+        on_ambiguous: OnAmbiguous = "retry",
     ) -> SubmittedChat:
-        """Endpoint 6: ask without waiting; the parameters are those of :meth:`chat`."""
+        """
+        Endpoint 6: ask without waiting.
+
+        :param session_id: Conversation; see :func:`airflow_provider_assistant.api.sessions.session_id`.
+        :param message: The user's text.
+        :param email: E-mail address of the end user.
+        :param response_language: Language code of the reply, such as ``en``.
+        :param site_id: Site to use instead of the hook's.
+        :param on_ambiguous: What to do when the chat may have been submitted although there is no usable reply:
+            ``retry`` submits it again, as often as the connection's ``retries`` allow; ``fail`` never does.
+        :raises AssistantAmbiguousError: The chat may or may not have been submitted.
+        :raises AssistantAmbiguousErrorForGood: The same, with ``fail``; Airflow does not retry the task.
+        """
         chat = _message(session_id, message, email, response_language)
-        return self.send(endpoints.submit_chat(self.site(site_id), chat))
+        return self.send(endpoints.submit_chat(self.site(site_id), chat), on_ambiguous)
 
     def get_chat_request(self, request_id: str, *, site_id: str | None = None) -> ChatRequest:
         """Endpoint 7: read state and, once complete, answer of an async chat request."""
@@ -262,9 +293,18 @@ class AssistantHook(BaseHook):
         return self.send(endpoints.send_feedback(self.site(site_id), checked(Feedback, fields)))
 
     def close_session(self, session_id: str, *, site_id: str | None = None) -> ApiReply:
-        """Endpoint 9: end a conversation."""
+        """
+        Endpoint 9: end a conversation.
+
+        A 404 after an attempt that may have closed it is a success: it is closed.
+        """
         session = checked(SessionClose, {"session_id": session_id})
-        return self.send(endpoints.close_session(self.site(site_id), session))
+        try:
+            return self.send(endpoints.close_session(self.site(site_id), session))
+        except AssistantAmbiguousError as error:
+            if not isinstance(error.__cause__, AssistantNotFoundError):
+                raise
+            return ApiReply(None, Exchange(error.__cause__.status, error.attempts, error.attempts - 1))
 
     def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
         """Endpoint 10: read the site's statistics."""

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import Connection
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.api.flow import RetryRule
-from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.client import SURELY_SECRET, ClientSettings, is_recognisable
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 log = logging.getLogger(__name__)
@@ -85,6 +85,12 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             f"{name}: the API key has characters that cannot stand in an HTTP header",
             field="password",
         )
+    if not is_recognisable(api_key):
+        log.warning(
+            "%s: the API key looks like an ordinary word or number. It is not taken out of what the service says, "
+            "because replies would lose that word as well. Use a key of at least %d characters outside of development.",
+            name, SURELY_SECRET,
+        )  # fmt: skip
     options = _extra(name, extra)
     defaults = ClientSettings("", "")
     if options.verify is False:

@@ -33,18 +33,12 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
     if hasattr(file, "read"):
         return _from_open_file(cast("BinaryIO", file), filename, content_type)
     path = storage_path(file)
-    name = filename or path.name
-    _check_readable(path, name)
+    name = _sendable(filename or path.name)
+    _check_readable(path)
     return Upload(lambda: _opened(path), name, _type(name, content_type))
 
 
-def _check_readable(path: Path_, name: str) -> None:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise AssistantInputError(
-            f"file {str(path)!r}: its name is not valid UTF-8, and cannot be sent. Rename the file", field="file"
-        ) from None
+def _check_readable(path: Path_) -> None:
     try:
         is_file, size = path.is_file(), path.stat().st_size
     except FileNotFoundError:
@@ -74,6 +68,7 @@ def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | No
     name = filename or PurePath(str(getattr(file, "name", ""))).name
     if not name:
         raise AssistantInputError("an open file without a name needs filename=…", field="filename")
+    _sendable(name)
     rewindable = file.seekable()
 
     def reopened() -> AbstractContextManager[BinaryIO]:
@@ -82,6 +77,17 @@ def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | No
         return contextlib.nullcontext(file)
 
     return Upload(reopened, name, _type(name, content_type), rewindable)
+
+
+def _sendable(name: str) -> str:
+    """Return the name of a file, which is sent as UTF-8; a file system may hold names that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise AssistantInputError(
+            f"the name of file {name!a} is not valid UTF-8: rename the file, or give filename=…", field="filename"
+        ) from None
+    return name
 
 
 def _type(name: str, content_type: str | None) -> str:

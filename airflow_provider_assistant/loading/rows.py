@@ -313,7 +313,8 @@ def shortest_names(names: Sequence[str]) -> dict[str, str]:
     Return the name that the service sees of each file.
 
     :param names: Paths, different from each other.
-    :return: Of each path its last part, and as many parts before it as tell it from the others.
+    :return: Of each path its last part, and as many parts before it as tell it from the others, joined by hyphens:
+        services drop what stands before a slash, as RFC 7578 asks them to.
     """
     shortest: dict[str, str] = {}
     remaining, parts = list(names), 1
@@ -324,7 +325,7 @@ def shortest_names(names: Sequence[str]) -> dict[str, str]:
         shortest |= found
         remaining = [name for name in remaining if name not in found]
         parts += 1
-    return shortest
+    return {name: end.replace("/", "-") for name, end in shortest.items()}
 
 
 def _check_count(count: int, allow_empty: bool) -> None:

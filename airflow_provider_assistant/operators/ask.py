@@ -29,7 +29,7 @@ from airflow_provider_assistant.operators.base import AssistantOperator, SourceF
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
-from airflow_provider_assistant.waiting import DEFERRAL_GRACE, is_deferrable
+from airflow_provider_assistant.waiting import DEFERRAL_GRACE, is_deferrable, restore
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.asking.batch import Batch, Mode
@@ -45,10 +45,11 @@ class AssistantAskOperator(AssistantOperator):
     those anew whose request failed or was lost.
 
     The file has one row for every question, in the order of the source: ``key``, ``message``, ``answer``, ``status``,
-    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds`` from submission to the
-    poll that saw the end, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the
-    source as they are. ``status`` is ``complete``; ``failed``; ``timed_out``: no end before the deadline; ``lost``: the
-    service no longer knows the request; or ``not_submitted``. The file is written even if the task fails.
+    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds`` from one to the other by
+    the service's own times (or, where its replies have none, until a poll noticed the end), ``polls``, ``attempts``,
+    ``raw`` (the last reply as JSON), and all other columns of the source as they are. ``status`` is ``complete``;
+    ``failed``; ``timed_out``: no end before the deadline; ``lost``: the service no longer knows the request; or
+    ``not_submitted``. The file is written even if the task fails.
 
     :param source: A dataframe, rows, files, or a callable, as for
         :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator`. It needs a column
@@ -176,6 +177,7 @@ class AssistantAskOperator(AssistantOperator):
 
     def resume(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return what :meth:`execute` returns, or raise what it raises."""
+        restore(self, event)
         raise_failure(event)
         with self._opened(context) as batch:
             return self._finished(batch, context, deadline_of(event))
@@ -222,13 +224,19 @@ class AssistantAskOperator(AssistantOperator):
         return run if self.reuse else f"{run}#{context['ti'].max_tries}"
 
     def _defer(self, batch: Batch, deadline: float) -> NoReturn:
+        site_id = self.hook.site()
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id=self.assistant_conn_id,
-            site_id=self.hook.site(),
+            site_id=site_id,
             folder=str(batch.journal.folder),
             deadline=deadline,
             poll_interval=self.poll_interval,
             max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+            rendered={
+                "assistant_conn_id": self.assistant_conn_id,
+                "site_id": site_id,
+                "output_path": str(self.output_path),
+            },
         )
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.deadline + DEFERRAL_GRACE))
         raise AssertionError("unreachable: defer() raises")

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from airflow.providers.common.compat.sdk import Context
+from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
 from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.api.models import ChatMessage, checked
-from airflow_provider_assistant.exceptions import AssistantRequestFailed, AssistantRequestTimeout
+from airflow_provider_assistant.api.call import Call, Exchange
+from airflow_provider_assistant.api.models import ApiReply, ChatMessage, SubmittedChat, checked
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousErrorForGood,
+    AssistantAPIError,
+    AssistantNotFoundError,
+    AssistantRequestFailed,
+    AssistantRequestLost,
+    AssistantRequestTimeout,
+)
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.triggers.chat import ended_request
-from airflow_provider_assistant.waiting import conclude, defer, is_deferrable
+from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
+
+T = TypeVar("T")
+OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 
 
 class _MessageOperator(AssistantOperator):
@@ -36,13 +48,17 @@ class _MessageOperator(AssistantOperator):
         message: str,
         email: str | None = None,
         response_language: str | None = None,
+        on_ambiguous: OnAmbiguous = "retry",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if on_ambiguous not in {"retry", "skip", "fail"}:
+            raise ValueError(f"on_ambiguous must be 'retry', 'skip' or 'fail', not {on_ambiguous!r}")
         self.session_id = session_id
         self.message = message
         self.email = email
         self.response_language = response_language
+        self.on_ambiguous = on_ambiguous
 
     def _chat_message(self) -> ChatMessage:
         fields = {
@@ -52,6 +68,33 @@ class _MessageOperator(AssistantOperator):
             "response_language": self.response_language,
         }
         return checked(ChatMessage, fields)
+
+    def _send(self, call: Call[T]) -> T:
+        return self.hook.send(call, "retry" if self.on_ambiguous == "retry" else "fail")
+
+    @contextlib.contextmanager
+    def _skipping(self) -> Iterator[None]:
+        """
+        Skip the task where its message may have arrived, and is to be left.
+
+        :raises AirflowSkipException: Instead of the error, if ``on_ambiguous`` is ``skip``.
+        """
+        try:
+            yield
+        except AssistantAmbiguousErrorForGood as error:
+            if self.on_ambiguous == "skip":
+                raise AirflowSkipException(f"Skipped: {error}") from error
+            raise
+
+    def _note_duplicates(self, context: Context, count: int) -> None:
+        """Log how many known earlier attempts may have been carried out as well, and push their number to XCom."""
+        if count:
+            self.log.warning(
+                "At least %d earlier attempt(s) may have been carried out as well: session %r may hold the message "
+                "more than once.",
+                count, self.session_id,
+            )  # fmt: skip
+            context["ti"].xcom_push(key="possibly_duplicated", value=count)
 
 
 class AssistantChatOperator(_MessageOperator):
@@ -64,19 +107,30 @@ class AssistantChatOperator(_MessageOperator):
     :param message: The user's text.
     :param email: E-mail address of the end user.
     :param response_language: Language code of the reply, such as ``en``.
+    :param on_ambiguous: What to do when the message may stand in the conversation although there is no answer.
+        ``retry``, the default, sends it again after a 5xx or a broken connection, as often as the connection's
+        ``retries`` allow. After a timeout it does not, because the service is still answering: the try fails, and only
+        a retry of the task sends the message again. ``skip`` and ``fail`` never send it again: the task is skipped, or
+        fails without retries. How many earlier attempts of the same try may have arrived as well is logged, and in
+        XCom as ``possibly_duplicated``.
     """
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+    def execute(self, context: Context) -> dict[str, Any]:
         """
         Ask, and return the answer.
 
         :return: ``text``, ``session_id``, ``site_id``, ``request_id`` (None where the service shows
             none), ``seconds``, and ``raw``, the reply as received.
+        :raises AssistantAmbiguousError: The message may or may not stand in the conversation.
+        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``.
+        :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.site()
-        answer = self.hook.send(endpoints.chat(site_id, self._chat_message()))
+        with self._skipping():
+            answer = self._send(endpoints.chat(site_id, self._chat_message()))
         self.log.info("Site %r answered in %.1f s.", site_id, answer.exchange.seconds)
+        self._note_duplicates(context, answer.exchange.ambiguous)
         return {
             **answer.as_dict(),
             "session_id": answer.session_id or self.session_id,
@@ -89,18 +143,23 @@ class AssistantSubmitChatOperator(_MessageOperator):
     Ask the assistant without waiting (endpoint 6), or wait for the answer without holding a worker slot.
 
     The submission is recorded in the ledger before and after it is made: when the task is retried or
-    cleared, it takes up the request it already submitted, unless that one ended failed.
+    cleared, it takes up the request it already submitted, unless that one ended failed or the service lost it.
 
     :param session_id: Conversation; reusing it continues it.
     :param message: The user's text.
     :param email: E-mail address of the end user.
     :param response_language: Language code of the reply, such as ``en``.
+    :param on_ambiguous: What to do when the chat may have been submitted, now or by an earlier try, although there is
+        no usable reply. ``retry``, the default, submits it again. ``skip`` and ``fail`` never do: the task is skipped,
+        or fails without retries. At least how many earlier attempts may have been submitted as well is logged, and in
+        XCom as ``possibly_duplicated``.
     :param wait_for_completion: Whether to wait for the answer and return it. By default it is waited for if
         ``deferrable=True`` is given.
     :param deferrable: Whether to wait in the triggerer instead of on the worker; by default what Airflow's
         ``[operators] default_deferrable`` says.
     :param poll_interval: Seconds between polls.
     :param timeout: Seconds to wait for the answer.
+    :param reuse: Whether a cleared task takes up the request of an earlier run of it. A retry always does.
     :param ledger: Whether to use the ledger; without it a retry asks again.
     """
 
@@ -116,6 +175,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
         deferrable: bool | None = None,
         poll_interval: float = 5.0,
         timeout: float | timedelta = 3600.0,
+        reuse: bool = True,
         ledger: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -124,6 +184,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
         self.deferrable = is_deferrable(deferrable)
         self.poll_interval = poll_interval
         self.timeout = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        self.reuse = reuse
         self.ledger = ledger
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -135,11 +196,16 @@ class AssistantSubmitChatOperator(_MessageOperator):
             and ``raw``, the last reply as received.
         :raises AssistantRequestFailed: The request ended failed.
         :raises AssistantRequestTimeout: It did not end in time; a retry waits on for the same request.
+        :raises AssistantRequestLost: The service no longer knows it; a retry submits the question again.
+        :raises AssistantAmbiguousError: The chat may or may not have been submitted.
+        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``.
+        :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.site()
         with Ledger.opened(self.ledger) as ledger:
-            submitted = self._submitted(context, site_id, ledger)
+            with self._skipping():
+                submitted = self._submitted(context, site_id, ledger)
             if not self.wait_for_completion:
                 return submitted
             client = self.hook.client
@@ -155,6 +221,12 @@ class AssistantSubmitChatOperator(_MessageOperator):
                     deadline=deadline,
                     poll_interval=self.poll_interval,
                     now=client.now(),
+                    rendered={
+                        "assistant_conn_id": self.assistant_conn_id,
+                        "site_id": site_id,
+                        "session_id": self.session_id,
+                        "request_id": submitted["request_id"],
+                    },
                 )
             call = endpoints.get_chat_request(site_id, submitted["request_id"], client.settings.words)
             steps = flow.wait_for(
@@ -165,12 +237,17 @@ class AssistantSubmitChatOperator(_MessageOperator):
                 now=client.now,
             )
             with tracing.span("wait", site_id=site_id, request_id=submitted["request_id"]):
-                request, polls = client.run(steps)
+                try:
+                    request, polls = client.run(steps)
+                except AssistantAPIError as error:
+                    self._raise_lost(error, ledger)
+                    raise
             ended = {**request.as_dict(), "polls": polls, "seconds": round(client.now() - since, 3)}
             return {**conclude(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns after waiting, or raise what it raises."""
+        restore(self, event)
         site_id = self.hook.site()
         with Ledger.opened(self.ledger) as ledger:
             try:
@@ -178,31 +255,29 @@ class AssistantSubmitChatOperator(_MessageOperator):
             except (AssistantRequestFailed, AssistantRequestTimeout) as error:
                 self.request_id = error.request_id
                 raise
+            except AssistantAPIError as error:
+                self._raise_lost(error, ledger)
+                raise
         self.request_id = ended["request_id"]
         return {**ended, "session_id": self.session_id, "site_id": site_id}
 
+    def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
+        """Raise what a poll's error means, if it means that the service lost the request."""
+        if is_lost(error, self.request_id, self.hook, ledger):
+            raise AssistantRequestLost(
+                f"site {self.hook.site()!r} accepted the chat as request {self.request_id!r}, and no longer knows it: "
+                f"{error} A retry or a cleared task submits the question again."
+            ) from error
+
     def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
-        message = self._chat_message()
-        call = endpoints.submit_chat(site_id, message)
+        call = endpoints.submit_chat(site_id, self._chat_message())
         if ledger is None:
-            request_id, at = self.hook.send(call).request_id, time.time()
+            reply = self._send(call)
+            self._note_duplicates(context, reply.exchange.ambiguous)
+            request_id, at = reply.request_id, time.time()
         else:
-            run = RunRef.of(context)
-            row, sent = ledger.once(
-                submissions,
-                self.hook.target(),
-                key_of(str(run), *message.body().values()),
-                run,
-                lambda: {"request_id": self.hook.send(call).request_id},
-                again_if=submissions.c.state == "failed",
-                site_id=site_id,
-                session_id=self.session_id,
-                state=None,
-                completed_at=None,
-            )
+            row = self._submitted_once(context, site_id, ledger, call)
             request_id, at = row.request_id, row.settled_at.timestamp()
-            if not sent:
-                self.log.info("An earlier try of this task submitted this chat; it is taken up, not sent again.")
         self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
         self.request_id = request_id
         return {
@@ -211,6 +286,54 @@ class AssistantSubmitChatOperator(_MessageOperator):
             "site_id": site_id,
             "submitted_at": at,
         }
+
+    def _submitted_once(self, context: Context, site_id: str, ledger: Ledger, call: Call[SubmittedChat]) -> Any:
+        """Submit the chat, unless an earlier try did; return its row in the ledger."""
+        run = RunRef.of(context)
+        # Airflow raises max_tries when a task is cleared.
+        scope = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
+        target, key = self.hook.target(), key_of(scope, *(call.json or {}).values())
+        earlier = ledger.find(submissions, target, key)
+        is_ambiguous = earlier is not None and earlier.outcome in {"intended", "ambiguous"}
+        if is_ambiguous and self.on_ambiguous != "retry":
+            raise _left(call, earlier)
+        if earlier is not None and earlier.outcome == "done" and earlier.state == "lost":
+            self.log.warning("The service lost request %r; the question is submitted again.", earlier.request_id)
+        ambiguous = int(is_ambiguous)
+
+        def send() -> dict[str, Any]:
+            nonlocal ambiguous
+            reply = self._send(call)
+            ambiguous += reply.exchange.ambiguous
+            return {"request_id": reply.request_id}
+
+        row, sent = ledger.once(
+            submissions,
+            target,
+            key,
+            run,
+            send,
+            again_if=submissions.c.state.in_(["failed", "lost"]),
+            site_id=site_id,
+            session_id=self.session_id,
+            state=None,
+            completed_at=None,
+        )
+        if sent:
+            self._note_duplicates(context, ambiguous)
+        else:
+            self.log.info("An earlier try of this task submitted this chat; it is taken up, not sent again.")
+        return row
+
+
+def _left(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
+    return AssistantAmbiguousErrorForGood(
+        f"{call}: an earlier try may have submitted it, and it is not submitted again: "
+        f"{earlier.error or 'that try ended before it had a reply'} If you know what became of it, settle it with "
+        "'airflow assistant ledger resolve'.",
+        endpoint=call.endpoint,
+        attempts=earlier.attempts,
+    )
 
 
 class AssistantCloseSessionOperator(AssistantOperator):
@@ -226,14 +349,22 @@ class AssistantCloseSessionOperator(AssistantOperator):
         super().__init__(**kwargs)
         self.session_id = session_id
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+    def execute(self, context: Context) -> dict[str, Any]:
         """
         Close the session.
+
+        A 404 to a later try of the task is a success: an earlier one has closed the session.
 
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, None when it was empty.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.site()
-        reply = self.hook.close_session(self.session_id)
+        try:
+            reply = self.hook.close_session(self.session_id)
+        except AssistantNotFoundError as error:
+            if context["ti"].try_number <= 1:
+                raise
+            self.log.info("An earlier try has closed the session: %s", error)
+            reply = ApiReply(None, Exchange(error.status))
         self.log.info("Closed session %r on site %r.", self.session_id, site_id)
         return {"session_id": self.session_id, "site_id": site_id, **reply.as_dict()}

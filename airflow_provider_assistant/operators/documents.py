@@ -442,8 +442,8 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     Create one document per file (endpoint 2), each file once; files are streamed.
 
     A file is told apart by its path below the given folder, and compared by its content: all of them are read once
-    before the first is sent. The service sees the file's name; if several files have the same name, also the folders
-    that tell them apart.
+    before the first is sent. The service sees the file's name; if several files have the same name, the folders
+    that tell them apart stand before it (``de-readme.md``).
 
     :param files: One path or several: local paths, object storage URLs, globs or folders. A folder stands for
         all files below it.

@@ -16,11 +16,16 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.exceptions import AssistantError, AssistantRequestFailedForGood, AssistantRequestTimeout
+from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
+    AssistantError,
+    AssistantRequestFailedForGood,
+    AssistantRequestTimeout,
+)
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import ended_request
-from airflow_provider_assistant.waiting import conclude, defer, is_deferrable
+from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
 
 
 class AssistantChatRequestSensor(BaseSensorOperator):
@@ -31,7 +36,8 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailed`; a request that does not end within
     ``timeout`` raises Airflow's ``AirflowSensorTimeout``. Transient errors while polling are logged and polled
     through; 400, 401, 403 and 404 fail at once. None of these is retried by Airflow, because polling again
-    would end the same way, and ``soft_fail`` turns each into a skip: all of it in every mode.
+    would end the same way, and ``soft_fail`` turns each into a skip: all of it in every mode. After a 400 or 404, clear
+    the task that submitted the request: it submits the question again.
 
     :param request_id: The request, as endpoint 6 returned it.
     :param assistant_conn_id: The Airflow connection.
@@ -92,11 +98,15 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         if ended:
             return ended.xcom_value
         now = self.hook.client.now()
+        names = {
+            "assistant_conn_id": self.assistant_conn_id,
+            "site_id": self.hook.site(),
+            "request_id": self.request_id,
+        }
         return defer(
             self,
-            assistant_conn_id=self.assistant_conn_id,
-            site_id=self.hook.site(),
-            request_id=self.request_id,
+            **names,
+            rendered=names,
             since=self._since,
             deadline=now + self.timeout,
             poll_interval=self.poke_interval,
@@ -108,7 +118,12 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         client, site_id = self.hook.client, self.hook.site()
         self._polls += 1
         call = endpoints.get_chat_request(site_id, self.request_id, client.settings.words)
-        request = client.run(flow.poll(call, since=self._since, now=client.now))
+        try:
+            request = client.run(flow.poll(call, since=self._since, now=client.now))
+        except AssistantAPIError as error:
+            with Ledger.opened(self.ledger) as ledger:
+                is_lost(error, self.request_id, self.hook, ledger)
+            raise
         if isinstance(request, AssistantError):
             self.log.warning(flow.POLLING_GOES_ON, request)
             return PokeReturnValue(is_done=False)
@@ -125,11 +140,15 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns, or raise what it raises."""
+        restore(self, event)
         with Ledger.opened(self.ledger) as ledger:
             try:
                 return conclude(ended_request(event), self.hook, ledger, AssistantRequestFailedForGood)
             except AssistantRequestTimeout as error:
                 raise AirflowSensorTimeout(str(error)) from error
+            except AssistantAPIError as error:
+                is_lost(error, self.request_id, self.hook, ledger)
+                raise
 
     @cached_property
     def _since(self) -> float:

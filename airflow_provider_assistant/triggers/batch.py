@@ -13,7 +13,7 @@ from airflow_provider_assistant.asking.poller import Poller
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared import shared_client
-from airflow_provider_assistant.triggers.events import failure_of
+from airflow_provider_assistant.triggers.events import carried, failure_of
 
 
 class AssistantChatBatchTrigger(BaseTrigger):
@@ -30,6 +30,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
     :param deadline: When to give up, in seconds since the epoch.
     :param poll_interval: The longest time between two polls of one request, in seconds.
     :param max_concurrency: The most polls in flight, as far as the connection allows.
+    :param rendered: Attributes of the task, to be given back to it with the event.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         deadline: float,
         poll_interval: float,
         max_concurrency: int,
+        rendered: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.assistant_conn_id = assistant_conn_id
@@ -49,6 +51,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         self.deadline = deadline
         self.poll_interval = poll_interval
         self.max_concurrency = max_concurrency
+        self.rendered = rendered
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments to start it anew."""
@@ -61,6 +64,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
                 "deadline": self.deadline,
                 "poll_interval": self.poll_interval,
                 "max_concurrency": self.max_concurrency,
+                **carried(self.rendered),
             },
         )
 
@@ -70,7 +74,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
             event = await self._counts()
         except AssistantError as error:
             event = failure_of(error)
-        yield TriggerEvent({**event, "deadline": self.deadline})
+        yield TriggerEvent({**event, "deadline": self.deadline, **carried(self.rendered)})
 
     async def _counts(self) -> dict[str, Any]:
         journal = Journal(self.folder)

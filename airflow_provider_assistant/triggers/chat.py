@@ -15,7 +15,7 @@ from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared import shared_client
-from airflow_provider_assistant.triggers.events import failure_of, raise_failure
+from airflow_provider_assistant.triggers.events import carried, failure_of, raise_failure
 
 # Seconds beyond the deadline in which the last poll may still get its turn and its answer.
 GRACE = 5.0
@@ -36,6 +36,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
     :param since: When it was submitted, or first looked for, in seconds since the epoch.
     :param deadline: When to give up, in seconds since the epoch.
     :param poll_interval: Seconds between polls.
+    :param rendered: Attributes of the task, to be given back to it with the event.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         since: float,
         deadline: float,
         poll_interval: float,
+        rendered: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.assistant_conn_id = assistant_conn_id
@@ -55,6 +57,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         self.since = since
         self.deadline = deadline
         self.poll_interval = poll_interval
+        self.rendered = rendered
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments to start it anew."""
@@ -67,6 +70,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
                 "since": self.since,
                 "deadline": self.deadline,
                 "poll_interval": self.poll_interval,
+                **carried(self.rendered),
             },
         )
 
@@ -76,11 +80,12 @@ class AssistantChatRequestTrigger(BaseTrigger):
             async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
                 with tracing.span("wait", site_id=self.site_id, request_id=self.request_id):
                     request, polls = await self._ended(client)
-                seconds = client.now() - self.since
-            event = {"request": {**request.as_dict(), "polls": polls, "seconds": round(seconds, 3)}}
+                now = client.now()
+            times = {"seconds": round(now - self.since, 3), "ended_at": now}
+            event = {"request": {**request.as_dict(), "polls": polls, **times}}
         except AssistantError as error:
             event = failure_of(error)
-        yield TriggerEvent(event)
+        yield TriggerEvent({**event, **carried(self.rendered)})
 
     async def _ended(self, client: AssistantClient) -> tuple[ChatRequest, int]:
         call = endpoints.get_chat_request(self.site_id, self.request_id, client.settings.words)

@@ -1,4 +1,9 @@
-"""Errors that travel in a trigger's event: Airflow itself would pass on neither their class nor their fields."""
+"""
+What travels in a trigger's event besides what it saw.
+
+Errors: Airflow itself would pass on neither their class nor their fields. Attributes of the task: Airflow renders its
+templates again when it resumes, and ``airflow dags test`` drops the arguments that a task defers with.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,11 @@ from airflow_provider_assistant.exceptions import AssistantError
 def failure_of(error: AssistantError) -> dict[str, Any]:
     """Return the payload of an event that reports an error."""
     return {"error": {"type": type(error).__name__, "message": str(error), "fields": vars(error)}}
+
+
+def carried(rendered: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return the part of a trigger's arguments, and of its event, that holds attributes of the task."""
+    return {"rendered": dict(rendered)} if rendered else {}
 
 
 def raise_failure(event: Mapping[str, Any] | None) -> None:

@@ -344,7 +344,7 @@ def test_states_of_requests() -> None:
     text = section(DATASETS, "requests")
     states = {codes(row["State"])[0]: row["What the ledger knows"] for row in table(text[text.index("| State ") :])}
     assert set(states) == {"open", "unclear", "timed_out", *get_args(State)}
-    assert {state for state, meaning in states.items() if "batches only" in meaning} == {"lost", "timed_out"}
+    assert {state for state, meaning in states.items() if "batches only" in meaning} == {"timed_out"}
 
 
 def in_words(schema: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,6 +41,32 @@ QA = {"title": "t", "question": "q", "answer": "a", "category": "c"}
 TEXT = {"title": "t", "content": "x", "category": "c"}
 CHAT = {"session_id": "s", "message": "m"}
 FEEDBACK = {"session_id": "s", "request_id": "r", "feedback": "good"}
+
+
+@st.composite
+def envelopes(draw: st.DrawFn) -> Callable[[dict[str, Any]], Any]:
+    """Draw how to wrap a reply: in one to three objects that have generic fields of their own."""
+    noise = st.fixed_dictionaries(
+        {},
+        optional={
+            "message": st.sampled_from(["OK", "Request processed.", "Done"]),
+            "status": st.sampled_from(["success", "ok", "OK", "Success", 200, True]),
+            "result": st.just("success"),
+            "code": st.just("S200"),
+            "title": st.just("Assistant"),
+            "id": st.just("call-1"),
+            "meta": st.just({"message": "v2", "id": "m"}),
+        },
+    )
+    names = st.sampled_from(["data", "payload", "chat", "response", "body", "document_created"])
+    layers = draw(st.lists(st.tuples(noise, names), min_size=1, max_size=3))
+
+    def wrapped(reply: dict[str, Any]) -> Any:
+        for fields, name in layers:
+            reply = {**fields, name: reply}
+        return reply
+
+    return wrapped
 
 
 class TestInput:
@@ -127,6 +154,11 @@ class TestReplies:
             ({"data": {"status": "complete"}}, "complete"),
             ({"request": {"request_id": "r", "status": "queued"}, "status": "complete"}, "queued"),
             ({"request_id": "r", "status": "queued", "result": {"status": "complete"}}, "queued"),
+            ({"status": "success", "data": {"status": "complete"}}, "complete"),
+            ({"status": 200, "state": "failed"}, "failed"),
+            ({"request_id": "trace-1", "status": "done", "data": {"request_id": "r", "status": "queued"}}, "queued"),
+            ({"request_id": "r", "status": "ok", "result": {"status": "complete"}}, "complete"),
+            ({"status": "success", "answer": "42"}, "success"),
             ({}, ""),
             (None, ""),
             ([], ""),
@@ -161,6 +193,31 @@ class TestReplies:
         }
         assert [found[status].text for status in found] == ["42", None, None]
         assert [found[status].error for status in found] == [None, "no", None]
+
+    @given(envelopes(), st.sampled_from(["answer", "reply", "text", "content"]))
+    def test_the_answer_in_envelopes(self, wrapped: Any, name: str) -> None:
+        assert ChatAnswer(wrapped({name: "42"}), ONCE).text == "42"
+        polled = ChatRequest(wrapped({"status": "complete", "result": {name: "42"}}), ONCE, "r")
+        assert (polled.state, polled.text) == ("complete", "42")
+
+    @given(envelopes(), st.sampled_from(["complete", "failed", "queued"]), st.booleans())
+    def test_the_status_in_envelopes(self, wrapped: Any, status: str, named: bool) -> None:
+        raw = wrapped({"status": status} | ({"request_id": "r"} if named else {}))
+        assert ChatRequest(raw, ONCE, "r").status == status
+
+    @given(envelopes())
+    def test_ids_in_envelopes(self, wrapped: Any) -> None:
+        assert find_request_id(wrapped({"request_id": "r1"})) == "r1"
+        assert CreatedDocument(wrapped({"document_id": "d1"}), ONCE).document_id == "d1"
+        assert CreatedDocument(wrapped({"document": {"id": "d1"}}), ONCE).document_id == "d1"
+
+    @given(envelopes(), st.sampled_from(["error", "reason", "detail", "error_message"]))
+    def test_the_error_in_envelopes(self, wrapped: Any, name: str) -> None:
+        assert ChatRequest(wrapped({"status": "failed", name: "no credit"}), ONCE, "r").error == "no credit"
+
+    @pytest.mark.parametrize("raw", [{"message": "OK"}, {"result": "Success", "message": ""}, {"response": "ok"}])
+    def test_an_acknowledgement_is_the_answer_where_there_is_no_other(self, raw: Any) -> None:
+        assert ChatAnswer(raw, ONCE).text == next(iter(raw.values()))
 
     @pytest.mark.parametrize("raw", [{"id": "d1"}, {"document_id": "d1"}, {"document": {"id": "d1"}}])
     def test_the_document_id(self, raw: Any) -> None:

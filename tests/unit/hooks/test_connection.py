@@ -272,3 +272,25 @@ def test_tenant_and_site_of_a_template_are_stripped(monkeypatch):
 def test_a_key_that_travels_in_the_clear_is_warned_about(host, warned, caplog):
     settings(host=host)
     assert ("unencrypted" in caplog.text) is warned
+
+
+@pytest.mark.parametrize("key", ["test", "1234", "assistant", "12345678", "a-b-c"])
+def test_a_key_that_cannot_be_told_from_ordinary_text_is_warned_of(key, caplog):
+    assert settings(password=key).client.api_key == key
+    (said,) = caplog.messages
+    assert "looks like an ordinary word or number" in said
+    assert key not in said
+
+
+@pytest.mark.parametrize("key", ["dev-acme-full", "x" * 16, "1" * 16, "sk_12345"])
+def test_a_key_that_can_be_is_not_warned_of(key, caplog):
+    settings(password=key)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("around", ["\n", " ", "\r\n", "\t"])
+def test_what_was_pasted_with_space_around_it_is_meant_without(around):
+    read = settings(
+        password=f"{around}{KEY}{around}", extra={"tenant_id": f"acme{around}", "site_id": f"{around}acme-docs{around}"}
+    )
+    assert (read.client.api_key, read.tenant_id, read.site_id) == (KEY, "acme", "acme-docs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -82,6 +83,12 @@ def test_a_stream_that_cannot_go_back_is_sent_once():
     assert content(upload) == b"flow"
 
 
+def undecodable(folder):
+    path = folder / os.fsdecode(b"caf\xe9.md")
+    path.write_bytes(b"# Guide")
+    return path
+
+
 @pytest.mark.parametrize(
     ("make", "field", "part"),
     [
@@ -93,6 +100,7 @@ def test_a_stream_that_cannot_go_back_is_sent_once():
         (lambda folder: b"bytes", "file", "bytes"),
         (lambda folder: io.StringIO("text"), "file", "binary"),
         (lambda folder: io.BytesIO(b"nameless"), "filename", "filename"),
+        (undecodable, "filename", "not valid UTF-8"),
     ],
 )
 def test_refused(make, field, part, tmp_path):

@@ -1,0 +1,115 @@
+"""What a client says of a service that did not answer, and what it takes out of what a service says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import string
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError, AssistantTimeout
+from tests.wire import Answer, ScriptedService, client_of, refusing_port
+
+CALL = endpoints.get_limits("acme")
+ONCE = RetryRule(attempts=1)
+
+
+def one(client):
+    with client:
+        return client.send(CALL)
+
+
+def one_in_a_task(client):
+    async def send():
+        async with client:
+            return await client.asend(CALL)
+
+    return asyncio.run(send())
+
+
+WAYS = pytest.mark.parametrize("send", [one, one_in_a_task])
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@WAYS
+def test_who_refuses_the_connection_is_named(send):
+    with refusing_port() as port, pytest.raises(AssistantConnectionError) as caught:
+        send(client_of(f"http://127.0.0.1:{port}/api/v1", retry=ONCE))
+    assert f"no answer from 127.0.0.1:{port}:" in str(caught.value)
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://assistant.invalid/api/v1", "assistant.invalid:443"),
+        ("http://assistant.invalid/api/v1", "assistant.invalid:80"),
+        ("https://assistant.invalid:8443/api/v1", "assistant.invalid:8443"),
+        ("http://[::1]:1/api/v1", "[::1]:1"),
+    ],
+)
+def test_the_host_of_the_base_url_is_named_with_its_port(send, url, host):
+    with pytest.raises(AssistantConnectionError) as caught:
+        send(client_of(url, retry=ONCE))
+    assert f"no answer from {host}:" in str(caught.value)
+
+
+@WAYS
+def test_who_is_too_slow_is_named(send):
+    with ScriptedService(Answer(delay=0.5)) as service, pytest.raises(AssistantTimeout) as caught:
+        send(client_of(service.url, retry=ONCE, timeout=0.1))
+    assert f"in time from {service.url.split('/')[2]} (" in str(caught.value)
+
+
+@WAYS
+def test_the_proxy_is_named_without_its_password(send, monkeypatch):
+    with refusing_port() as port:
+        monkeypatch.setenv("http_proxy", f"http://user:hidden-word@127.0.0.1:{port}/?token=hidden-word")
+        with pytest.raises(AssistantConnectionError) as caught:
+            send(client_of("http://assistant.invalid/api/v1", retry=ONCE))
+    assert f"no answer from assistant.invalid:80 through the proxy 127.0.0.1:{port}:" in str(caught.value)
+    assert "hidden-word" not in str(caught.value)
+
+
+WORDS = st.text(string.ascii_letters, min_size=1, max_size=15) | st.text(string.digits, min_size=1, max_size=15)
+
+
+@settings(max_examples=30, deadline=None)
+@given(WORDS | st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=7))
+@example("test")
+@example("1234")
+@example("assistant")
+def test_a_reply_that_holds_a_short_key_is_not_changed(key):
+    number = int(key) if key.isdecimal() and key[0] != "0" else 7
+    body = {"message": f"before {key} after", key: [f"{key}s", number], "n": number * 100}
+    with ScriptedService(Answer(body=body)) as service:
+        assert one(client_of(service.url, api_key=key)).raw == body
+
+
+SECRETS = st.text(string.ascii_letters + string.digits, min_size=16, max_size=40) | st.from_regex(
+    r"[a-zA-Z]{4,8}[-_.][0-9a-f]{4,8}", fullmatch=True
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(SECRETS, st.sampled_from([200, 400, 500]))
+def test_a_key_that_is_a_secret_is_nowhere(key, status):
+    body = json.dumps({"message": f"The key {key} is known.", "echo": key}).encode()
+    with ScriptedService(Answer(status, body, headers={"X-Request-Id": key})) as service:
+        try:
+            said = str(one(client_of(service.url, api_key=key, retry=ONCE)))
+        except AssistantError as error:
+            said = f"{error} {vars(error)}"
+    assert key not in said
+    assert "***" in said

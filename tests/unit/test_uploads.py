@@ -1,0 +1,117 @@
+"""File uploads on a real socket: both transports send the same bytes, and the service reads the file's own name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import re
+import string
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Upload
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
+from tests.wire import Answer, ScriptedService, client_of
+
+# What a browser escapes in a file name; everything else is sent as it is.
+ESCAPED = {"\r": "%0D", "\n": "%0A", '"': "%22"}
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40) | st.text(
+    st.sampled_from(' "%/\\:;=+&\r\n' + string.ascii_letters + "äß日🙂\u0301"), min_size=1, max_size=40
+)
+
+
+@pytest.fixture(scope="module")
+def wire():
+    with ScriptedService(Answer(body={"document_id": "d"})) as running:
+        yield running
+
+
+def in_a_thread(service, upload):
+    with client_of(service.url) as client:
+        client.send(endpoints.upload_document("docs", upload))
+
+
+def under_asyncio(service, upload):
+    async def send():
+        async with client_of(service.url) as client:
+            await client.asend(endpoints.upload_document("docs", upload))
+
+    asyncio.run(send())
+
+
+WAYS = [in_a_thread, under_asyncio]
+
+
+def sent(service, way, upload):
+    """Return headers and body of an upload, with one word for its boundary."""
+    service.received.clear()
+    way(service, upload)
+    (request,) = service.received
+    boundary = re.fullmatch("multipart/form-data; boundary=([0-9a-f]+)", request.headers["content-type"])[1]
+    length = request.headers.get("content-length")
+    return length, request.body.replace(boundary.encode(), b"BOUNDARY")
+
+
+def upload_of(name, content=b"# Guide", rewindable=True):
+    class File(io.BytesIO):
+        def seekable(self):
+            return rewindable
+
+    return Upload(lambda: contextlib.nullcontext(File(content)), name, "text/markdown", rewindable)
+
+
+@settings(max_examples=40, deadline=None)
+@given(NAMES)
+@example("Refund policy.md")
+@example("Größe & Maß 100%.md")
+@example("already%20quoted.md")
+@example('say "no".md')
+@example("folder/../name\\of.md")
+@example("two\r\nlines.md")
+@example("x" * 5000 + ".md")
+def test_both_transports_send_the_name_as_it_is(wire, name):
+    spelled = "".join(ESCAPED.get(char, char) for char in name)
+    first, second = (sent(wire, way, upload_of(name)) for way in WAYS)
+    assert first == second
+    length, body = first
+    head = f'Content-Disposition: form-data; name="file"; filename="{spelled}"\r\nContent-Type: text/markdown\r\n\r\n'
+    assert body == f"--BOUNDARY\r\n{head}# Guide\r\n--BOUNDARY--\r\n".encode()
+    assert int(length) == len(body) + 2 * (32 - len("BOUNDARY"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stream_of_unknown_length_is_sent_whole(wire, way):
+    content = bytes(range(256)) * 1000
+    length, body = sent(wire, way, upload_of("flow.bin", content, rewindable=False))
+    assert length is None
+    assert content in body
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_attempt_sends_the_whole_file_and_leaves_it_open(way):
+    file = io.BytesIO(b"# Guide" * 20_000)
+
+    def opened():
+        file.seek(0)
+        return contextlib.nullcontext(file)
+
+    with ScriptedService(Answer(503), Answer(body={"document_id": "d"})) as twice:
+        way(twice, Upload(opened, "guide.md", "text/markdown"))
+        assert [request.body.count(b"# Guide") for request in twice.received] == [20_000] * 2
+    assert not file.closed
+
+
+@pytest.mark.parametrize(
+    "name", ["Refund policy.md", "Größe & Maß.md", "100%.md", "50%25.md", "a;b=c.md", "日本語🙂.md", "x" * 200 + ".md"]
+)
+def test_files_keep_their_name_at_the_service(name, service, connection, run_operator, tmp_path):
+    path = tmp_path / name
+    path.write_text("# Guide\n\nRefunds are paid within a week.", encoding="utf-8")
+    AssistantHook().upload_document(path)
+    assert run_operator(AssistantUploadFilesOperator, files=str(path)).state == "success"
+    assert [document["title"] for document in service.documents()] == [name, name]
