@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from numbers import Number
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -29,7 +30,7 @@ EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("must not be empty")
+        raise ValueError("is empty")
     return text
 
 
@@ -61,20 +62,20 @@ class Payload(BaseModel):
 
 
 class TextDocument(Payload):
-    """Input of endpoint 3."""
+    """Input of endpoint 3; the specification does not say which fields it requires."""
 
-    title: Text
+    title: Text | None = None
     content: Text
-    category: Text
+    category: Text | None = None
 
 
 class QADocument(Payload):
-    """Input of endpoint 4."""
+    """Input of endpoint 4; the specification does not say which fields it requires."""
 
-    title: Text
+    title: Text | None = None
     question: Text
     answer: Text
-    category: Text
+    category: Text | None = None
 
 
 class ChatMessage(Payload):
@@ -103,22 +104,23 @@ class SessionClose(Payload):
 P = TypeVar("P", bound=Payload)
 
 
-def checked(model: type[P], fields: Mapping[str, Any], *, where: str = "") -> P:
+def checked(model: type[P], fields: Mapping[str, Any], *, names: Mapping[str, str] | None = None) -> P:
     """
     Build a payload, or say which of its fields cannot be sent.
 
     :param model: The payload's class.
     :param fields: Its fields.
-    :param where: Where they come from, for the message: ``row 17``.
+    :param names: What users call the fields, for the message: ``column 'reply'``.
     :raises AssistantInputError: Names the first bad field and lists all of them.
     """
     try:
         return model.model_validate(fields)
     except ValidationError as invalid:
+        known = names or {}
         problems = [(".".join(map(str, error["loc"])), _problem(error)) for error in invalid.errors()]
-        listed = "; ".join(f"{field} {problem}" for field, problem in problems)
-        prefix = f"{where}: " if where else ""
-        raise AssistantInputError(f"{prefix}{model.__name__}: {listed}", field=problems[0][0]) from None
+        listed = "; ".join(f"{known.get(field, field)} {problem}" for field, problem in problems)
+        prefix = "" if names else f"{model.__name__}: "
+        raise AssistantInputError(f"{prefix}{listed}", field=problems[0][0]) from None
 
 
 def _problem(error: Any) -> str:
@@ -127,13 +129,22 @@ def _problem(error: Any) -> str:
         case "missing":
             return "is missing"
         case "string_type":
-            return f"must be a string, not {type(error['input']).__name__}"
+            return "is empty" if error["input"] is None else f"must be text, not {_kind(error['input'])}"
         case "extra_forbidden":
             return "is not a field of this document"
         case "value_error":
             return str(error["ctx"]["error"])
         case _:
             return str(error["msg"])
+
+
+def _kind(value: Any) -> str:
+    """Return what a value is, in words that are not Python's."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, Number):
+        return "a number"
+    return {"list": "a list", "dict": "an object", "bytes": "bytes"}.get(type(value).__name__, type(value).__name__)
 
 
 @dataclass(frozen=True, slots=True)

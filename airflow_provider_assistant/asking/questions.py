@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
@@ -11,7 +11,7 @@ from airflow_provider_assistant.api.models import ChatMessage
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.asking.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.labels import label_of
+from airflow_provider_assistant.keys import key_column, key_label
 from airflow_provider_assistant.loading.rows import DataframeRows, Digest, digest_of, encoded, mapping_of
 from airflow_provider_assistant.loading.source import BATCH, Batch, Source, Wanted, open_source
 
@@ -30,6 +30,7 @@ class Questions:
     :param constants: Fields with one value for all questions.
     :param key_columns: Columns that tell the questions apart; without any, the whole message does.
     :param own_sessions: Whether the conversations are made for these questions, and not named by the source.
+    :param problems: By position, why a question cannot be read.
     """
 
     columns: dict[str, list[Any]]
@@ -37,6 +38,7 @@ class Questions:
     constants: dict[str, str]
     key_columns: tuple[str, ...]
     own_sessions: bool
+    problems: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -58,8 +60,11 @@ class Questions:
 
     def labels(self) -> list[str]:
         """Return the keys as people know them."""
-        names = self.key_columns or (self.fields["message"],)
-        return [label_of(names, row) for row in zip(*(self.columns[name] for name in names), strict=True)]
+        if not self.key_columns:
+            messages = self.columns[self.fields["message"]]
+            return [key_label(("message",), [None if one is None else str(one)]) for one in messages]
+        columns = [key_column(self.columns[name])[0] for name in self.key_columns]
+        return [key_label(self.key_columns, texts) for texts in zip(*columns, strict=True)]
 
     def field(self, name: str) -> list[Any]:
         """Return the values of a field of all messages."""
@@ -76,12 +81,12 @@ class Questions:
 
     def _batches(self) -> Iterator[Batch]:
         wanted = dict.fromkeys((*self.fields.values(), *self.key_columns))
-        # CSV cannot say that there is no address.
-        may_lack = {self.fields.get("email"), self.fields.get("response_language")} - set(self.key_columns)
         for start in range(0, len(self), BATCH):
             columns = {name: self.columns[name][start : start + BATCH] for name in wanted}
-            columns |= {name: [value or None for value in columns[name]] for name in may_lack if name in columns}
-            yield Batch(columns, start + 1)
+            problems = {
+                number - start: self.problems[number] for number in self.problems if 0 <= number - start < BATCH
+            }
+            yield Batch(columns, start + 1, problems)
 
 
 def read_questions(
@@ -118,12 +123,12 @@ def read_questions(
     must += [fields["session_id"]] if session not in {None, "per_row", "shared"} else []
     must += [column for field, column in (columns or {}).items() if field in OPTIONAL]
     with open_source(source, Wanted(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True), root) as opened:
-        read = _all(opened)
+        read, problems = _all(opened)
     if not read or not len(next(iter(read.values()))):
         raise AssistantInputError("source has no rows; nothing was sent", field="source")
     fields = {field: column for field, column in fields.items() if column in read}
     own_sessions = session in {"per_row", "shared"} or not ({"session_id"} & {*fields, *constants})
-    questions = Questions(read, fields, constants, tuple(key_columns), own_sessions)
+    questions = Questions(read, fields, constants, tuple(key_columns), own_sessions, problems)
     if session == "shared":
         questions.constants["session_id"] = session_id("thread", scope)
         fields.pop("session_id", None)
@@ -136,16 +141,18 @@ def read_questions(
     return questions
 
 
-def _all(source: Source) -> dict[str, list[Any]]:
+def _all(source: Source) -> tuple[dict[str, list[Any]], dict[int, str]]:
     read: dict[str, list[Any]] = {}
+    problems: dict[int, str] = {}
     count = 0
     for batch in source.batches():
         for name, values in batch.columns.items():
             read.setdefault(name, [None] * count).extend(values)
+        problems |= {count + at: f"{batch.place(at)}: {problem}" for at, problem in batch.problems.items()}
         count += len(batch)
         for values in read.values():
             values.extend([None] * (count - len(values)))
-    return read
+    return read, problems
 
 
 def _check_names(questions: Questions) -> None:

@@ -37,7 +37,16 @@ DELETED = Arg(
     metavar="FILE",
     help="findings file of a load: the documents that it lists as stale or superseded",
 )
-ROWS = (SITE, KIND, COLUMN, CONSTANT, KEY, SOURCE_NAME)
+DELIMITER = Arg(
+    ("--delimiter",), metavar="CHARACTER", help="between the cells of a CSV file; \\t is a tab (default: ,)"
+)
+ENCODING = Arg(("--encoding",), metavar="NAME", help="of a CSV file, such as cp1252 (default: utf-8)")
+QUOTE = Arg(
+    ("--quote",), metavar="CHARACTER", help='around cells of a CSV file that contain the delimiter (default: ")'
+)
+ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="a file without rows is a success")
+IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
+ROWS = (SITE, SOURCE_NAME, *IN_FILE)
 
 
 def get_cli_commands() -> list[GroupCommand]:
@@ -172,7 +181,7 @@ COMMANDS = (
                 Arg(("--file",), metavar="FILE", help="the source, for created: says which content the site has"),
                 Arg(("--force",), action="store_true", help="even if a task may be sending it right now"),
                 ONLY_SITE,
-                *ROWS[1:5],
+                *IN_FILE,
                 function="ledger.resolve",
             ),
             _command(
@@ -189,6 +198,7 @@ COMMANDS = (
                 Arg(("--dry-run",), action="store_true", help="delete nothing, and count"),
                 function="upkeep.prune",
             ),
+            _command("rekey", "Bring the keys of an older ledger to today's form", function="rekey.rekey"),
         ),
     ),
     _command(

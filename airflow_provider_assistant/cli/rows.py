@@ -43,7 +43,9 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
     constants = _pairs("--constant", args.constant)
     columns = mapping_of(kind.payload, _pairs("--column", args.column), constants)
     keys = args.key or []
-    with open_source(file, wanted_columns(columns, keys)) as source:
+    csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
+    options: dict[str, Any] = {"csv_options": csv_options, "allow_empty": args.allow_empty}
+    with open_source(file, wanted_columns(kind.payload, columns, keys), **options) as source:
         yield DataframeRows(
             source,
             payload=kind.payload,
@@ -51,6 +53,7 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
             constants=constants,
             key_columns=keys,
             call=lambda document: kind.call(site_id, document),
+            allow_empty=args.allow_empty,
         )
 
 

@@ -8,10 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.labels import label_of, text_of
+from airflow_provider_assistant.keys import is_missing, key_column, key_label
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,8 @@ _WORDS = {
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
 _NAMED = 5
+# From here on a float is an approximation, and a Decimal may have millions of digits.
+LARGE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +118,12 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
     if not names:
         raise AssistantInputError("key must name at least one column", field="key")
     rows = table.to_pylist()
-    keys = [[row[name] for name in names] for row in rows]
-    if empty := [number for number, values in enumerate(keys, start=1) if None in map(_text, values)]:
+    keys = list(zip(*(key_column(row[name] for row in rows)[0] for name in names), strict=True))
+    if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
         raise AssistantInputError(
             f"{what}: {_listed(names)} is empty in {len(empty)} rows, such as number {_listed(empty)}", field="key"
         )
-    labels = [label_of(names, values) for values in keys]
+    labels = [key_label(names, texts) for texts in keys]
     if twice := [label for label, count in Counter(labels).items() if count > 1]:
         raise AssistantInputError(
             f"{what}: {len(twice)} keys are there more than once, such as {_listed(twice)}; "
@@ -188,7 +191,11 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
 
 def _text(value: Any) -> str | None:
     """Return a cell as text; None if there is nothing in it."""
-    text = text_of(value)
+    if is_missing(value):
+        return None
+    # pandas turns a column of whole numbers with a gap into floats.
+    is_whole = isinstance(value, float | Decimal) and -LARGE < value < LARGE and value == int(value)
+    text = str(int(value) if is_whole else value).encode("utf-8", "backslashreplace").decode()
     return text if text.strip() else None
 
 

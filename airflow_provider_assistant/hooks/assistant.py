@@ -155,6 +155,8 @@ class AssistantHook(BaseHook):
         return f"{self.settings.client.base_url}/m2m/sites/{self.site(site_id)}"
 
     def _scope(self, field: str, value: str | None) -> str:
+        # Pasted, or read from a file by a template.
+        value = (value or "").strip()
         if not value:
             raise AssistantInputError(
                 f"no {field}: give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}",
@@ -194,16 +196,37 @@ class AssistantHook(BaseHook):
         return self.send(endpoints.upload_document(self.site(site_id), as_upload(file, filename, content_type)))
 
     def create_text_document(
-        self, title: str, content: str, category: str, *, site_id: str | None = None
+        self, title: str | None, content: str, category: str | None = None, *, site_id: str | None = None
     ) -> CreatedDocument:
-        """Endpoint 3: create a document from text."""
+        """
+        Create a document from text (``POST …/documents/text``).
+
+        :param title: Its title; None to send none.
+        :param content: The text.
+        :param category: Its category; None to send none.
+        :param site_id: Site to use instead of the hook's.
+        """
         document = checked(TextDocument, {"title": title, "content": content, "category": category})
         return self.send(endpoints.create_text_document(self.site(site_id), document))
 
     def create_qa_document(
-        self, title: str, question: str, answer: str, category: str, *, site_id: str | None = None
+        self,
+        title: str | None,
+        question: str,
+        answer: str,
+        category: str | None = None,
+        *,
+        site_id: str | None = None,
     ) -> CreatedDocument:
-        """Endpoint 4: create a question-and-answer document."""
+        """
+        Create a question-and-answer document (``POST …/documents/qa``).
+
+        :param title: Its title; None to send none.
+        :param question: The question.
+        :param answer: The answer.
+        :param category: Its category; None to send none.
+        :param site_id: Site to use instead of the hook's.
+        """
         fields = {"title": title, "question": question, "answer": answer, "category": category}
         return self.send(endpoints.create_qa_document(self.site(site_id), checked(QADocument, fields)))
 

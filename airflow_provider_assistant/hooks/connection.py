@@ -24,8 +24,8 @@ VERSIONED_ROOT = re.compile(r"/api/v\d+$")
 LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 
 
-def _blank_to_none(value: Any) -> Any:
-    # The connection form sends an empty string for a field that was left empty; what is pasted may end in a newline.
+def _stripped(value: Any) -> Any:
+    # The connection form sends an empty string for a field that was left empty; pasted text may end in a line break.
     return value.strip() or None if isinstance(value, str) else value
 
 
@@ -42,14 +42,14 @@ class ConnectionExtra(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tenant_id: Annotated[str | None, BeforeValidator(_blank_to_none)] = None
-    site_id: Annotated[str | None, BeforeValidator(_blank_to_none)] = None
-    timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_blank_to_none)] = None
-    retries: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_blank_to_none)] = None
-    max_concurrency: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_blank_to_none)] = None
-    verify: Annotated[bool | None, BeforeValidator(_blank_to_none)] = None
-    ca_bundle: Annotated[str | None, BeforeValidator(_blank_to_none)] = None
-    max_response_bytes: Annotated[Annotated[int, Field(ge=1024)] | None, BeforeValidator(_blank_to_none)] = None
+    tenant_id: Annotated[str | None, BeforeValidator(_stripped)] = None
+    site_id: Annotated[str | None, BeforeValidator(_stripped)] = None
+    timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_stripped)] = None
+    retries: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_stripped)] = None
+    max_concurrency: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_stripped)] = None
+    verify: Annotated[bool | None, BeforeValidator(_stripped)] = None
+    ca_bundle: Annotated[str | None, BeforeValidator(_stripped)] = None
+    max_response_bytes: Annotated[Annotated[int, Field(ge=1024)] | None, BeforeValidator(_stripped)] = None
     complete_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
     failed_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
 
@@ -95,15 +95,15 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     :raises AssistantInputError: Base URL or key are missing, or the extra has a field that is unknown or bad.
     """
     name = f"connection {connection.conn_id!r}"
-    key = (connection.password or "").strip()
-    if not key:
+    api_key = (connection.password or "").strip()
+    if not api_key:
         raise AssistantInputError(f"{name} has no API key: put it into the password field", field="password")
-    if not key.isascii() or not key.isprintable():
+    if not api_key.isascii() or not api_key.isprintable():
         raise AssistantInputError(
             f"{name}: the API key has characters that cannot stand in an HTTP header",
             field="password",
         )
-    if not is_recognisable(key):
+    if not is_recognisable(api_key):
         log.warning(
             "%s: the API key looks like an ordinary word or number. It is not taken out of what the service says, "
             "because replies would lose that word as well. Use a key of at least %d characters outside of development.",
@@ -121,7 +121,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     return Settings(
         client=ClientSettings(
             base_url=base_url(connection),
-            api_key=key,
+            api_key=api_key,
             timeout=options.timeout or defaults.timeout,
             retry=retry,
             max_concurrency=options.max_concurrency or defaults.max_concurrency,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mimetypes
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import BinaryIO, TypeAlias, cast
@@ -13,7 +14,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.source import storage_path
+from airflow_provider_assistant.loading.source import Path_, storage_path
 
 FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
 
@@ -26,22 +27,39 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
         or open binary file; the latter is sent from its beginning, if it can be rewound, and left open.
     :param filename: Name the service sees; by default the file's own.
     :param content_type: MIME type; by default guessed from the name.
-    :raises AssistantInputError: There is no such file, it is empty, its name is not valid UTF-8, or an open file
-        has no name or is text.
+    :raises AssistantInputError: There is no such file, it is empty or cannot be read, its name is not UTF-8, or an open
+        file has no name or is text.
     """
     if hasattr(file, "read"):
         return _from_open_file(cast("BinaryIO", file), filename, content_type)
     path = storage_path(file)
-    if not path.is_file():
-        raise AssistantInputError(f"file {str(path)!r} does not exist or is not a file", field="file")
-    if path.stat().st_size == 0:
-        raise AssistantInputError(f"file {str(path)!r} is empty", field="file")
     name = _sendable(filename or path.name)
-    return Upload(
-        lambda: cast("AbstractContextManager[BinaryIO]", path.open("rb")),
-        name,
-        _type(name, content_type),
-    )
+    _check_readable(path)
+    return Upload(lambda: _opened(path), name, _type(name, content_type))
+
+
+def _check_readable(path: Path_) -> None:
+    try:
+        is_file, size = path.is_file(), path.stat().st_size
+    except FileNotFoundError:
+        is_file, size = False, 0
+    except OSError as error:
+        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
+    if not is_file:
+        raise AssistantInputError(f"file {str(path)!r} does not exist or is not a file", field="file")
+    if size == 0:
+        raise AssistantInputError(f"file {str(path)!r} is empty", field="file")
+
+
+@contextlib.contextmanager
+def _opened(path: Path_) -> Iterator[BinaryIO]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        # It was there when it was checked.
+        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
+    with file:
+        yield cast("BinaryIO", file)
 
 
 def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | None) -> Upload:

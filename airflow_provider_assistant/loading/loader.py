@@ -66,7 +66,6 @@ STOPPING = (
     AssistantPermissionError,
     AssistantNotFoundError,
     AssistantRateLimitError,
-    AssistantInputError,
     AssistantLedgerError,
 )
 ELSEWHERE = "another task is loading this row"
@@ -173,6 +172,8 @@ class Load:
         on_interruption(self._loop, self._break)
         seen = survey(self._rows, self._memory, tick=self._seen)
         self.counts.rows = seen.rows
+        # An empty source says nothing about what it had.
+        self._judge_stale = self._judge_stale and seen.rows > 0
         self.counts.unchanged = seen.count(Fate.UNCHANGED) + seen.count(Fate.DUPLICATE)
         if self._memory:
             self._check(seen, self._memory)
@@ -435,8 +436,12 @@ class Load:
             self._limiter.accepted()
         elif isinstance(cause, STOPPING):
             self._stop(error)
-        else:
+        elif not isinstance(cause, AssistantInputError):
             self._failed(error)
+        if isinstance(error, AssistantInputError) and not sent.unclear:
+            # Nothing was sent: a file that was there when it was checked cannot be opened any more.
+            self._tally.rejected(sent.item, str(error))
+            return Settlement(sent.claim, "refused", sent.item.digest.content, error=str(error))
         if isinstance(error, AssistantBadRequestError):
             self._tally.rejected(sent.item, error.detail or str(error))
             return Settlement(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
+import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import key_column, key_label, shortened
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.loading.source import Batch, Path_, Source, Wanted
 
+log = logging.getLogger(__name__)
+
 # Of strings and nothing else.
 _length = str.__len__
-LABEL_LENGTH = 250
 READ_SIZE = 1 << 20
 
 
@@ -41,6 +47,7 @@ class Item:
     :param label: Its key in words.
     :param call: Creates its document; None where the row is bad.
     :param problem: What is bad about it.
+    :param place: Where it is in the source, in words.
     """
 
     number: int
@@ -48,6 +55,7 @@ class Item:
     label: str
     call: Call[Any] | None = None
     problem: str | None = None
+    place: str = ""
 
 
 class Rows(Protocol):
@@ -70,6 +78,7 @@ class DataframeRows:
     :param constants: Value of each field that does not.
     :param key_columns: Columns that tell the rows apart; without any, the whole content does.
     :param call: Returns the call that creates a document.
+    :param allow_empty: Whether there may be no rows.
     """
 
     def __init__(
@@ -81,6 +90,7 @@ class DataframeRows:
         constants: Mapping[str, str],
         key_columns: Sequence[str],
         call: Callable[[Any], Call[Any]],
+        allow_empty: bool = False,
     ) -> None:
         self._source = source
         self._payload = payload
@@ -88,62 +98,116 @@ class DataframeRows:
         self._constants = constants
         self._key_columns = key_columns
         self._call = call
+        self._allow_empty = allow_empty
         self._content_prefix = encoded(
             [payload.__name__, *(text for item in sorted(constants.items()) for text in item)]
         )
+        self._optional = {name for name, field in payload.model_fields.items() if not field.is_required()}
+        self._names = {field: f"column {column!r}" for field, column in columns.items()}
+        self._count: int | None = None
 
     def digests(self) -> Iterator[list[Digest]]:
-        """Yield the digests of all rows, in pieces."""
+        """
+        Yield the digests of all rows, in pieces.
+
+        :raises AssistantInputError: There are no rows.
+        """
+        count = 0
         for batch in self._source.batches():
-            yield self._digests_of(batch)
+            count += len(batch)
+            yield self._read(batch).digests
+        _check_count(count, self._allow_empty)
+        self._count = count
 
     def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
         """Yield those rows whose number is wanted."""
+        count = 0
         for batch in self._source.batches():
+            count += len(batch)
             if not any(map(wanted, range(batch.start, batch.start + len(batch)))):
                 continue
-            for offset, digest in enumerate(self._digests_of(batch)):
-                if wanted(batch.start + offset):
-                    yield self._item(batch, offset, digest)
+            read = self._read(batch)
+            for position in range(len(batch)):
+                if wanted(batch.start + position):
+                    yield self._item(batch, position, read)
+        if self._count not in {None, count}:
+            log.warning(
+                "The source had %d rows when it was checked and %d when it was sent: it changed in between. The next "
+                "run loads the rest.",
+                self._count,
+                count,
+            )
 
-    def _digests_of(self, batch: Batch) -> list[Digest]:
-        prefix = self._content_prefix
-        contents = [
-            digest_of(prefix + encoded(row))
-            for row in zip(*(batch.columns[column] for column in self._columns.values()), strict=True)
+    def _read(self, batch: Batch) -> _Read:
+        contents = [digest_of(self._content_prefix + encoded(row)) for row in self._contents(batch)]
+        problems = dict(batch.problems)
+        texts = []
+        for name in self._key_columns:
+            column, bad = key_column(batch.columns[name])
+            for position, text in enumerate(column) if None in column else ():
+                if text is None:
+                    problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
+            texts.append(column)
+        keys = list(zip(*texts, strict=True))
+        digests = [Digest(content, content) for content in contents]
+        if keys:
+            digests = [Digest(digest_of(encoded(key)), content) for key, content in zip(keys, contents, strict=True)]
+        for position in problems:
+            # Rows without a key, and those that cannot be read, are bad one by one; they are not the same row.
+            key = digest_of(encoded([None, str(batch.start + position)]))
+            digests[position] = Digest(key, key)
+        return _Read(digests, keys, problems)
+
+    def _contents(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
+        """Yield the fields of every row; a file cannot say that an optional one is missing but by an empty cell."""
+        columns = [
+            list(map(_unless_blank, batch.columns[column])) if field in self._optional else batch.columns[column]
+            for field, column in self._columns.items()
         ]
-        if not self._key_columns:
-            return [Digest(content, content) for content in contents]
-        keys = zip(*(batch.columns[column] for column in self._key_columns), strict=True)
-        # Rows without a key are bad, each by itself; they are not the same row.
-        numbered = ((*key, number) if None in key else key for number, key in enumerate(keys, start=batch.start))
-        return [Digest(digest_of(encoded(key)), content) for key, content in zip(numbered, contents, strict=True)]
+        return zip(*columns, strict=True) if columns else iter([()] * len(batch))
 
-    def _item(self, batch: Batch, offset: int, digest: Digest) -> Item:
-        number = batch.start + offset
-        fields = {field: batch.columns[column][offset] for field, column in self._columns.items()}
-        label = self._label(batch, offset, fields)
-        if empty := [column for column in self._key_columns if batch.columns[column][offset] is None]:
-            return Item(number, digest, label, problem=f"key column {', '.join(empty)} is empty")
-        try:
-            return Item(number, digest, label, self._call(checked(self._payload, {**self._constants, **fields})))
-        except AssistantInputError as problem:
-            return Item(number, digest, label, problem=str(problem))
+    def _item(self, batch: Batch, position: int, read: _Read) -> Item:
+        number = batch.start + position
+        fields = {field: batch.columns[column][position] for field, column in self._columns.items()}
+        fields |= {field: _unless_blank(fields[field]) for field in self._optional & fields.keys()}
+        item = Item(number, read.digests[position], self._label(fields, read, position), place=batch.place(position))
+        problem = read.problems.get(position)
+        if problem is None:
+            try:
+                document = checked(self._payload, {**self._constants, **fields}, names=self._names)
+                return replace(item, call=self._call(document))
+            except AssistantInputError as error:
+                problem = str(error)
+        return replace(item, problem=f"{item.place}: {problem}" if batch.file else problem)
 
-    def _label(self, batch: Batch, offset: int, fields: Mapping[str, Any]) -> str:
-        named = {column: batch.columns[column][offset] for column in self._key_columns} or fields
-        values = list(named.values())
-        label = str(values[0]) if len(values) == 1 else ", ".join(f"{name}={value}" for name, value in named.items())
-        return storable(label)[:LABEL_LENGTH]
+    def _label(self, fields: Mapping[str, Any], read: _Read, position: int) -> str:
+        if read.keys:
+            return storable(key_label(self._key_columns, read.keys[position]))
+        values = {name: str(value) for name, value in fields.items() if value is not None}
+        return storable(key_label(tuple(values), tuple(values.values())))
+
+
+def _unless_blank(value: Any) -> Any:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+class _Read(NamedTuple):
+    """What a batch's rows are told apart by: digests, values of the key columns, and why rows are bad by position."""
+
+    digests: list[Digest]
+    keys: list[tuple[str | None, ...]]
+    problems: dict[int, str]
 
 
 class FileRows:
     """
     Files, each a document.
 
-    :param files: Name of each file, as the service is to see it and as it is told apart, with its path.
-    :param upload: Describes how to send a file.
+    :param files: Name of each file, by which it is told apart, with its path.
+    :param upload: Describes how to send a file, under the name that the service sees.
     :param call: Returns the call that creates a document.
+    :param allow_empty: Whether there may be no files.
+    :raises AssistantInputError: Two files have the same name.
     """
 
     def __init__(
@@ -152,18 +216,26 @@ class FileRows:
         *,
         upload: Callable[[Path_, str], Upload],
         call: Callable[[Upload], Call[Any]],
+        allow_empty: bool = False,
     ) -> None:
+        _check_names(files)
         self._files = files
+        self._sent_as = shortest_names([name for name, _ in files])
         self._upload = upload
         self._call = call
-        self._contents: dict[int, Digest] = {}
+        self._allow_empty = allow_empty
+        self._read: dict[int, _ReadFile] = {}
 
     def digests(self) -> Iterator[list[Digest]]:
-        """Yield the digests of all files, reading each once, in pieces."""
+        """
+        Yield the digests of all files, reading each once, in pieces.
+
+        :raises AssistantInputError: There are no files.
+        """
+        _check_count(len(self._files), self._allow_empty)
         for number, (name, path) in enumerate(self._files, start=1):
-            digest = Digest(digest_of(encoded([name])), _content_of(path))
-            self._contents[number] = digest
-            yield [digest]
+            read = self._read[number] = _read_file(name, path)
+            yield [read.digest]
 
     def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
         """Yield those files whose number is wanted."""
@@ -172,11 +244,94 @@ class FileRows:
                 yield self._item(number, name, path)
 
     def _item(self, number: int, name: str, path: Path_) -> Item:
-        digest, label = self._contents[number], storable(name)[-LABEL_LENGTH:]
+        read = self._read[number]
+        item = Item(number, read.digest, shortened(storable(name)), place=f"file {name!r}")
+        if read.problem:
+            return replace(item, problem=read.problem)
         try:
-            return Item(number, digest, label, self._call(self._upload(path, name)))
-        except AssistantInputError as problem:
-            return Item(number, digest, label, problem=str(problem))
+            upload = self._upload(path, self._sent_as[name])
+        except AssistantInputError as error:
+            return replace(item, problem=str(error))
+        unchanged = replace(upload, open=lambda: _opened(upload, path, read.size))
+        return replace(item, call=self._call(unchanged))
+
+
+@contextlib.contextmanager
+def _opened(upload: Upload, path: Path_, size: int) -> Iterator[BinaryIO]:
+    """Open a file that has to be as large as it was when it was checked."""
+    with upload.open() as file:
+        found = file.seek(0, os.SEEK_END) if file.seekable() else size
+        if found != size:
+            raise AssistantInputError(
+                f"file {str(path)!r} has changed from {size} to {found} bytes since it was checked; the next run sends "
+                "it",
+                field="file",
+            )
+        if file.seekable():
+            file.seek(0)
+        yield file
+
+
+class _ReadFile(NamedTuple):
+    digest: Digest
+    size: int = 0
+    problem: str | None = None
+
+
+def _read_file(name: str, path: Path_) -> _ReadFile:
+    key = digest_of(encoded([name]))
+    content = hashlib.blake2b(digest_size=16)
+    size = 0
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(READ_SIZE):
+                content.update(piece)
+                size += len(piece)
+    except OSError as error:
+        # No content has this hash.
+        unread = digest_of(encoded([name, None]))
+        return _ReadFile(Digest(key, unread), problem=f"file {str(path)!r} cannot be read: {error}")
+    return _ReadFile(Digest(key, content.hexdigest()), size)
+
+
+def _check_names(files: Sequence[tuple[str, Path_]]) -> None:
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for name, path in files:
+        by_name[name].append(str(path))
+    if twice := [" and ".join(map(repr, paths)) for paths in by_name.values() if len(paths) > 1]:
+        raise AssistantInputError(
+            f"{len(twice)} names stand for more than one file each, such as {twice[0]}: files are told apart by their "
+            "path below the folder that was given. Nothing was sent. Give the folder above both, or load them with "
+            "two tasks",
+            field="files",
+        )
+
+
+def shortest_names(names: Sequence[str]) -> dict[str, str]:
+    """
+    Return the name that the service sees of each file.
+
+    :param names: Paths, different from each other.
+    :return: Of each path its last part, and as many parts before it as tell it from the others, joined by hyphens:
+        services drop what stands before a slash, as RFC 7578 asks them to.
+    """
+    shortest: dict[str, str] = {}
+    remaining, parts = list(names), 1
+    while remaining:
+        ends = {name: "/".join(name.strip("/").split("/")[-parts:]) for name in remaining}
+        count = Counter([*ends.values(), *shortest.values()])
+        found = {name: end for name, end in ends.items() if count[end] == 1 or end == name.strip("/")}
+        shortest |= found
+        remaining = [name for name in remaining if name not in found]
+        parts += 1
+    return {name: end.replace("/", "-") for name, end in shortest.items()}
+
+
+def _check_count(count: int, allow_empty: bool) -> None:
+    if not count and not allow_empty:
+        raise AssistantInputError(
+            "source has no rows; nothing was sent. If that may be so: allow_empty=True, --allow-empty", field="source"
+        )
 
 
 def encoded(values: Sequence[Any]) -> str:
@@ -196,14 +351,6 @@ def digest_of(text: str) -> str:
     except UnicodeEncodeError:
         octets = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(octets, digest_size=16).hexdigest()
-
-
-def _content_of(path: Path_) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while piece := file.read(READ_SIZE):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def mapping_of(
@@ -230,6 +377,17 @@ def mapping_of(
     return {field: columns.get(field, field) for field in fields if field not in constants}
 
 
-def wanted_columns(columns: Mapping[str, str], key_columns: Sequence[str]) -> Wanted:
-    """Return what to read of a source."""
-    return Wanted(text=tuple(columns.values()), any=tuple(key_columns))
+def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_columns: Sequence[str]) -> Wanted:
+    """
+    Return what to read of a source.
+
+    :param payload: The kind of document.
+    :param columns: The column of each field, see :func:`mapping_of`.
+    :param key_columns: Columns that tell the rows apart.
+    """
+    # A column that somebody has named has to be there.
+    required = [
+        column for field, column in columns.items() if column != field or payload.model_fields[field].is_required()
+    ]
+    optional = [column for column in columns.values() if column not in required]
+    return Wanted(text=tuple(required), any=tuple(key_columns), optional=tuple(optional))

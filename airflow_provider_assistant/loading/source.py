@@ -9,108 +9,47 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import lzma
 import os
 import pickle
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
+from typing import Any, BinaryIO, Self
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.lineage import Data
+from airflow_provider_assistant.loading.columns import (
+    BATCH,
+    Batch,
+    Wanted,
+    batches_of,
+    batches_of_parts,
+    is_rows,
+    number,
+)
+from airflow_provider_assistant.loading.file_readers import CsvOptions, Path_, read_file
 from airflow_provider_assistant.loading.rooted import check_inside
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+__all__ = [
+    "BATCH",
+    "Batch",
+    "CsvOptions",
+    "Given",
+    "Path_",
+    "Source",
+    "Wanted",
+    "as_given",
+    "files_in",
+    "open_source",
+    "row_group_shards",
+    "storage_files",
+    "storage_path",
+]
 
-BATCH = 1000
-SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
-COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
 # So much is said of the columns where a source is only described.
 NAMES_LENGTH = 200
-
-Path_: TypeAlias = "Path | ObjectStoragePath"
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """
-    Some rows, column by column.
-
-    :param columns: The wanted columns, lists of the same length.
-    :param start: Number of the first row in the source, from 1.
-    """
-
-    columns: dict[str, list[Any]]
-    start: int
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """
-    The columns a load reads.
-
-    :param text: Those that have to be strings.
-    :param any: Those that may be of any type, such as keys.
-    :param rest: Whether to read all others as well.
-    """
-
-    text: tuple[str, ...]
-    any: tuple[str, ...] = ()
-    rest: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Those that there must be, each once."""
-        return tuple(dict.fromkeys(self.text + self.any))
-
-    def among(self, present: Iterable[str]) -> tuple[str, ...]:
-        """Return which of the columns that there are to read."""
-        return tuple(present) if self.rest else self.names
-
-    def check(self, present: Iterable[str]) -> None:
-        """
-        Make sure that a source has them.
-
-        :raises AssistantInputError: It has not; says which, and which it has.
-        """
-        present = list(present)
-        if missing := [name for name in self.names if name not in present]:
-            raise AssistantInputError(
-                f"source has no column {', '.join(missing)}; it has {', '.join(map(str, present)) or 'none'}. Map "
-                "other names with columns={field: column}, or give one value for all rows with "
-                "constants={field: value}",
-                field="columns",
-            )
-
-    def check_types(self, schema: pa.Schema) -> None:
-        """
-        Make sure that text columns hold text.
-
-        :raises AssistantInputError: One does not.
-        """
-        from pyarrow import types
-
-        self.check(schema.names)
-        for name in self.text:
-            kind = schema.field(name).type
-            inner = kind.value_type if types.is_dictionary(kind) else kind
-            if not (types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)):
-                if types.is_null(inner):
-                    continue
-                raise AssistantInputError(
-                    f"source column {name} is of type {kind}, but a document needs text; convert it first",
-                    field=name,
-                )
 
 
 class Source:
@@ -163,41 +102,79 @@ def as_given(source: Any) -> Any:
 
     Rows are content: one about Jinja must arrive as it is. A callable would be called with Airflow's context.
     """
+    is_several = isinstance(source, list | tuple) and any(map(_is_content, source))
+    return Given(source) if is_several or _is_content(source) or callable(source) else source
+
+
+def _is_content(source: Any) -> bool:
     is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
-    is_table = hasattr(type(source), "__arrow_c_stream__")
-    return Given(source) if is_rows or is_table or callable(source) or isinstance(source, Iterator) else source
+    return is_rows or hasattr(type(source), "__arrow_c_stream__") or isinstance(source, Iterator)
 
 
-def open_source(source: Any, wanted: Wanted, root: str | None = None) -> Source:
+def open_source(
+    source: Any,
+    wanted: Wanted,
+    root: str | None = None,
+    *,
+    csv_options: Mapping[str, str] | CsvOptions | None = None,
+    allow_empty: bool = False,
+) -> Source:
     """
     Prepare any source for reading.
 
     :param source: A dataframe or anything else that speaks the Arrow C stream protocol (pandas, polars, pyarrow,
         DuckDB); a list of mappings; a path, object storage URL, glob, folder, or list of these, of Parquet, CSV
-        or JSON lines; a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`; or a callable
-        that returns any of these, or yields batches of them. Any of these may be :class:`Given`.
+        or JSON lines; a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`; several dataframes
+        or lists of mappings, such as the output of a mapped task; or a callable that returns any of these, or
+        yields batches of them. Any of these may be :class:`Given`.
     :param wanted: The columns to read.
     :param root: Folder that all files have to lie in, once symbolic links are followed.
+    :param csv_options: How CSV files are written, see :class:`CsvOptions`.
+    :param allow_empty: Whether a folder or glob may have no files.
     :raises AssistantInputError: It is none of these, has not the columns, or a file lies elsewhere.
     """
+    options = CsvOptions.of(csv_options)
     if isinstance(source, Given):
         source = source.value
     if callable(source) and not hasattr(source, "__arrow_c_stream__"):
         source = source()
-    if _is_dataframe(source) or _is_rows(source):
-        return Source(lambda: _numbered(_columns_of(source, wanted)))
-    files = _files_of(source, root)
+    source = _in_memory(source)
+    if _is_dataframe(source) or is_rows(source):
+        return Source(lambda: number(batches_of(source, wanted)))
+    files = _files_of(source, root, allow_empty)
     if files is not None:
-        return Source(lambda: _numbered(_columns_of_files(files, wanted, root)))
+        return Source(lambda: number(_batches_of_files(files, wanted, options, root)))
     if hasattr(source, "__arrow_c_stream__"):
-        return _kept(_columns_of(source, wanted))
+        return _kept(batches_of(source, wanted))
+    if isinstance(source, list | tuple) and all(_is_dataframe(part) or _is_part(part) for part in source):
+        return Source(lambda: number(batches_of_parts(source, wanted)))
     if isinstance(source, Iterator):
-        return _kept(itertools.chain.from_iterable(_columns_of(part, wanted) for part in source))
+        return _kept(batches_of_parts(source, wanted))
     raise AssistantInputError(
         "source must be a dataframe (pandas, polars, pyarrow, DuckDB, …), a list of mappings, a path of Parquet, CSV "
-        f"or JSON lines, or a callable that returns one of these, not {type(source).__name__}",
+        f"or JSON lines, several of these, or a callable that returns one of these, not {type(source).__name__}",
         field="source",
     )
+
+
+def _in_memory(source: Any) -> Any:
+    """
+    Return a sequence that fetches its items one by one as what it stands for.
+
+    Airflow gives the outputs of a mapped task as such a sequence. Rows and paths are small; tables and lists of rows
+    are fetched one after the other.
+    """
+    if not isinstance(source, Sequence) or isinstance(source, str | bytes | list | tuple):
+        return source
+    parts = iter(source)
+    first = next(parts, None)
+    if first is None or isinstance(first, Mapping | str | Path | ObjectStoragePath):
+        return list(source)
+    return itertools.chain([first], parts)
+
+
+def _is_part(source: Any) -> bool:
+    return isinstance(source, Mapping) or (isinstance(source, list | tuple) and is_rows(source))
 
 
 def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
@@ -225,7 +202,7 @@ def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
     return shards
 
 
-def storage_files(source: Any, root: str | None = None) -> list[tuple[str, Path_]]:
+def storage_files(source: Any, root: str | None = None, *, allow_empty: bool = False) -> list[tuple[str, Path_]]:
     """
     Return the files that a path, object storage URL, glob, folder, or list of these stands for, in order.
 
@@ -233,8 +210,9 @@ def storage_files(source: Any, root: str | None = None) -> list[tuple[str, Path_
 
     :param source: The path, URL, glob, folder or list.
     :param root: Folder that all of them have to lie in, once symbolic links are followed.
-    :return: Name and path of each; the name of a file in a folder or glob is its path from there, so that it
-        stays the same when the folder moves.
+    :param allow_empty: Whether folders and globs may have no files.
+    :return: Name and path of each file, each file once; the name of a file in a folder or glob is its path from
+        there, so that it stays the same when the folder moves.
     :raises AssistantInputError: There are none, or one lies elsewhere.
     """
     found: list[tuple[str, Path_]] = []
@@ -248,11 +226,17 @@ def storage_files(source: Any, root: str | None = None) -> list[tuple[str, Path_
             found.append((str(path), path))
         else:
             raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
-    if not found:
-        raise AssistantInputError(f"there are no files in {source!r}; nothing was sent", field="source")
+    if not found and not allow_empty:
+        raise AssistantInputError(
+            f"there are no files in {source!r}; nothing was sent. If that may be so: allow_empty=True", field="source"
+        )
     for _, path in found:
         check_inside(path, _root(root))
-    return found
+    # A file that is named twice counts once, under its first name.
+    once: dict[str, tuple[str, Path_]] = {}
+    for name, path in found:
+        once.setdefault(str(path), (name, path))
+    return list(once.values())
 
 
 def files_in(source: Any) -> list[Data]:
@@ -325,63 +309,9 @@ def _is_dataframe(source: Any) -> bool:
     }
 
 
-def _is_rows(source: Any) -> bool:
-    return isinstance(source, Sequence) and all(isinstance(row, Mapping) for row in source)
-
-
-def _columns_of(source: Any, wanted: Wanted) -> Iterator[dict[str, list[Any]]]:
-    """Yield the wanted columns of a dataframe, a list of mappings or one mapping, in pieces."""
-    if hasattr(source, "__arrow_c_stream__"):
-        yield from _columns_of_arrow(_reader_of(source), wanted)
-    elif hasattr(source, "__arrow_c_array__"):
-        import pyarrow as pa
-
-        yield from _columns_of_arrow([pa.record_batch(source)], wanted)
-    elif isinstance(source, Mapping):
-        yield from _columns_of_rows([source], wanted)
-    elif _is_rows(source):
-        yield from _columns_of_rows(source if isinstance(source, list | tuple) else list(source), wanted)
-    else:
-        raise AssistantInputError(
-            f"source: a batch must be a dataframe or a list of mappings, not {type(source).__name__}", field="source"
-        )
-
-
-def _reader_of(source: Any) -> pa.RecordBatchReader:
-    import pyarrow as pa
-
-    try:
-        return pa.RecordBatchReader.from_stream(source)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        # pandas finds out here that a column holds several types.
-        raise AssistantInputError(f"source: the dataframe cannot be read: {error}", field="source") from error
-
-
-def _columns_of_arrow(batches: Iterable[pa.RecordBatch], wanted: Wanted) -> Iterator[dict[str, list[Any]]]:
-    checked = None
-    for batch in batches:
-        if batch.schema is not checked:
-            wanted.check_types(batch.schema)
-            checked = batch.schema
-        names = wanted.among(batch.schema.names)
-        selected = batch.select(names)
-        for start in range(0, selected.num_rows, BATCH):
-            piece = selected.slice(start, BATCH)
-            yield {name: column.to_pylist() for name, column in zip(names, piece.columns, strict=True)}
-
-
-def _columns_of_rows(rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> Iterator[dict[str, list[Any]]]:
-    for start in range(0, len(rows), BATCH):
-        piece = rows[start : start + BATCH]
-        present = dict.fromkeys(name for row in piece for name in row)
-        if start == 0:
-            wanted.check(present)
-        # Further pieces may lack a column that none of their rows has.
-        names = dict.fromkeys((*wanted.names, *wanted.among(present)))
-        yield {name: [row.get(name) for row in piece] for name in names}
-
-
-def _files_of(source: Any, root: str | None = None) -> list[tuple[Path_, list[int] | None]] | None:
+def _files_of(
+    source: Any, root: str | None = None, allow_empty: bool = False
+) -> list[tuple[Path_, list[int] | None]] | None:
     """Return files and the row groups to read of each, or None where the source is something else."""
     if isinstance(source, Mapping) and set(source) == {"path", "row_groups"}:
         path = storage_path(source["path"])
@@ -389,112 +319,34 @@ def _files_of(source: Any, root: str | None = None) -> list[tuple[Path_, list[in
         return [(path, list(source["row_groups"]))]
     is_path = isinstance(source, str | Path | ObjectStoragePath)
     is_paths = isinstance(source, list | tuple) and all(isinstance(p, str | Path | ObjectStoragePath) for p in source)
-    return [(path, None) for _, path in storage_files(source, root)] if is_path or (is_paths and source) else None
+    if not is_path and not (is_paths and source):
+        return None
+    return [(path, None) for _, path in storage_files(source, root, allow_empty=allow_empty)]
 
 
-def _columns_of_files(
-    files: Sequence[tuple[Path_, list[int] | None]], wanted: Wanted, root: str | None = None
-) -> Iterator[dict[str, list[Any]]]:
+def _batches_of_files(
+    files: Sequence[tuple[Path_, list[int] | None]], wanted: Wanted, options: CsvOptions, root: str | None
+) -> Iterator[Batch]:
     for path, row_groups in files:
-        suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
-        kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
-        if kind is None:
-            raise AssistantInputError(
-                f"{str(path)!r} is no Parquet, CSV or JSON lines file by its name ({', '.join(SUFFIXES)})",
-                field="source",
-            )
         # Once more: a link may lead elsewhere by the time of the second look.
         check_inside(path, _root(root))
-        with contextlib.ExitStack() as stack:
-            try:
-                yield from _READERS[kind](stack, path, row_groups, wanted)
-            except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:
-                # pyarrow's own errors are ValueErrors and OSErrors; the others are those of compressed files.
-                raise AssistantInputError(f"{str(path)!r} cannot be read: {error}", field="source") from error
+        yield from read_file(path, wanted, options, row_groups)
 
 
-def _columns_of_parquet(
-    stack: contextlib.ExitStack, path: Path_, row_groups: list[int] | None, wanted: Wanted
-) -> Iterator[dict[str, list[Any]]]:
-    import pyarrow.parquet as pq
-
-    opened = stack.enter_context(path.open("rb"))
-    # Buffered, so that a large row group is read page by page and not at once.
-    file = stack.enter_context(
-        pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
-    )
-    wanted.check_types(file.schema_arrow)
-    columns = list(wanted.among(file.schema_arrow.names))
-    batches = file.iter_batches(BATCH, row_groups=row_groups, columns=columns, use_threads=False)
-    yield from _columns_of_arrow(batches, wanted)
-
-
-def _columns_of_csv(
-    stack: contextlib.ExitStack, path: Path_, _: list[int] | None, wanted: Wanted
-) -> Iterator[dict[str, list[Any]]]:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    parse = csv.ParseOptions(newlines_in_values=True)
-    with _uncompressed(path) as opened:
-        present = csv.open_csv(opened, parse_options=parse).schema.names
-        wanted.check(present)
-    names = wanted.among(present)
-    # Every column is text: a category "007" must not become 7. The others are not looked at.
-    convert = csv.ConvertOptions(
-        include_columns=names,
-        column_types=dict.fromkeys(names, pa.string()),
-        strings_can_be_null=False,
-        quoted_strings_can_be_null=False,
-    )
-    opened = stack.enter_context(_uncompressed(path))
-    yield from _columns_of_arrow(csv.open_csv(opened, parse_options=parse, convert_options=convert), wanted)
-
-
-def _columns_of_json_lines(
-    stack: contextlib.ExitStack, path: Path_, _: list[int] | None, wanted: Wanted
-) -> Iterator[dict[str, list[Any]]]:
-    lines = (line for line in stack.enter_context(_uncompressed(path)) if line.strip())
-    while rows := [json.loads(line) for line in itertools.islice(lines, BATCH)]:
-        if not _is_rows(rows):
-            raise AssistantInputError(f"{str(path)!r}: every line must be a JSON object", field="source")
-        yield from _columns_of_rows(rows, wanted)
-
-
-def _uncompressed(path: Path_) -> Any:
-    import fsspec
-
-    if isinstance(path, ObjectStoragePath):
-        return path.open("rb", compression="infer")
-    return fsspec.open(str(path), "rb", compression="infer").open()
-
-
-_READERS = {"parquet": _columns_of_parquet, "csv": _columns_of_csv, "json lines": _columns_of_json_lines}
-
-
-def _numbered(pieces: Iterator[dict[str, list[Any]]]) -> Iterator[Batch]:
-    start = 1
-    for columns in pieces:
-        batch = Batch(columns, start)
-        if size := len(batch):
-            yield batch
-            start += size
-
-
-def _kept(pieces: Iterator[dict[str, list[Any]]]) -> Source:
+def _kept(batches: Iterator[Batch]) -> Source:
     """Write a source that can be read once to a temporary file, to be read from there."""
     file: BinaryIO = tempfile.TemporaryFile(prefix="assistant-source-")  # noqa: SIM115
     try:
-        for columns in pieces:
-            pickle.dump(columns, file, protocol=pickle.HIGHEST_PROTOCOL)
+        for batch in batches:
+            pickle.dump(batch, file, protocol=pickle.HIGHEST_PROTOCOL)
     except BaseException:
         file.close()
         raise
 
-    def again() -> Iterator[dict[str, list[Any]]]:
+    def again() -> Iterator[Batch]:
         file.seek(0)
         with contextlib.suppress(EOFError):
             while True:
                 yield pickle.load(file)  # noqa: S301 (written above, in a file without a name)
 
-    return Source(lambda: _numbered(again()), file.close)
+    return Source(lambda: number(again()), file.close)

@@ -69,8 +69,8 @@ class Survey:
         return self.fates.count(fate)
 
     def to_send(self, number: int) -> bool:
-        """Return whether the row with this number, from 1, is to be sent."""
-        return self.fates[number - 1] == Fate.SEND
+        """Return whether the row with this number, from 1, is to be sent; a row that came later is not."""
+        return number <= len(self.fates) and self.fates[number - 1] == Fate.SEND
 
     def has(self, key: str) -> bool:
         """Return whether the source has this key."""
@@ -86,7 +86,7 @@ def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = l
     :param rows: The rows.
     :param memory: What is known from earlier loads, if anything is.
     :param tick: Told now and then how many rows have been seen.
-    :raises AssistantInputError: There are no rows, or one key stands for different contents.
+    :raises AssistantInputError: There are no rows although there must be, or one key stands for different contents.
     """
     fates = bytearray()
     keys = array("Q")
@@ -100,10 +100,8 @@ def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = l
                 _relate(digest, known.get(digest.key), memory.source, relations, foreign)
         keys.extend([_short(digest.key) for digest in digests])
         tick(len(fates))
-    if not fates:
-        raise AssistantInputError("source has no rows; nothing was sent", field="source")
-    ordered = _sorted(keys)
-    if repeated := _repeated(ordered):
+    ordered = _sorted(keys) if keys else keys
+    if keys and (repeated := _repeated(ordered)):
         _mark_duplicates(rows, repeated, fates)
     return Survey(fates, ordered, relations["changed"], relations["kept"], foreign)
 
@@ -163,11 +161,17 @@ def _mark_duplicates(rows: Rows, repeated: set[int], fates: bytearray) -> None:
             elif seen_at != number:
                 fates[number - 1] = Fate.DUPLICATE
     if conflicts:
-        listed = "; ".join(
-            f"rows {', '.join(map(str, numbers[:LISTED]))}" for numbers in list(conflicts.values())[:LISTED]
-        )
+        listed = _listed(rows, [numbers[:LISTED] for numbers in list(conflicts.values())[:LISTED]])
         raise AssistantInputError(
             f"{len(conflicts)} keys stand for rows of different content, so it is unclear which to load: {listed}. "
             "Nothing was sent. Make the key columns unique, or drop the older rows.",
             field="key_columns",
         )
+
+
+def _listed(rows: Rows, conflicts: Sequence[Sequence[int]]) -> str:
+    """Return the keys and where their rows are, in words."""
+    wanted = {number for numbers in conflicts for number in numbers}
+    found = {item.number: item for item in rows.items(wanted.__contains__)}
+    known = [[found[number] for number in numbers if number in found] for numbers in conflicts]
+    return "; ".join(f"{items[0].label!r} in {', '.join(item.place for item in items)}" for items in known if items)

@@ -21,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLost,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
 from airflow_provider_assistant.lineage import Data, table_at
 from airflow_provider_assistant.loading.source import files_in
@@ -125,7 +126,7 @@ class AssistantAskOperator(AssistantOperator):
         self.output_path = output_path
         self.columns = columns
         self.constants = constants
-        self.key_columns = [key_columns] if isinstance(key_columns, str) else key_columns
+        self.key_columns = key_columns
         self.mode = mode
         self.session = session
         self.close_sessions = close_sessions
@@ -164,7 +165,7 @@ class AssistantAskOperator(AssistantOperator):
                 self.source,
                 columns=self.columns,
                 constants=self.constants,
-                key_columns=list(self.key_columns),
+                key_columns=key_names(self.key_columns),
                 session=self.session,
                 scope=self._scope(context),
                 root=self.root,

@@ -25,6 +25,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.files import as_upload
+from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef
 from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.report import Counts, Findings
@@ -96,6 +97,8 @@ class AssistantLoadOperator(AssistantOperator):
         default: one day. When it is over, the task fails instead of deferring again.
     :param root: Folder that all files have to lie in, once symbolic links are followed: a local path or an object
         storage URL. By default they may lie anywhere.
+    :param allow_empty: Whether a source without rows or files is a success with zero counts, in which nothing becomes
+        stale. By default it is an error.
     :param ledger: Whether to remember what was created. Without it, every run creates every row again.
     """
 
@@ -122,6 +125,7 @@ class AssistantLoadOperator(AssistantOperator):
         deferrable: bool | None = None,
         timeout: float | timedelta = 86_400.0,
         root: str | None = None,
+        allow_empty: bool = False,
         ledger: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -152,6 +156,7 @@ class AssistantLoadOperator(AssistantOperator):
         self.deferrable = ledger and is_deferrable(deferrable)
         self.timeout = _seconds(timeout)
         self.root = root
+        self.allow_empty = allow_empty
         self.ledger = ledger
 
     @abstractmethod
@@ -320,6 +325,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         "columns",
         "constants",
         "key_columns",
+        "csv_options",
     )
     source = SourceField()
 
@@ -332,13 +338,15 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         columns: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
         key_columns: str | Sequence[str] = (),
+        csv_options: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.source = source
         self.columns = columns
         self.constants = constants
-        self.key_columns = [key_columns] if isinstance(key_columns, str) else key_columns
+        self.key_columns = key_columns
+        self.csv_options = csv_options
 
     @abstractmethod
     def _call(self, site_id: str, document: Any) -> Call[CreatedDocument]:
@@ -347,8 +355,11 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:
         columns = mapping_of(self.payload, self.columns, self.constants)
-        keys = list(self.key_columns)
-        with open_source(self.source, wanted_columns(columns, keys), self.root) as source:
+        # Not before: a template, or another task's output, is text or a list only now.
+        keys = key_names(self.key_columns)
+        wanted = wanted_columns(self.payload, columns, keys)
+        options: dict[str, Any] = {"csv_options": self.csv_options, "allow_empty": self.allow_empty}
+        with open_source(self.source, wanted, self.root, **options) as source:
             yield DataframeRows(
                 source,
                 payload=self.payload,
@@ -356,6 +367,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
                 constants=self.constants or {},
                 key_columns=keys,
                 call=lambda document: self._call(site_id, document),
+                allow_empty=self.allow_empty,
             )
 
     def reads(self) -> Sequence[Data]:
@@ -378,9 +390,13 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
         task returned; a path, object storage URL, glob, folder, or list of these, of Parquet, CSV or JSON
         lines; or a callable that returns one of these, or yields batches, and runs on the worker.
     :param columns: Which column each field comes from, where the names differ; the fields are ``title``,
-        ``question``, ``answer`` and ``category``.
+        ``question``, ``answer`` and ``category``. Title and category are optional: without their column, or in a row
+        where it is empty, they are not sent.
     :param constants: Fields with one value for all rows.
-    :param key_columns: Columns that tell the rows apart; without any, the content itself does.
+    :param key_columns: Columns that tell the rows apart; without any, the content itself does. Values are compared by
+        value and not by type, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``), as far as they differ.
 
     The other parameters are those of :class:`AssistantLoadOperator`.
     """
@@ -402,9 +418,13 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
 
     :param source: As for :class:`AssistantLoadQAOperator`.
     :param columns: Which column each field comes from, where the names differ; the fields are ``title``,
-        ``content`` and ``category``.
+        ``content`` and ``category``. Title and category are optional: without their column, or in a row where it is
+        empty, they are not sent.
     :param constants: Fields with one value for all rows.
-    :param key_columns: Columns that tell the rows apart; without any, the content itself does.
+    :param key_columns: Columns that tell the rows apart; without any, the content itself does. Values are compared by
+        value and not by type, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``), as far as they differ.
 
     The other parameters are those of :class:`AssistantLoadOperator`.
     """
@@ -421,8 +441,9 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     """
     Create one document per file (endpoint 2), each file once; files are streamed.
 
-    A file is told apart by its name, and compared by its content: all of them are read once before the first is
-    sent.
+    A file is told apart by its path below the given folder, and compared by its content: all of them are read once
+    before the first is sent. The service sees the file's name; if several files have the same name, the folders
+    that tell them apart stand before it (``de-readme.md``).
 
     :param files: One path or several: local paths, object storage URLs, globs or folders. A folder stands for
         all files below it.
@@ -445,12 +466,13 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:
         yield FileRows(
-            storage_files(self.files, self.root),
-            upload=lambda path, _: self._upload(path),
+            storage_files(self.files, self.root, allow_empty=self.allow_empty),
+            upload=self._upload,
             call=lambda upload: endpoints.upload_document(site_id, upload),
+            allow_empty=self.allow_empty,
         )
 
-    def _upload(self, path: Path_) -> Upload:
+    def _upload(self, path: Path_, filename: str) -> Upload:
         # Once more: a link may lead elsewhere by the time the file is sent.
         check_inside(path, None if self.root is None else storage_path(self.root))
-        return as_upload(path)
+        return as_upload(path, filename)

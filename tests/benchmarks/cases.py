@@ -171,7 +171,7 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     columns = mapping_of(QADocument, None, None)
     with (
         ledger.documents(scope=scope, site_id="bench", source="bench", run=loads.RUN) as memory,
-        open_source(str(path), wanted_columns(columns, ["id"])) as source,
+        open_source(str(path), wanted_columns(QADocument, columns, ["id"])) as source,
     ):
         never: Callable[[Any], Any] = lambda _: None  # noqa: E731
         rows = DataframeRows(source, payload=QADocument, columns=columns, constants={}, key_columns=["id"], call=never)

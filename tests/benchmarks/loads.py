@@ -107,7 +107,7 @@ def load(
                 ledger.documents(scope=scope or uuid.uuid4().hex, site_id="bench", source="bench", run=RUN)
             )
             columns, keys = mapping_of(QADocument, None, None), ["id"]
-            opened = stack.enter_context(open_source(source, wanted_columns(columns, keys)))
+            opened = stack.enter_context(open_source(source, wanted_columns(QADocument, columns, keys)))
             documents = DataframeRows(
                 opened,
                 payload=QADocument,

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, batches, sqlite_engine
 from airflow_provider_assistant.ledger.inspect import resolve, unsettled
-from airflow_provider_assistant.loading import loader, report, source
+from airflow_provider_assistant.loading import file_readers, loader, report
 from tests.docs.conftest import FAQ, write_csv
 from tests.docs.pages import ROOT, blocks_of, codes, prose, section, table
 from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
@@ -115,11 +115,11 @@ def test_shards_share_a_ledger_and_a_whole_load_judges_them(
 def test_kinds_of_files() -> None:
     text = (ROOT / FILES).read_text()
     said = [codes(row["Name ends in"]) for row in table(text[text.index("\n| Name ends in") :])]
-    assert [suffix for row in said for suffix in row] == list(source.SUFFIXES)
-    assert all(len({source.SUFFIXES[suffix] for suffix in row}) == 1 for row in said)
+    assert [suffix for row in said for suffix in row] == list(file_readers.SUFFIXES)
+    assert all(len({file_readers.SUFFIXES[suffix] for suffix in row}) == 1 for row in said)
     compressed = re.search(r"may be compressed \((.*?)\)", text)
     assert compressed
-    assert {f".{name.rsplit('.', 1)[1]}" for name in codes(compressed[1])} <= source.COMPRESSED
+    assert {f".{name.rsplit('.', 1)[1]}" for name in codes(compressed[1])} <= file_readers.COMPRESSED
 
 
 # -- the ledger ------------------------------------------------------------------------------------
@@ -333,10 +333,10 @@ def test_when_a_row_has_changed(
     assert (counts["created"], counts["changed"], len(service.documents())) == (1, 1, 4)
 
 
-def test_a_key_of_another_type_is_another_key(connect: Callable[..., None], run_operator: Callable[..., Run]) -> None:
+def test_a_key_of_another_type_is_the_same_key(connect: Callable[..., None], run_operator: Callable[..., Run]) -> None:
     from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 
     connect()
-    for key, created in ((7, 1), (7, 0), ("7", 1)):
+    for key, created in ((7, 1), (7.0, 0), ("7", 0), (" 7.0 ", 0), ("007", 1)):
         run = run_operator(AssistantLoadTextOperator, source=[{**TEXTS[0], "id": key}], key_columns="id")
         assert run.xcom()["created"] == created

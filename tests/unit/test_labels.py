@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,32 +11,15 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.asking.questions import read_questions
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.labels import LABEL_LENGTH, label_of
-
-
-@pytest.mark.parametrize("value", [7, 7.0, "7", Decimal(7), Decimal("7.00"), np.int64(7), np.float64(7)])
-def test_a_label_does_not_depend_on_the_type_of_a_whole_number(value):
-    assert label_of(["id"], [value]) == "7"
-    assert label_of(["site", "id"], ["docs", value]) == "site=docs, id=7"
-
-
-@pytest.mark.parametrize(
-    ("value", "label"),
-    [
-        (None, ""), (math.nan, ""), (Decimal("NaN"), ""), (7.5, "7.5"), (-0.0, "0"), (1e300, "1e+300"), (True, "True"),
-        (math.inf, "inf"), (Decimal("1E+999999"), "1E+999999"), ("Größe", "Größe"), ("half \ud83d", "half \\ud83d"),
-    ],
-)  # fmt: skip
-def test_a_value_as_text(value, label):
-    assert label_of(["id"], [value]) == label
+from airflow_provider_assistant.keys import LABEL_LENGTH, key_label
 
 
 @given(st.lists(st.text(min_size=LABEL_LENGTH - 2, max_size=LABEL_LENGTH + 50), min_size=2, max_size=2, unique=True))
 def test_long_keys_stay_different(keys):
-    labels = [label_of(["url"], [f"https://assistant.example.com/{'a' * LABEL_LENGTH}/{key}"]) for key in keys]
+    labels = [key_label(["url"], [f"https://assistant.example.com/{'a' * LABEL_LENGTH}/{key}"]) for key in keys]
     assert all(len(label) == LABEL_LENGTH for label in labels)
     assert len(set(labels)) == len({key.encode("utf-8", "backslashreplace") for key in keys})
-    assert [label_of(["key"], [label]) for label in labels] == labels
+    assert [key_label(["key"], [label]) for label in labels] == labels
 
 
 KEYS = {

@@ -76,7 +76,13 @@ class TestInput:
             (model, good, field, value)
             for model, good in [(QADocument, QA), (TextDocument, TEXT), (ChatMessage, CHAT), (Feedback, FEEDBACK)]
             for field in good
-            for value in ["", "  \n", None, 17, b"x", ["x"], float("nan")]
+            for value in ["", "  \n", 17, b"x", ["x"], float("nan")]
+        ]
+        + [
+            (model, good, field, None)
+            for model, good in [(QADocument, QA), (TextDocument, TEXT), (ChatMessage, CHAT), (Feedback, FEEDBACK)]
+            for field in good
+            if field not in {"title", "category"}
         ]
         + [(ChatMessage, CHAT, "email", value) for value in ["", "ada", "a@", "@b", "a b@c.de", "a@b.c, d@e.f", 5]]
         + [(ChatMessage, CHAT, "email", "a" * 250 + "@b.de")]
@@ -85,9 +91,21 @@ class TestInput:
     )
     def test_what_cannot_be_sent_is_named(self, model: Any, good: dict[str, Any], field: str, value: Any) -> None:
         with pytest.raises(AssistantInputError, match=field) as refused:
-            checked(model, {**good, field: value}, where="row 3")
+            checked(model, {**good, field: value})
         assert refused.value.field == field
-        assert str(refused.value).startswith("row 3: ")
+        assert str(refused.value).startswith(f"{model.__name__}: ")
+
+    def test_a_problem_is_in_the_user_s_terms(self) -> None:
+        with pytest.raises(AssistantInputError) as refused:
+            checked(QADocument, {**QA, "question": None, "answer": 4}, names={"answer": "column 'reply'"})
+        assert str(refused.value) == "question is empty; column 'reply' must be text, not a number"
+
+    @pytest.mark.parametrize("missing", [("title",), ("category",), ("title", "category")])
+    @pytest.mark.parametrize(("model", "good"), [(QADocument, QA), (TextDocument, TEXT)])
+    def test_title_and_category_are_optional(self, model: Any, good: dict[str, Any], missing: tuple[str, ...]) -> None:
+        given = {field: value for field, value in good.items() if field not in missing}
+        assert checked(model, given).body() == given
+        assert checked(model, given | dict.fromkeys(missing)).body() == given
 
     def test_all_problems_are_listed(self) -> None:
         with pytest.raises(AssistantInputError, match=r"title .* answer is missing"):

@@ -67,7 +67,7 @@ def test_every_question_has_its_row_in_order(tmp_path):
         ended("b", "failed", text=None, error="no idea"),
         ended("d", "lost", text=None, error="404", raw=None),
     ]
-    errors = [None, None, None, None, None, "rejected: message must not be empty", None]
+    errors = [None, None, None, None, None, "rejected: column 'message' is empty", None]
     table = table_of(tmp_path, ["a", "b", "c", "d", "e", None, None], ends, {"n": list(range(7))}, error=errors)
     assert table.column_names == [*COLUMNS, "n"]
     rows = table.to_pylist()
@@ -82,7 +82,7 @@ def test_every_question_has_its_row_in_order(tmp_path):
         None,
         "404",
         "it did not end before the deadline, and may still complete",
-        "rejected: message must not be empty",
+        "rejected: column 'message' is empty",
         "not sent: the task had stopped",
     ]
     assert [row["polls"] for row in rows] == [2, 2, 2, 2, None, 0, 0]

@@ -184,14 +184,14 @@ def test_half_a_surrogate_pair_does_not_stand_in_a_label():
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ({"message": " "}, "message must not be empty"),
-        ({"message": None}, "message must be a string"),
-        ({"message": 7}, "message must be a string, not int"),
-        ({"email": "nobody"}, "email must be one e-mail address"),
-        ({"response_language": "as you like"}, "response_language must be a language code"),
-        ({"session_id": ""}, "session_id must not be empty"),
-        ({"session_id": 7}, "session_id must be a string, not int"),
-        ({"id": None}, "key column id is empty"),
+        ({"message": " "}, "column 'message' is empty"),
+        ({"message": None}, "column 'message' is empty"),
+        ({"message": 7}, "column 'message' must be text, not a number"),
+        ({"email": "nobody"}, "column 'email' must be one e-mail address"),
+        ({"response_language": "as you like"}, "column 'response_language' must be a language code"),
+        ({"session_id": ""}, "column 'session_id' is empty"),
+        ({"session_id": 7}, "column 'session_id' must be text, not a number"),
+        ({"id": None}, "key column 'id' is empty"),
     ],
 )
 def test_a_bad_row_is_one_bad_row(row, problem):
@@ -239,3 +239,21 @@ def test_another_message_under_the_same_key_is_another_question():
     assert one.key == other.key
     assert asked_as(one) != asked_as(other)
     assert asked_as(one) == asked_as(questions([{"id": 1, "message": "One?", "more": 1}]).digests()[0])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "string", "object"])
+def test_a_question_is_the_same_whatever_type_its_key_has(dtype):
+    rows = [{"id": number, "message": f"{number}?"} for number in (1, 2)]
+    frame = pd.DataFrame(rows).astype({"id": dtype})
+    assert questions(frame).digests() == questions(rows).digests()
+    assert questions(frame).labels() == ["1", "2"]
+    assert [one["session_id"] for one in messages(questions(frame))] == [
+        one["session_id"] for one in messages(questions(rows))
+    ]
+
+
+def test_a_line_that_cannot_be_read_is_one_bad_question(tmp_path):
+    (tmp_path / "questions.csv").write_text("id,message\n1,a?\n2,b?,c?\n3,d?\n")
+    first, second, third = messages(questions(str(tmp_path / "questions.csv")))
+    assert (first["message"], third["message"]) == ("a?", "d?")
+    assert "questions.csv, line 3: has 3 cells" in second

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -59,7 +62,7 @@ def test_the_command_and_a_dag_know_what_the_other_has_loaded(cli, faq, run_oper
 
 def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(cli, faq, service, ledger_home):
     cli("load", faq, "--key", "id")
-    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("4", "New", "Yes."), ("5", "", "No."))
+    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("4", "New", "Yes."), ("5", "No", ""))
     before = (service.posts(), recorded())
     rehearsed = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
     assert (service.posts(), recorded()) == before
@@ -74,16 +77,48 @@ def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(cli, faq, servic
     assert sorted(kinds[0]) == sorted(kinds[1]) == ["rejected", "stale", "superseded"]
 
 
+def test_the_command_and_a_dataframe_agree_about_keys(cli, faq, service):
+    frame = pd.read_csv(faq)
+    assert frame["id"].dtype == "int64"
+    task = AssistantLoadQAOperator(task_id="load", source=frame, key_columns=["id"], source_name="faq.csv")
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1)
+    assert task.execute({"ti": ti, "outlet_events": {}})["created"] == 3
+    assert cli("ledger", "stale", faq, "--key", "id").code == 0
+    ran = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
+    assert counts(ran, "created", "unchanged", "stale") == (0, 3, 0)
+    frame.assign(id=frame["id"].astype(float)).to_csv(faq, index=False)
+    assert counts(cli("load", faq, "--key", "id", "-o", "json"), "created", "unchanged") == (0, 3)
+
+
+def test_a_file_of_a_spreadsheet(cli, tmp_path, service):
+    path = tmp_path / "faq.csv"
+    path.write_bytes("title;question;answer;category\nGröße;Wie groß?;'1;2';c\n".encode("cp1252"))
+    ran = cli("load", path, "--delimiter", ";", "--encoding", "cp1252", "--quote", "'")
+    assert ran.code == 0, ran.err
+    (document,) = service.documents("acme-docs")
+    assert (document["title"], document["content"]) == ("Größe", "1;2")
+    assert cli("load", path, "--delimiter", ";;").code == 2
+
+
+def test_a_file_without_rows_may_be_allowed(cli, tmp_path):
+    file = rows(tmp_path / "faq.csv")
+    refused = cli("load", file)
+    assert refused.code == 2
+    assert "--allow-empty" in refused.err
+    ran = cli("load", file, "--allow-empty", "-o", "json")
+    assert (ran.code, counts(ran, "rows", "stale")) == (0, (0, None))
+
+
 def test_a_dry_run_for_people(cli, faq):
     ran = cli("load", faq, "--key", "id", "--dry-run")
     assert ran.out == ("would send\n1\n2\n3\nDry run, nothing was sent; a load of site acme-docs: 3 rows: 3 created\n")
 
 
 def test_rows_that_want_attention_are_listed(cli, tmp_path, ledger_home):
-    file = rows(tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "", "Nothing."))
+    file = rows(tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "Hours", ""))
     ran = cli("load", file, "--key", "id")
     assert ran.code == 1
-    assert ["rejected", "2", "2", "QADocument: title must not be empty"] in ran.lines
+    assert ["rejected", "2", "2", f"{file}, line 3: column 'answer' is empty"] in ran.lines
     (path,) = (ledger_home / "assistant_loads").rglob("*.parquet")
     assert str(path) in ran.err
     assert pq.read_table(path)["kind"].to_pylist() == ["rejected"]

@@ -246,6 +246,30 @@ def test_the_key_is_not_in_the_representation():
     assert "canary" not in repr(settings())
 
 
+@pytest.mark.parametrize("around", [(" ", " "), ("", "\n"), ("\r\n", "\r\n"), ("\t", "\u00a0")])
+def test_whitespace_around_what_is_pasted_is_dropped(around, monkeypatch):
+    before, after = around
+    found = settings(
+        password=f"{before}{KEY}{after}",
+        extra={name: f"{before}{name[:4]}{after}" for name in ("tenant_id", "site_id", "ca_bundle")},
+    )
+    assert (found.client.api_key, found.tenant_id, found.site_id, found.client.verify) == (KEY, "tena", "site", "ca_b")
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "ünï", "\0"])
+def test_a_key_with_other_characters_is_still_refused(key):
+    with pytest.raises(AssistantInputError, match="cannot stand in an HTTP header"):
+        settings(password=key)
+
+
+def test_tenant_and_site_of_a_template_are_stripped(monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_C", json.dumps({"conn_type": "assistant", "host": "h", "password": KEY}))
+    hook = AssistantHook("c", tenant_id=" acme\n", site_id="docs\n")
+    assert (hook.tenant(), hook.site(), hook.site(" shop ")) == ("acme", "docs", "shop")
+    with pytest.raises(AssistantInputError, match="no site_id"):
+        AssistantHook("c", site_id=" \n").site()
+
+
 @pytest.mark.parametrize(
     ("host", "warned"),
     [
@@ -280,6 +304,7 @@ def test_a_key_that_can_be_is_not_warned_of(key, caplog):
 @pytest.mark.parametrize("around", ["\n", " ", "\r\n", "\t"])
 def test_what_was_pasted_with_space_around_it_is_meant_without(around):
     read = settings(
-        password=f"{around}{KEY}{around}", extra={"tenant_id": f"acme-inc{around}", "site_id": f"{around}acme-docs{around}"}
+        password=f"{around}{KEY}{around}",
+        extra={"tenant_id": f"acme-inc{around}", "site_id": f"{around}acme-docs{around}"},
     )
     assert (read.client.api_key, read.tenant_id, read.site_id) == (KEY, "acme-inc", "acme-docs")

@@ -13,8 +13,8 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import QADocument, TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.files import as_upload
+from airflow_provider_assistant.keys import LABEL_LENGTH
 from airflow_provider_assistant.loading.rows import (
-    LABEL_LENGTH,
     DataframeRows,
     FileRows,
     digest_of,
@@ -26,9 +26,9 @@ from airflow_provider_assistant.loading.source import open_source
 
 PINNED = {
     "content": "8bd9f59250618382c1579cd3787c7604",
-    "id": "1cceee76e05acef56ed15133aa0a699c",
+    "id": "18f7e973db299c30b50b52b491961905",
     "texts": "404868025080b3c8c13a2af8e293094e",
-    "mixed": "eb1ba85e14e4aa85e32ea157283303fc",
+    "mixed": "b273b12dc3002d8b409aba70b2c15da3",
     "constant": "1d4c2596a352b6ce6ecc7819223dd6d8",
     "null": "67e028a31dfe20df8be893a50b444b9d",
     "name": "1d783e542212759c794336339d2a9823",
@@ -40,7 +40,7 @@ ROW = {"id": 7, "title": "T", "content": "Ünï 🕘", "category": "faq"}
 def rows_of(source, *, payload=TextDocument, columns=None, constants=None, key_columns=()):
     mapping = mapping_of(payload, columns, constants)
     return DataframeRows(
-        open_source(source, wanted_columns(mapping, key_columns)),
+        open_source(source, wanted_columns(payload, mapping, key_columns)),
         payload=payload,
         columns=mapping,
         constants=constants or {},
@@ -136,7 +136,7 @@ def test_content_depends_on_the_document_and_not_on_the_names_of_columns():
     columns = {"title": "a", "content": "b", "category": "c"}
     assert digests(renamed, columns=columns) == digests([ROW])
     assert digests([ROW | {"id": 8}], key_columns=["id"])[0].content == digests([ROW])[0].content
-    for change in ({"title": "t"}, {"content": ""}, {"category": None}):
+    for change in ({"title": "t"}, {"content": "c"}, {"category": None}):
         assert digests([ROW | change])[0].content != digests([ROW])[0].content
     assert (
         digests([ROW], constants={"category": "a"})[0].content != digests([ROW], constants={"category": "b"})[0].content
@@ -146,7 +146,7 @@ def test_content_depends_on_the_document_and_not_on_the_names_of_columns():
 def test_rows_without_a_key_are_bad_one_by_one():
     source = [ROW | {"id": None}, ROW | {"id": None}, ROW]
     assert len({digest.key for digest in digests(source, key_columns=["id"])}) == 3
-    assert [item.problem for item in items(source, key_columns=["id"])] == ["key column id is empty"] * 2 + [None]
+    assert [item.problem for item in items(source, key_columns=["id"])] == ["key column 'id' is empty"] * 2 + [None]
 
 
 def test_items_are_those_that_are_wanted():
@@ -173,8 +173,9 @@ def test_labels():
 def test_a_problem_is_in_words_and_without_the_content():
     (item,) = items([ROW | {"title": " ", "content": 5}])
     assert item.call is None
-    assert "title must not be empty" in item.problem
-    assert "content must be a string, not int" in item.problem
+    assert item.problem == "column 'content' must be text, not a number"
+    (item,) = items([ROW | {"content": None}], columns={"title": "id"})
+    assert item.problem == "column 'id' must be text, not a number; column 'content' is empty"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Known
 from airflow_provider_assistant.loading import survey as surveys
-from airflow_provider_assistant.loading.rows import Digest, digest_of
+from airflow_provider_assistant.loading.rows import Digest, Item, digest_of
 from airflow_provider_assistant.loading.survey import Fate, survey
 
 
@@ -24,6 +24,11 @@ class Rows:
     def digests(self):
         for start in range(0, len(self.digests_), 3):
             yield self.digests_[start : start + 3]
+
+    def items(self, wanted):
+        for number, digest in enumerate(self.digests_, start=1):
+            if wanted(number):
+                yield Item(number, digest, f"key {number}", place=f"row {number}")
 
 
 class Memory:
@@ -58,7 +63,7 @@ def test_prefixes_that_collide_change_nothing(short, monkeypatch):
     pairs = [(str(number), "1") for number in range(50)]
     seen = survey(Rows(*pairs, pairs[7], pairs[7], pairs[49]), None)
     assert list(seen.fates) == [Fate.SEND] * 50 + [Fate.DUPLICATE] * 3
-    with pytest.raises(AssistantInputError, match=r"1 keys .*: rows 8, 51\."):
+    with pytest.raises(AssistantInputError, match=r"1 keys .*: 'key 8' in row 8, row 51\."):
         survey(Rows(*pairs, ("7", "other")), None)
 
 
@@ -67,19 +72,24 @@ def test_conflicts_are_listed_by_row_and_not_all_of_them():
     with pytest.raises(AssistantInputError) as caught:
         survey(Rows(*pairs), None)
     assert "20 keys" in str(caught.value)
-    assert "rows 1, 21, 41, 61, 81; rows 2, 22" in str(caught.value)
-    assert len(re.findall("rows [0-9]", str(caught.value))) == surveys.LISTED
+    assert "'key 1' in row 1, row 21, row 41, row 61, row 81; 'key 2' in row 2, row 22" in str(caught.value)
+    assert len(re.findall("'key [0-9]' in", str(caught.value))) == surveys.LISTED
     assert caught.value.field == "key_columns"
 
 
 def test_a_conflict_counts_although_one_of_them_is_known():
-    with pytest.raises(AssistantInputError, match="rows 1, 2"):
+    with pytest.raises(AssistantInputError, match="in row 1, row 2"):
         survey(Rows(("a", "1"), ("a", "2")), Memory(a=("done", "1")))
 
 
-def test_no_rows():
-    with pytest.raises(AssistantInputError, match="no rows"):
-        survey(Rows(), None)
+def test_an_empty_source_has_nothing():
+    seen = survey(Rows(), None)
+    assert seen.rows == 0
+    assert not seen.has(digest_of("a"))
+
+
+def test_rows_that_came_later_are_not_sent():
+    assert not survey(Rows(("a", "1")), None).to_send(2)
 
 
 def test_it_tells_how_far_it_is():

@@ -303,7 +303,12 @@ def test_a_bad_row_is_not_asked_and_the_task_is_not_retried(mode, service, conne
     assert "4 rows cannot be asked, more than max_failed=0 allows" in str(run.error)
     rows = rows_of(output)
     assert [row["status"] for row in rows] == ["not_submitted", *["complete"] * 3, *["not_submitted"] * 3]
-    reasons = ["message must not be empty", "email must be one", "key column id is empty", "message must not be empty"]
+    reasons = [
+        "column 'message' is empty",
+        "email' must be one",
+        "key column 'id' is empty",
+        "column 'message' is empty",
+    ]
     for row, reason in zip([rows[0], *rows[4:]], reasons, strict=True):
         assert row["error"].startswith("rejected: ")
         assert reason in row["error"]

@@ -1,0 +1,202 @@
+"""
+The identity of a row: its key columns' values as text.
+
+Dataframes, Parquet, CSV, JSON lines and the command line deliver the same value as different types, and one missing
+id turns a whole pandas column of integers into floats. Keys are therefore compared by value.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from numbers import Integral, Number, Real
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+_WORDS = {"True": "true", "False": "false", "-0": "0"}
+# From here on a float cannot tell neighbouring integers apart.
+_INEXACT = 2**53
+_MAX_DIGITS = 1000
+# Characters of a label; the ledger's column has had room for so many.
+LABEL_LENGTH = 250
+_DIGEST_LENGTH = 8
+
+
+def key_text(value: Any) -> str | None:
+    """
+    Return the text that a key column's value is compared by, or None if the value is missing.
+
+    - Missing: None, NaN, NaT, ``pd.NA``, and text of nothing but whitespace.
+    - Text: without surrounding whitespace, otherwise as it is: ``007`` is not ``7``, ``1.10`` is not ``1.1``. Two
+      spellings that programs give to other types when they write text count as those types: ``7.0`` and ``7.00`` are
+      the number 7; ``True`` and ``False`` are booleans.
+    - Numbers: by value, whatever their type: 7, 7.0, ``Decimal("7.00")`` and ``numpy.int64(7)`` are ``7``; 0.50 is
+      ``0.5``.
+    - Booleans: ``true`` and ``false``.
+    - Dates: ``2026-01-31``. A datetime with a time zone is converted to UTC: ``2026-01-31 08:30:00+00:00``. One without
+      a zone is ``2026-01-31 08:30:00``, and at midnight the date alone.
+    - Times, durations and UUIDs: as Python's ``str`` writes them. Bytes: as UTF-8 text, or in hexadecimal digits.
+
+    :param value: The value, of any type that a dataframe or a file delivers.
+    :raises ValueError: The value cannot identify a row: a list, a mapping or another object, or a float so large that
+        it may have lost digits. The message says why.
+    """
+    kind = type(value)
+    if kind is str:
+        return _of_text(value)
+    if kind is int:
+        return str(value)
+    if is_missing(value):
+        return None
+    if isinstance(value, str):
+        return _of_text(str.__str__(value))
+    return _of_other(_plain(value) if kind.__module__ == "numpy" else value)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a dataframe says that there is no value: None, NaN, NaT or ``pd.NA``."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    is_comparable = isinstance(value, Number) or type(value).__name__ in {"datetime64", "timedelta64"}
+    return is_comparable and bool(value != value)  # noqa: PLR0124 (true of NaN only)
+
+
+def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]:
+    """
+    Return the key texts of a column, None where there is no key.
+
+    :param values: The column's values.
+    :return: The texts, and by position why a value cannot be a key.
+    """
+    texts: list[str | None] = []
+    problems: dict[int, str] = {}
+    for position, value in enumerate(values):
+        try:
+            texts.append(key_text(value))
+        except (ValueError, OverflowError) as problem:
+            problems[position] = str(problem)
+            texts.append(None)
+    return texts, problems
+
+
+def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
+    """
+    Return a key for people: the value itself, or ``name=value`` of several columns.
+
+    A label that is longer than ``LABEL_LENGTH`` ends in a digest of all of it, so that different keys have different
+    labels. Half a surrogate pair cannot be stored as UTF-8; it becomes an escape.
+
+    :param names: The key columns.
+    :param texts: Their values, see :func:`key_text`.
+    """
+    values = ["" if text is None else text for text in texts]
+    label = values[0] if len(names) == 1 else ", ".join(map("=".join, zip(names, values, strict=True)))
+    return shortened(label.encode("utf-8", "backslashreplace").decode())
+
+
+def shortened(label: str) -> str:
+    """Return a label of at most ``LABEL_LENGTH`` characters."""
+    if len(label) <= LABEL_LENGTH:
+        return label
+    digest = hashlib.blake2b(label.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
+    return f"{label[: LABEL_LENGTH - _DIGEST_LENGTH - 1]}…{digest}"
+
+
+def key_names(given: Any) -> list[str]:
+    """
+    Return the names of the key columns.
+
+    :param given: One name, several, or None for none. A text in brackets is a list: Airflow renders a template of a
+        list as text.
+    :raises AssistantInputError: They are not names.
+    """
+    if isinstance(given, str):
+        given = _listed(given.strip())
+    if given is None:
+        return []
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    if bad := [name for name in names if not isinstance(name, str) or not name]:
+        raise AssistantInputError(
+            f"key_columns must be the name of a column or a list of names, not {bad[0]!r}", field="key_columns"
+        )
+    return list(dict.fromkeys(names))
+
+
+def _listed(text: str) -> Any:
+    if not text:
+        return None
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return text
+    return text
+
+
+def _of_text(value: str) -> str | None:
+    text = value.strip()
+    if text.endswith("0") and (whole := _WHOLE.fullmatch(text)):
+        text = whole[1]
+    return _WORDS.get(text, text) or None
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as Python's own type."""
+    if type(value).__name__ in {"datetime64", "timedelta64"}:
+        value = value.astype(f"{type(value).__name__}[us]")
+    return value.item()
+
+
+def _of_other(value: Any) -> str | None:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Integral():
+            return str(int(value))
+        case Decimal():
+            return _of_decimal(value)
+        case Real():
+            return _of_float(float(value))
+        case bytes():
+            return _of_bytes(value)
+    return _of_moment(value)
+
+
+def _of_moment(value: Any) -> str:
+    if isinstance(value, datetime):
+        return str(value.astimezone(UTC)) if value.tzinfo else str(value).removesuffix(" 00:00:00")
+    if isinstance(value, date | time | timedelta | UUID):
+        return str(value)
+    raise ValueError(
+        f"holds a {type(value).__name__}, and a key must be text, a number, a boolean, a date, a time or a UUID"
+    )
+
+
+def _of_float(value: float) -> str:
+    if abs(value) >= _INEXACT:
+        raise ValueError("is a float too large to have all its digits; read the column as text or as Int64")
+    return str(int(value)) if value.is_integer() else _of_decimal(Decimal(repr(value)))
+
+
+def _of_decimal(value: Decimal) -> str:
+    if not value.is_finite() or abs(value.adjusted()) > _MAX_DIGITS:
+        raise ValueError("is not a finite number of at most 1,000 digits")
+    text = f"{value:f}"
+    text = text.rstrip("0").removesuffix(".") if "." in text else text
+    return _WORDS.get(text, text)
+
+
+def _of_bytes(value: bytes) -> str | None:
+    try:
+        return _of_text(value.decode())
+    except UnicodeDecodeError:
+        return value.hex()

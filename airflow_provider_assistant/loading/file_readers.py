@@ -1,0 +1,250 @@
+"""Rows of Parquet, CSV and JSON lines files."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import json
+import lzma
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.columns import (
+    BATCH,
+    Batch,
+    Wanted,
+    batches_of_arrow,
+    columns_of_rows,
+)
+
+SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
+COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
+# The longest CSV cell, in characters: a quote that is never closed would otherwise read the whole file into memory.
+CELL_LIMIT = 64 << 20
+
+Path_: TypeAlias = "Path | ObjectStoragePath"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    r"""
+    How CSV files are written.
+
+    :param delimiter: The character between cells; ``\t`` is a tab.
+    :param encoding: The encoding, by a name that Python knows: ``utf-8``, ``cp1252``, ``utf-16``.
+    :param quote: The character around cells that contain the delimiter or a line break.
+    """
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    quote: str = '"'
+
+    @classmethod
+    def of(cls, given: Mapping[str, str] | CsvOptions | None) -> Self:
+        """
+        Return options that a user gave as a mapping.
+
+        :param given: Some of ``delimiter``, ``encoding`` and ``quote``; None for the defaults.
+        :raises AssistantInputError: There is no such option, or its value is not possible.
+        """
+        if isinstance(given, cls):
+            return given
+        names = [field.name for field in fields(cls)]
+        if given is not None and (not isinstance(given, Mapping) or set(given) - set(names)):
+            raise AssistantInputError(
+                f"csv_options must be a mapping with some of {', '.join(names)}, not {given!r}", field="csv_options"
+            )
+        options = cls(**{name: value for name, value in (given or {}).items() if value is not None})
+        return cls("\t" if options.delimiter == "\\t" else options.delimiter, options.encoding, options.quote).checked()
+
+    def checked(self) -> Self:
+        """Return the options if they are possible."""
+        for name in ("delimiter", "quote"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or len(value) != 1 or value in "\r\n":
+                raise AssistantInputError(f"csv_options: {name} must be one character, not {value!r}", field=name)
+        if self.delimiter == self.quote:
+            raise AssistantInputError("csv_options: delimiter and quote must differ", field="quote")
+        try:
+            codecs.lookup(self.encoding)
+        except (LookupError, TypeError):
+            raise AssistantInputError(
+                f"csv_options: there is no encoding {self.encoding!r}", field="encoding"
+            ) from None
+        return self
+
+
+def read_file(path: Path_, wanted: Wanted, options: CsvOptions, row_groups: list[int] | None = None) -> Iterator[Batch]:
+    """
+    Yield the wanted columns of a file.
+
+    :param path: The file; its name says what it is.
+    :param wanted: The columns.
+    :param options: How it is written, if it is CSV.
+    :param row_groups: Which row groups to read, if it is Parquet; None for all.
+    :raises AssistantInputError: The file cannot be read, or has not the columns; the message names it.
+    """
+    suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
+    kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
+    if kind is None:
+        raise AssistantInputError(
+            f"{str(path)!r} is no Parquet, CSV or JSON lines file by its name ({', '.join(SUFFIXES)})",
+            field="source",
+        )
+    with ExitStack() as stack:
+        try:
+            if kind == "parquet":
+                yield from _parquet(stack, path, row_groups, wanted)
+            elif kind == "csv":
+                yield from _csv(stack, path, options, wanted)
+            else:
+                yield from _json_lines(stack, path, wanted)
+        except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:
+            # pyarrow's own errors are ValueErrors and OSErrors; the others are those of compressed files.
+            raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path_, why: object) -> AssistantInputError:
+    return AssistantInputError(f"{str(path)!r} cannot be read: {why}", field="source")
+
+
+def _parquet(stack: ExitStack, path: Path_, row_groups: list[int] | None, wanted: Wanted) -> Iterator[Batch]:
+    import pyarrow.parquet as pq
+
+    opened = stack.enter_context(path.open("rb"))
+    # Buffered, so that a large row group is read page by page and not at once.
+    file = stack.enter_context(
+        pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
+    )
+    wanted.check(file.schema_arrow.names)
+    columns = list(wanted.among(file.schema_arrow.names))
+    batches = file.iter_batches(BATCH, row_groups=row_groups, columns=columns, use_threads=False)
+    yield from batches_of_arrow(batches, wanted)
+
+
+def _csv(stack: ExitStack, path: Path_, options: CsvOptions, wanted: Wanted) -> Iterator[Batch]:
+    is_utf8 = codecs.lookup(options.encoding).name == "utf-8"
+    opened = stack.enter_context(_uncompressed(path))
+    text = stack.enter_context(
+        io.TextIOWrapper(
+            opened, encoding="utf-8-sig" if is_utf8 else options.encoding, errors="surrogateescape", newline=""
+        )
+    )
+    csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
+    reader = csv.reader(text, delimiter=options.delimiter, quotechar=options.quote, strict=True)
+    rows = _csv_rows(path, reader)
+    _, header, problem = next(rows, (0, [], ""))
+    if problem or not header or _is_undecoded("".join(header)):
+        raise _unreadable(path, f"its first line is not a list of column names in {options.encoding}; {_ADVICE}")
+    wanted.check(header)
+    positions = {name: header.index(name) for name in wanted.among(header)}
+    while some := list(itertools.islice(rows, BATCH)):
+        yield _csv_batch(path, some, len(header), positions, wanted, options)
+
+
+_ADVICE = "if the file is written differently, say so (csv_options, or --delimiter, --encoding and --quote)"
+
+
+def _csv_rows(path: Path_, reader: Any) -> Iterator[tuple[int, list[str], str]]:
+    """Yield line number, cells and problem of every row; empty lines are not rows."""
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "field larger" in str(error) or "unexpected end" in str(error):
+                raise _unreadable(
+                    path, f"line {line}: a quote is opened and not closed, or a cell is too large ({error}); {_ADVICE}"
+                ) from error
+            yield line, [], f"cannot be read: {error}"
+        else:
+            if cells:
+                yield line, cells, ""
+
+
+def _csv_batch(
+    path: Path_,
+    rows: Sequence[tuple[int, list[str], str]],
+    width: int,
+    positions: Mapping[str, int],
+    wanted: Wanted,
+    options: CsvOptions,
+) -> Batch:
+    problems: dict[int, str] = {}
+    whole: list[list[str]] = []
+    for number, (_, cells, problem) in enumerate(rows):
+        if problem or len(cells) != width:
+            problems[number] = problem or f"has {len(cells)} cells, but the first line has {width}; {_ADVICE}"
+        whole.append([""] * width if number in problems else cells)
+    # Every column is text: a category "007" must not become 7.
+    transposed = list(zip(*whole, strict=True))
+    columns = {name: list(transposed[position]) for name, position in positions.items()}
+    for name, values in columns.items():
+        if _is_undecoded("".join(values)):
+            bad = [number for number, value in enumerate(values) if _is_undecoded(value)]
+            problems |= dict.fromkeys(bad, f"column {name!r} is not text in {options.encoding}; {_ADVICE}")
+    lines = [line for line, _, _ in rows]
+    return Batch(wanted.complete(columns, len(rows)), problems=problems, file=str(path), lines=lines)
+
+
+def _is_undecoded(text: str) -> bool:
+    """Return whether a text has bytes that its encoding does not know."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _json_lines(stack: ExitStack, path: Path_, wanted: Wanted) -> Iterator[Batch]:
+    opened = stack.enter_context(_uncompressed(path))
+    lines = ((number, line) for number, line in enumerate(opened, start=1) if line.strip())
+    present: dict[str, None] = {}
+    while some := list(itertools.islice(lines, BATCH)):
+        rows, problems = _parsed([line for _, line in some])
+        if len(problems) == len(rows) and not present:
+            raise _unreadable(path, f"line {some[0][0]} {problems[0]}")
+        names = dict.fromkeys(name for row in rows for name in row)
+        present |= names
+        columns = columns_of_rows(rows, names, wanted)
+        yield Batch(columns, problems=problems, file=str(path), lines=[number for number, _ in some])
+    if present:
+        # At the end: a field that the first lines lack may come later.
+        wanted.check(present)
+
+
+def _parsed(lines: Sequence[bytes]) -> tuple[list[Mapping[str, Any]], dict[int, str]]:
+    rows: list[Mapping[str, Any]] = []
+    problems: dict[int, str] = {}
+    for position, line in enumerate(lines):
+        row: Any = None
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            problems[position] = f"is not JSON: {error}"
+        else:
+            if not isinstance(row, dict):
+                problems[position] = "must be a JSON object"
+        rows.append(row if isinstance(row, dict) else {})
+    return rows, problems
+
+
+def _uncompressed(path: Path_) -> Any:
+    import fsspec
+
+    if isinstance(path, ObjectStoragePath):
+        return path.open("rb", compression="infer")
+    return fsspec.open(str(path), "rb", compression="infer").open()

@@ -1,0 +1,169 @@
+"""What a source's types do from night to night: nothing, as long as its values stay."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from decimal import Decimal
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from tests.unit.operators.test_documents import ROWS, load
+
+QA = "/documents/qa$"
+IDS = itertools.count(1, 10)
+# A column of ids as each kind of source delivers it.
+KINDS = {
+    "list of int": lambda ids: ids,
+    "list of float": lambda ids: [float(n) for n in ids],
+    "list of text": lambda ids: [f" {n} " for n in ids],
+    "list of Decimal": lambda ids: [Decimal(n).quantize(Decimal("0.01")) for n in ids],
+    "mixed list": lambda ids: [kind(n) for kind, n in zip(itertools.cycle([str, float, Decimal, int]), ids)],
+    "int64": pd.Series,
+    "int32": lambda ids: pd.Series(ids, dtype="int32"),
+    "float64": lambda ids: pd.Series(ids, dtype="float64"),
+    "Int64": lambda ids: pd.Series(ids, dtype="Int64"),
+    "Float64": lambda ids: pd.Series(ids, dtype="Float64"),
+    "string": lambda ids: pd.Series([str(n) for n in ids], dtype="string"),
+    "text of floats": lambda ids: pd.Series(ids, dtype="float64").astype(str),
+    "category": lambda ids: pd.Series(ids).astype("category"),
+    "object": lambda ids: pd.Series(ids, dtype="object"),
+    "mixed object": lambda ids: pd.Series([*map(str, ids[:1]), *ids[1:]], dtype="object"),
+    "Decimal object": lambda ids: pd.Series([Decimal(n) for n in ids], dtype="object"),
+    "decimal128": lambda ids: pa.array([Decimal(n) for n in ids], pa.decimal128(12, 2)),
+    "uint32": lambda ids: pa.array(ids, pa.uint32()),
+    "large_string": lambda ids: pa.array([str(n) for n in ids], pa.large_string()),
+    "polars": pl.Series,
+    "polars text": lambda ids: pl.Series([str(n) for n in ids]),
+}
+
+
+def frame_of(kind, ids):
+    """Return a source of one kind; the texts around the key are of that library's kind, too."""
+    column = KINDS[kind](ids)
+    texts = {name: [f"{ROWS[0][name]} {n}" for n in ids] for name in ("title", "question", "answer", "category")}
+    if isinstance(column, pd.Series):
+        return pd.DataFrame({"id": column, **texts})
+    if isinstance(column, pa.Array):
+        return pa.table({"id": column, **texts})
+    if isinstance(column, pl.Series):
+        return pl.DataFrame({"id": column, **texts})
+    return [dict(zip(("id", *texts), row, strict=True)) for row in zip(column, *texts.values(), strict=True)]
+
+
+def key_columns(*names):
+    return {"key_columns": list(names)}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(sorted(KINDS)), min_size=2, max_size=4))
+def test_a_second_night_sends_nothing_whatever_the_types_did(service, connection, nights):
+    first = next(IDS)
+    ids = list(range(first, first + 3))
+    options = {"source_name": f"from {first}", **key_columns("id")}
+    results = [load(frame_of(kind, ids), run_id=f"{first} {n}", **options) for n, kind in enumerate(nights)]
+    assert [result["created"] for result in results] == [3] + [0] * (len(nights) - 1)
+    assert [result["unchanged"] for result in results] == [0] + [3] * (len(nights) - 1)
+    assert {result["stale"] for result in results} == {0}
+
+
+def test_one_row_without_an_id_changes_no_other(service, connection):
+    frame = frame_of("int64", [1, 2, 3])
+    assert load(frame, **key_columns("id"))["created"] == 3
+    frame.loc[3] = [None, "T", "Q", "A", "C"]
+    assert frame["id"].dtype == "float64"
+    result = load(frame, run_id="2", max_rejected=1, **key_columns("id"))
+    assert (result["created"], result["unchanged"], result["rejected"], result["stale"]) == (0, 3, 1, 0)
+
+
+def write_csv(path, rows):
+    pd.DataFrame(rows).to_csv(path, index=False)
+
+
+def write_json(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("kind", ["int64", "float64", "string", "Int64"])
+def test_dataframe_and_files_agree(kind, service, connection, tmp_path):
+    frame = frame_of(kind, [1, 2])
+    assert load(frame, **key_columns("id"))["created"] == 2
+    frame.to_parquet(tmp_path / "faq.parquet")
+    write_csv(tmp_path / "faq.csv", frame)
+    write_json(tmp_path / "faq.jsonl", json.loads(frame.to_json(orient="records")))
+    for name in ("faq.parquet", "faq.csv", "faq.jsonl"):
+        assert load(str(tmp_path / name), run_id=name, **key_columns("id"))["unchanged"] == 2
+
+
+def test_several_key_columns_of_changing_types(service, connection):
+    rows = frame_of("list of int", [1, 2])
+    nights = [
+        [row | {"day": pd.Timestamp("2026-01-31"), "is_new": True} for row in rows],
+        [row | {"day": "2026-01-31", "is_new": "True"} for row in rows],
+        pd.DataFrame([row | {"day": pd.Timestamp("2026-01-31"), "is_new": True} for row in rows]),
+        pl.DataFrame([row | {"day": pd.Timestamp("2026-01-31").date(), "is_new": True} for row in rows]),
+    ]
+    keys = key_columns("id", "day", "is_new")
+    assert [load(night, run_id=str(n), **keys)["created"] for n, night in enumerate(nights)] == [2, 0, 0, 0]
+
+
+def test_text_columns_of_another_string_type_are_the_same_content(service, connection):
+    frame = pd.DataFrame(ROWS)
+    nights = [ROWS, frame, frame.astype("string"), frame.astype("category"), pl.DataFrame(ROWS), pa.table(frame)]
+    assert [load(night, run_id=str(n))["created"] for n, night in enumerate(nights)] == [2, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("empty", ["", " ", None, float("nan"), pd.NA, pd.NaT])
+def test_rows_without_a_key_are_rejected_one_by_one(empty, service, connection, ledger_home):
+    rows = frame_of("list of int", [1, 2, 3])
+    rows[0]["id"] = rows[1]["id"] = empty
+    with pytest.raises(AssistantInputError, match="2 rows were rejected"):
+        load(rows, **key_columns("id"))
+    assert service.posts(QA) == 1
+
+
+def test_a_key_that_cannot_be_trusted_costs_its_row(service, connection, ledger_home):
+    rows = frame_of("list of int", [1, 2, 3])
+    rows[0]["id"], rows[1]["id"] = [1], 2.0**60
+    with pytest.raises(AssistantInputError, match="2 rows were rejected"):
+        load(rows, **key_columns("id"))
+    assert service.posts(QA) == 1
+
+
+def test_the_same_key_in_two_types_is_a_conflict_that_names_both_rows(service, connection):
+    rows = frame_of("list of int", [1, 2])
+    rows[1]["id"] = "1.0"
+    with pytest.raises(AssistantInputError, match="'1' in row 1, row 2"):
+        load(rows, **key_columns("id"))
+    assert service.posts() == 0
+
+
+@pytest.mark.parametrize("given", ["id", "{{ 'id' }}", "['id', 'title']"])
+def test_key_columns_from_a_template(given, service, connection, run_operator):
+    rows = frame_of("list of int", [1, 2])
+    run = run_operator(AssistantLoadQAOperator, source=rows, key_columns=given)
+    assert run.state == "success", run.errors
+    assert run.xcom()["created"] == 2
+
+
+@pytest.mark.parametrize("given", ["id", ["id"]])
+def test_key_columns_from_another_task(given, service, connection, run_operator):
+    from airflow.sdk import task
+
+    def build():
+        @task
+        def keys():
+            return given
+
+        AssistantLoadQAOperator(task_id="task", source=frame_of("list of int", [1, 2]), key_columns=keys())
+
+    run = run_operator(build)
+    assert run.state == "success", run.errors
+    assert run.xcom()["created"] == 2

@@ -1,0 +1,138 @@
+"""Files that vanish, change, cannot be opened or have odd names: each costs itself and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
+from tests.unit.operators.test_documents import counts, load
+from tests.unit.operators.test_odd_sources import STORAGE
+
+DOCUMENTS = "/documents$"
+
+
+def upload(files, **options):
+    return load(files, AssistantUploadFilesOperator, **options)
+
+
+def rejected(home, run_id="run"):
+    table = pq.read_table(home / "assistant_loads" / "dag" / "load" / f"{run_id}.parquet")
+    return {row["key"]: row["reason"] for row in table.to_pylist() if row["kind"] == "rejected"}
+
+
+def write(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"# {name}")
+    return str(folder)
+
+
+def titles(service):
+    return sorted(document["title"] for document in service.documents())
+
+
+@pytest.fixture
+def stored(request):
+    """A folder whose files change once the first of them has been read."""
+    root = f"changing://{request.node.name.translate(str.maketrans('[]', '--'))}"
+    for name in "abcde":
+        STORAGE.pipe_file(f"{root}/{name}.md", f"# {name}".encode())
+    yield root
+    STORAGE.change = None
+
+
+CHANGES = {
+    "vanishes": (STORAGE.rm, "does not exist|cannot be read"),
+    "grows": (lambda file: STORAGE.pipe_file(file, b"# c, and more"), "has changed from 3 to 13 bytes"),
+    "shrinks": (lambda file: STORAGE.pipe_file(file, b"#"), "has changed from 3 to 1 bytes"),
+    "is emptied": (lambda file: STORAGE.pipe_file(file, b""), "is empty"),
+}
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+@pytest.mark.parametrize("how", CHANGES)
+def test_one_file_that_changes_costs_one_file(how, name, service, connection, stored, ledger_home):
+    change, reason = CHANGES[how]
+    # Read once as the first of five: the first is changed behind its look, the third before it.
+    STORAGE.change = lambda: change(f"{stored}/{name}.md")
+    is_read_later = name == "c"
+    if is_read_later and how in {"grows", "shrinks"}:
+        assert counts(upload(stored)) == {"created": 5}
+        return
+    with pytest.raises(AssistantInputError, match="5 rows: 4 created, 1 rejected"):
+        upload(stored)
+    assert service.posts(DOCUMENTS) == 4
+    assert list(rejected(ledger_home)) == [f"{name}.md"]
+    assert re.search(reason, rejected(ledger_home)[f"{name}.md"])
+
+
+def after(opened, change):
+    """Change the storage when a file is read for that many times."""
+    STORAGE.change = change if opened == 1 else lambda: after(opened - 1, change)
+
+
+@pytest.mark.parametrize("how", ["vanishes", "grows", "shrinks", "is emptied"])
+def test_a_file_that_changes_while_others_are_sent(how, service, connection, stored, ledger_home):
+    # Five are read to be checked; the sixth reading is the first upload.
+    after(6, lambda: CHANGES[how][0](f"{stored}/e.md"))
+    with pytest.raises(AssistantInputError, match="5 rows: 4 created, 1 rejected"):
+        upload(stored, max_concurrency=1)
+    assert list(rejected(ledger_home)) == ["e.md"]
+    assert service.posts(DOCUMENTS) == 4
+    expected = {"unchanged": 4} if how in {"vanishes", "is emptied"} else {"unchanged": 4, "created": 1}
+    assert {
+        name: n for name, n in counts(upload(stored, run_id="next", max_rejected=1)).items() if name != "rejected"
+    } == expected
+
+
+def test_the_next_run_sends_a_file_that_has_grown(service, connection, stored):
+    STORAGE.change = lambda: STORAGE.pipe_file(f"{stored}/a.md", b"# a, and more")
+    assert upload(stored, max_rejected=1)["rejected"] == 1
+    assert counts(upload(stored, run_id="next")) == {"created": 1, "unchanged": 4}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(service, connection, tmp_path, ledger_home):
+    folder = write(tmp_path / "docs", "a.md", "b.md")
+    (tmp_path / "docs" / "a.md").chmod(0)
+    assert counts(upload(folder, max_rejected=1)) == {"created": 1, "rejected": 1}
+
+
+def test_a_link_that_leads_nowhere_and_a_name_that_is_not_utf_8(service, connection, tmp_path, ledger_home):
+    folder = write(tmp_path / "docs", "a.md", "ü 🕘 #1.md")
+    (tmp_path / "docs" / "gone.md").symlink_to(tmp_path / "nowhere.md")
+    (tmp_path / "docs" / os.fsdecode(b"caf\xe9.md")).write_text("# odd")
+    assert counts(upload(folder, max_rejected=1)) == {"created": 2, "rejected": 1}
+    ((key, reason),) = rejected(ledger_home).items()
+    assert key == "caf\\udce9.md"
+    assert "is not valid UTF-8" in reason
+    assert counts(upload(folder, run_id="again", max_rejected=1)) == {"unchanged": 2, "rejected": 1}
+
+
+def test_names_that_several_folders_have_are_told_apart(service, connection, tmp_path):
+    folder = write(tmp_path / "docs", "readme.md", "a/readme.md", "a/b/readme.md", "guide.md")
+    assert counts(upload(folder)) == {"created": 4}
+    assert titles(service) == ["a-readme.md", "b-readme.md", "guide.md", "readme.md"]
+    (tmp_path / "docs").rename(tmp_path / "moved")
+    assert counts(upload(str(tmp_path / "moved"), run_id="moved")) == {"unchanged": 4}
+
+
+def test_files_of_the_same_name_given_one_by_one(service, connection, tmp_path):
+    write(tmp_path, "one/readme.md", "two/readme.md")
+    files = [str(tmp_path / "one" / "readme.md"), str(tmp_path / "two" / "readme.md")]
+    assert counts(upload(files)) == {"created": 2}
+    assert titles(service) == ["one-readme.md", "two-readme.md"]
+    assert counts(upload([*files, *files], run_id="again")) == {"unchanged": 2}
+
+
+def test_two_folders_with_the_same_paths_are_refused_before_anything_is_sent(service, connection, tmp_path):
+    folders = [write(tmp_path / "docs" / name, "readme.md", "guide.md") for name in ("one", "two")]
+    with pytest.raises(AssistantInputError, match=r"2 names .*one/guide\.md' and '.*two/guide\.md'.*Nothing was sent"):
+        upload(folders)
+    assert service.posts() == 0
+    assert counts(upload(str(tmp_path / "docs"))) == {"created": 4}

@@ -1,0 +1,307 @@
+"""Sources as production has them: mixed, cut, growing, empty, written by a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from uuid import uuid4
+
+import fsspec
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFileSystem
+
+from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantInputError
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from tests.unit.operators.test_documents import ROWS, counts, load, loaded, loaded_titles, many
+
+QA = "/documents/qa$"
+NAMES = list(ROWS[0])
+
+
+def findings(home, run_id="run"):
+    table = pq.read_table(home / "assistant_loads" / "dag" / "load" / f"{run_id}.parquet")
+    return [(row["row"], row["reason"]) for row in table.to_pylist() if row["kind"] == "rejected"]
+
+
+def write_csv(path, rows, **options):
+    encoding = options.pop("encoding", "utf-8")
+    with path.open("w", encoding=encoding, newline="") as file:
+        writer = csv.DictWriter(file, NAMES, **options)
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+def write_json(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("bad", [3, 4.5, True, b"x", ["x"], {"a": 1}, object()], ids=lambda bad: type(bad).__name__)
+@pytest.mark.parametrize("kind", [list, pd.DataFrame, lambda rows: lambda: iter([pd.DataFrame(rows)])])
+def test_one_bad_cell_costs_its_row(kind, bad, service, connection, ledger_home):
+    rows = [*many(2), dict(ROWS[0], answer=bad)]
+    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
+        load(kind(rows))
+    assert loaded(service) == rows[:2]
+    ((number, reason),) = findings(ledger_home)
+    assert number == 3
+    assert reason.startswith("column 'answer' must be text, not ")
+
+
+def test_a_csv_cell_of_megabytes(service, connection, tmp_path):
+    rows = [*many(2), dict(ROWS[0], title="Long", answer="ä line\n" * 400_000)]
+    result = load(write_csv(tmp_path / "faq.csv", rows))
+    assert counts(result) == {"created": 3}
+    assert len(next(row for row in service.documents() if row["title"] == "Long")["content"]) >= 2_800_000 - 1
+
+
+def test_csv_rows_that_cannot_be_read_are_rejected_alone_with_their_line(service, connection, tmp_path, ledger_home):
+    path = tmp_path / "faq.csv"
+    path.write_bytes(
+        b"title,question,answer,category\n"
+        b'A,Q,"two\nlines",c\n'
+        b"B,Q,too,many,cells\n"
+        b"\n"
+        b"C,Q\n"
+        b'D,Q,"a "quote" inside",c\n'
+        b"E,Q,\xff\xfe,c\n"
+        b"F,Q,,c\n"
+        b"G,Q,A,c\n"
+    )
+    with pytest.raises(AssistantInputError, match="5 rows were rejected"):
+        load(str(path))
+    assert loaded_titles(service) == ["A", "G"]
+    expected = [
+        (2, f"{path}, line 4: has 5 cells, but the first line has 4"),
+        (3, f"{path}, line 6: has 2 cells"),
+        (4, f"{path}, line 7: cannot be read: "),
+        (5, f"{path}, line 8: column 'answer' is not text in utf-8"),
+        (6, f"{path}, line 9: column 'answer' is empty"),
+    ]
+    found = findings(ledger_home)
+    assert [number for number, _ in found] == [number for number, _ in expected]
+    assert all(reason.startswith(start) for (_, reason), (_, start) in zip(found, expected, strict=True)), found
+
+
+def test_a_quote_that_is_not_closed_refuses_the_file_and_names_the_line(service, connection, tmp_path):
+    (tmp_path / "faq.csv").write_text('title,question,answer,category\nA,Q,A,c\nB,Q,"A,c\nC,Q,A,c\n')
+    with pytest.raises(AssistantInputError, match=r"faq\.csv' cannot be read: line 3: a quote is opened"):
+        load(str(tmp_path / "faq.csv"))
+    assert service.posts() == 0
+
+
+def test_json_lines_that_cannot_be_read_are_rejected_alone_with_their_line(service, connection, tmp_path, ledger_home):
+    path = tmp_path / "faq.jsonl"
+    path.write_text(f"{json.dumps(ROWS[0])}\n\n{{\n[1]\n{json.dumps(ROWS[1])}\n")
+    with pytest.raises(AssistantInputError, match="2 rows were rejected"):
+        load(str(path))
+    assert loaded(service) == ROWS
+    found = findings(ledger_home)
+    assert [number for number, _ in found] == [2, 3]
+    assert found[0][1].startswith(f"{path}, line 3: is not JSON")
+    assert found[1][1] == f"{path}, line 4: must be a JSON object"
+
+
+@pytest.mark.parametrize("absent", [range(1100), range(100, 1200)])
+def test_a_field_that_many_json_lines_lack_is_missing_there(absent, service, connection, tmp_path):
+    rows = [{"id": n, "content": f"C{n}", "title": f"T{n}", "category": "c"} for n in range(1200)]
+    for number in absent:
+        del rows[number]["category"]
+    path = write_json(tmp_path / "texts.jsonl", rows)
+    result = load(path, AssistantLoadTextOperator, key_columns=["id"], max_concurrency=32)
+    assert counts(result) == {"created": 1200}
+    assert sum(document["category"] == "c" for document in service.rows("documents")) == 100
+
+
+def test_a_required_column_that_no_line_has_is_named(service, connection, tmp_path):
+    path = write_json(tmp_path / "texts.jsonl", [{"title": "T"}] * 1500)
+    with pytest.raises(AssistantInputError, match="no column content; it has title"):
+        load(path, AssistantLoadTextOperator)
+    assert service.posts() == 0
+
+
+class Changing(MemoryFileSystem):
+    """A storage whose files change once they have been read."""
+
+    protocol = ("changing",)
+    change = None
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("changing://", "memory://"))
+
+    def _open(self, path, mode="rb", **options):
+        opened = super()._open(path, mode, **options)
+        if "r" not in mode or not (change := self.change):
+            return opened
+        # The first reading is the look at the source; what comes later is the sending.
+        self.change, content = None, opened.read()
+        change()
+        return io.BytesIO(content)
+
+
+STORAGE = Changing()
+fsspec.register_implementation("changing", Changing)
+attach("changing", fs=STORAGE)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("more", [3, 1500, 0, -1, -1005])
+def test_a_file_that_grows_or_shrinks_after_it_was_checked(more, suffix, service, connection, tmp_path, caplog):
+    write, path = (write_csv if suffix == "csv" else write_json), f"changing://odd-{uuid4().hex}/faq.{suffix}"
+
+    def put(rows):
+        local = tmp_path / f"faq.{suffix}"
+        write(local, rows)
+        STORAGE.pipe_file(path, local.read_bytes())
+
+    put(many(1010))
+    STORAGE.change = lambda: put(many(1010 + more))
+    options = {"key_columns": ["title"], "max_concurrency": 32}
+    if more >= 0:
+        result = load(path, **options)
+        assert (result["rows"], counts(result)) == (1010, {"created": 1010})
+    else:
+        with pytest.raises(AssistantIncompleteLoad, match=f"1010 rows: {1010 + more} created, {-more} failed"):
+            load(path, **options)
+    assert service.posts(QA) == min(1010, 1010 + more)
+    assert ("it changed in between" in caplog.text) is bool(more)
+    # The next night has no trace of it.
+    assert load(path, run_id="next", **options)["created"] == max(0, more)
+
+
+@pytest.mark.parametrize("kind", ["rows", "frames", "one row each", "paths"])
+def test_the_output_of_a_mapped_task(kind, service, connection, run_dag, tmp_path):
+    paths = [write_csv(tmp_path / f"{number}.csv", [row]) for number, row in enumerate(many(3))]
+    with DAG(f"mapped_source_{kind.replace(' ', '_')}", schedule=None) as dag:
+
+        @task
+        def extract(number):
+            row = dict(ROWS[0], title=f"T{number}", answer="{{ not_a_template }}")
+            return {"rows": [row], "frames": pd.DataFrame([row]), "one row each": row, "paths": paths[number]}[kind]
+
+        AssistantLoadQAOperator(task_id="task", source=extract.expand(number=[0, 1, 2]))
+    run = run_dag(dag)
+    assert run.state == "success", run.errors
+    assert run.xcom()["created"] == 3
+    assert loaded_titles(service) == ["T0", "T1", "T2"]
+
+
+@pytest.mark.parametrize("kind", [list, pd.DataFrame, pl.DataFrame, pa.Table.from_pylist])
+def test_several_frames_or_lists_are_one_source(kind, service, connection):
+    result = load([kind(ROWS[:1]), kind(ROWS[1:])])
+    assert counts(result) == {"created": 2}
+    assert loaded(service) == ROWS
+
+
+def made(folder):
+    folder.mkdir()
+    return str(folder)
+
+
+EMPTY = {
+    "list": lambda _: [],
+    "frame": lambda _: pd.DataFrame(columns=NAMES),
+    "generator": lambda _: lambda: iter(()),
+    "csv": lambda folder: write_csv(folder / "faq.csv", []),
+    "json": lambda folder: write_json(folder / "faq.jsonl", []),
+    "folder": lambda folder: made(folder / "none"),
+    "glob": lambda folder: f"{folder}/*.csv",
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_empty_source_is_an_error_unless_it_is_allowed(kind, service, connection, tmp_path):
+    load(ROWS, run_id="before")
+    source = EMPTY[kind](tmp_path)
+    with pytest.raises(AssistantInputError, match=r"nothing was sent.*allow_empty=True"):
+        load(source)
+    result = load(source, allow_empty=True)
+    assert counts(result) == {}
+    assert (result["rows"], result["stale"], service.posts()) == (0, None, 2)
+
+
+@pytest.mark.parametrize("make", [EMPTY["folder"], lambda folder: f"{folder}/*.md"])
+def test_a_folder_without_files_is_an_error_unless_it_is_allowed(make, service, connection, tmp_path):
+    with pytest.raises(AssistantInputError, match=r"no files.*allow_empty=True"):
+        load(files := make(tmp_path), AssistantUploadFilesOperator)
+    assert load(files, AssistantUploadFilesOperator, allow_empty=True)["rows"] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ({"delimiter": ";"}, {"delimiter": ";"}),
+        ({"delimiter": "\\t"}, {"delimiter": "\t"}),
+        ({"delimiter": "\t", "quote": "'"}, {"delimiter": "\t", "quotechar": "'"}),
+        ({"encoding": "cp1252", "delimiter": ";"}, {"encoding": "cp1252", "delimiter": ";"}),
+        ({"encoding": "utf-16"}, {"encoding": "utf-16"}),
+        ({}, {"encoding": "utf-8-sig"}),
+        (None, {}),
+    ],
+)
+def test_csv_files_of_spreadsheets(given, written, service, connection, tmp_path):
+    rows = [dict(ROWS[0], answer="Größe; 'a',\t\"b\"\r\nc")]
+    assert counts(load(write_csv(tmp_path / "faq.csv", rows, **written), csv_options=given)) == {"created": 1}
+    assert loaded(service) == rows
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"delimiter": ";;"}, "delimiter must be one character"),
+        ({"quote": ""}, "quote must be one character"),
+        ({"quote": ","}, "delimiter and quote must differ"),
+        ({"encoding": "latin-99"}, "no encoding 'latin-99'"),
+        ({"sep": ";"}, "delimiter, encoding, quote"),
+        (";", "must be a mapping"),
+    ],
+)
+def test_csv_options_that_cannot_be(options, part, service, connection, tmp_path):
+    with pytest.raises(AssistantInputError, match=part):
+        load(write_csv(tmp_path / "faq.csv", ROWS), csv_options=options)
+
+
+def test_a_csv_in_another_encoding_says_which_option_to_set(service, connection, tmp_path, ledger_home):
+    path = tmp_path / "faq.csv"
+    path.write_bytes("title,question,answer,category\nA,Q,Größe,c\n".encode("cp1252"))
+    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
+        load(str(path))
+    ((_, reason),) = findings(ledger_home)
+    assert "column 'answer' is not text in utf-8" in reason
+    assert "--encoding" in reason
+
+
+@pytest.mark.parametrize("kind", [list, pd.DataFrame, pl.DataFrame])
+def test_a_category_need_not_be_there(kind, service, connection):
+    rows = [{name: value for name, value in row.items() if name != "category"} for row in ROWS]
+    assert counts(load(kind(rows))) == {"created": 2}
+    for value in ("", " ", None):
+        assert counts(load(kind([row | {"category": value} for row in rows]), run_id="2")) == {"unchanged": 2}
+    assert [document["category"] for document in service.documents()] == [None, None]
+
+
+@pytest.mark.parametrize("kind", [list, pd.DataFrame, pl.DataFrame])
+def test_a_title_need_not_be_there_as_far_as_this_side_is_concerned(kind, service, connection, ledger_home):
+    rows = [{name: value for name, value in row.items() if name != "title"} for row in ROWS]
+    with pytest.raises(AssistantInputError, match="2 rows were rejected"):
+        load(kind(rows))
+    assert {reason for _, reason in findings(ledger_home)} == {"title is required."}
+
+
+def test_a_column_that_somebody_names_has_to_be_there(service, connection):
+    rows = [{name: row[name] for name in ("question", "answer")} for row in ROWS]
+    with pytest.raises(AssistantInputError, match="no column headline"):
+        load(rows, columns={"title": "headline"})
