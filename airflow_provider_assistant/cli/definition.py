@@ -46,7 +46,8 @@ QUOTE = Arg(
 )
 ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="a file without rows is a success")
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
-ROWS = (SITE, SOURCE_NAME, *IN_FILE)
+NAMESPACE = Arg(("--namespace",), metavar="NAME", help="keeps keys apart from those of other loads")
+ROWS = (SITE, SOURCE_NAME, NAMESPACE, *IN_FILE)
 
 
 def get_cli_commands() -> list[GroupCommand]:
@@ -113,6 +114,18 @@ COMMANDS = (
             choices=("create", "skip", "fail"),
             default="create",
             help="what to do with a key whose content has changed",
+        ),
+        Arg(
+            ("--on-missing",),
+            choices=("stale", "ignore"),
+            default="stale",
+            help="what to do with documents of this source that the file no longer has",
+        ),
+        Arg(("--adopt",), action="store_true", help="take over keys that belong to another source"),
+        Arg(
+            ("--allow-mass-change",),
+            action="store_true",
+            help="replace, or mark as stale, even more than half of the source's documents",
         ),
         Arg(("--max-rejected",), type=float, default=0.0, metavar="N", help="bad rows allowed: a count, or a fraction"),
         Arg(("--findings",), metavar="FILE", help="Parquet file that lists the rows that want attention"),

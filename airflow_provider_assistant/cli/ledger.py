@@ -15,7 +15,7 @@ from airflow_provider_assistant.cli.running import OK, WRONG, command, connected
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.files import as_upload
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Ledger, document_scope
 from airflow_provider_assistant.ledger.admin import counts_of_loads
 from airflow_provider_assistant.ledger.inspect import Entry, entry_of, outcomes, superseded_counts, unsettled
 from airflow_provider_assistant.ledger.inspect import resolve as settle
@@ -72,7 +72,7 @@ def stale(out: Out, args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(Ledger.open())
         rows = stack.enter_context(rows_of(args.file, args, site_id))
-        scope = f"{hook.target()}/{KINDS[args.kind].endpoint}"
+        scope = document_scope(hook.target(), KINDS[args.kind].endpoint, args.namespace)
         memory = stack.enter_context(ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run()))
         with out.busy("reading the file"):
             seen = survey(rows, None)

@@ -16,7 +16,7 @@ from airflow_provider_assistant.cli.running import INTERRUPTED, OK, WRONG, comma
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, LoadRecord
+from airflow_provider_assistant.ledger import Ledger, LoadRecord, document_scope
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.loader import Load, LoadOptions
 from airflow_provider_assistant.loading.rehearsal import Rehearsal
@@ -40,7 +40,7 @@ def load(out: Out, args: argparse.Namespace) -> int:
         ledger = stack.enter_context(Ledger.open())
         memory = stack.enter_context(
             ledger.documents(
-                scope=f"{hook.target()}/{KINDS[args.kind].endpoint}",
+                scope=document_scope(hook.target(), KINDS[args.kind].endpoint, args.namespace),
                 site_id=hook.site(),
                 source=source_name(args),
                 run=this_run(),
@@ -52,8 +52,12 @@ def load(out: Out, args: argparse.Namespace) -> int:
             max_concurrency=hook.settings.client.max_concurrency,
             on_ambiguous=args.on_ambiguous,
             on_change=args.on_change,
+            adopt=args.adopt,
+            allow_mass_change=args.allow_mass_change,
         )
-        asyncio.run(_run(out, hook, args.dry_run, done, rows=rows, options=options, memory=memory, findings=findings))
+        parts: dict[str, Any] = {"rows": rows, "options": options, "memory": memory, "findings": findings}
+        parts["judge_stale"] = args.on_missing == "stale"
+        asyncio.run(_run(out, hook, args.dry_run, done, **parts))
         flaw = flaw_of(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
         record.counts, record.error = done.counts.as_dict(), done.error or flaw
     if done.error and not done.counts.rows:

@@ -11,7 +11,7 @@ from airflow_provider_assistant.ledger.history import feedback_between, loads_be
 from airflow_provider_assistant.ledger.latest import is_superseded
 from airflow_provider_assistant.ledger.loads import LoadRecord
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
-from airflow_provider_assistant.ledger.store import Ledger, key_of, outcome_of, sqlite_engine
+from airflow_provider_assistant.ledger.store import Ledger, document_scope, key_of, outcome_of, sqlite_engine
 
 __all__ = [
     "RENEWAL",
@@ -25,6 +25,7 @@ __all__ = [
     "RunRef",
     "Settlement",
     "Standing",
+    "document_scope",
     "feedback_between",
     "is_superseded",
     "key_of",

@@ -349,6 +349,17 @@ def outcome_of(error: AssistantError) -> Outcome:
     return "ambiguous" if isinstance(error, AssistantAmbiguousError | AssistantResponseError) else "refused"
 
 
+def document_scope(target: str, endpoint: str, namespace: str | None = None) -> str:
+    """
+    Return the scope in which documents of one site have keys of their own.
+
+    :param target: The site, see :meth:`AssistantHook.target`.
+    :param endpoint: The kind of document.
+    :param namespace: Separates loads whose keys overlap.
+    """
+    return f"{target}/{endpoint}" if namespace is None else f"{target}/{endpoint}#{namespace}"
+
+
 def key_of(*parts: str | None) -> str:
     """Return the key of an effect: a digest of what makes it the same effect when it is tried again."""
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

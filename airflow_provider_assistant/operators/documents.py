@@ -26,7 +26,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef
+from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
 from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rooted import check_inside
@@ -79,6 +79,8 @@ class AssistantLoadOperator(AssistantOperator):
         one it supersedes, because the API can neither update nor delete; ``skip``; or ``fail``.
     :param on_missing: What to do with documents of this source that it no longer has: list them as ``stale``, because
         the API cannot delete them, or ``ignore`` them, where a source has only what is new since the last run.
+    :param namespace: Keeps the keys of this load apart from all others on the site, for tables whose keys overlap. Changing
+        it creates every row again. Default: one namespace for all loads of a site and kind of document.
     :param adopt: Whether to take over keys that belong to another source. Without it, a load that would replace
         documents of another source fails before its first request.
     :param allow_mass_change: Whether more than half of the source's documents, and at least 50, may be replaced or
@@ -102,7 +104,13 @@ class AssistantLoadOperator(AssistantOperator):
     :param ledger: Whether to remember what was created. Without it, every run creates every row again.
     """
 
-    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "rejects_path", "source_name", "root")
+    template_fields: Sequence[str] = (
+        *AssistantOperator.template_fields,
+        "rejects_path",
+        "source_name",
+        "namespace",
+        "root",
+    )
 
     endpoint: ClassVar[str]
     payload: ClassVar[type[Payload] | None] = None
@@ -115,6 +123,7 @@ class AssistantLoadOperator(AssistantOperator):
         on_ambiguous: OnAmbiguous = "retry",
         on_change: OnChange = "create",
         on_missing: OnMissing = "stale",
+        namespace: str | None = None,
         adopt: bool = False,
         allow_mass_change: bool = False,
         max_rejected: float = 0,
@@ -145,6 +154,7 @@ class AssistantLoadOperator(AssistantOperator):
         self.on_ambiguous = on_ambiguous
         self.on_change = on_change
         self.on_missing = on_missing
+        self.namespace = namespace
         self.adopt = adopt
         self.allow_mass_change = allow_mass_change
         self.max_rejected = max_rejected
@@ -243,7 +253,7 @@ class AssistantLoadOperator(AssistantOperator):
             memory = None
             if ledger:
                 memory = ledger.documents(
-                    scope=f"{self.hook.target()}/{self.endpoint}",
+                    scope=document_scope(self.hook.target(), self.endpoint, self.namespace),
                     site_id=site_id,
                     source=self._source_name(context),
                     run=run,

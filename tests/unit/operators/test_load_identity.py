@@ -33,6 +33,12 @@ class TestOwner:
         assert service.posts() == 5
         assert counts(load(rows(5, "Of products."), task_id="products", run_id="two")) == {"unchanged": 5}
 
+    def test_two_tables_with_namespaces_have_keys_of_their_own(self, service, connection):
+        load(rows(5, "Of products."), task_id="products")
+        for night, expected in (("one", {"created": 5}), ("two", {"unchanged": 5})):
+            assert counts(load(rows(5, "Of stores."), task_id="stores", run_id=night, namespace="stores")) == expected
+        assert load(rows(5, "Of products."), task_id="products", run_id="two")["stale"] == 0
+
     def test_the_same_row_in_two_sources_is_one_document(self, service, connection):
         load(rows(5), task_id="one")
         assert counts(load(rows(8), task_id="two")) == {"unchanged": 5, "created": 3}
