@@ -79,8 +79,8 @@ class AssistantLoadOperator(AssistantOperator):
         one it supersedes, because the API can neither update nor delete; ``skip``; or ``fail``.
     :param on_missing: What to do with documents of this source that it no longer has: list them as ``stale``, because
         the API cannot delete them, or ``ignore`` them, where a source has only what is new since the last run.
-    :param namespace: Keeps the keys of this load apart from all others on the site, for tables whose keys overlap. Changing
-        it creates every row again. Default: one namespace for all loads of a site and kind of document.
+    :param namespace: Keeps the keys of this load apart from all others on the site, for tables whose keys overlap.
+        Changing it creates every row again. Default: one namespace for all loads of a site and kind of document.
     :param adopt: Whether to take over keys that belong to another source. Without it, a load that would replace
         documents of another source fails before its first request.
     :param allow_mass_change: Whether more than half of the source's documents, and at least 50, may be replaced or

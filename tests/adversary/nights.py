@@ -157,7 +157,7 @@ def _tried(night: Night, attempt: Try, ledger: Ledger, findings_path: Path) -> E
         options = LoadOptions(night.max_concurrency, night.max_pause, night.on_ambiguous)
         with contextlib.ExitStack() as stack:
             columns = mapping_of(QADocument, None, None)
-            source = stack.enter_context(open_source(_source(night), wanted_columns(columns, ["title"])))
+            source = stack.enter_context(open_source(_source(night), wanted_columns(QADocument, columns, ["title"])))
             rows = DataframeRows(
                 source,
                 payload=QADocument,
