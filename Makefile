@@ -75,6 +75,12 @@ bench: venv ## Measure loads, batches, exports and evaluations against other way
 faults: venv ## Break loads, the service and the ledger, 20 times each, and print what came of it; about 4 minutes
 	$(BIN)/python -m tests.integration.faults
 
+# On a virtual clock; the same nights every time.
+NIGHTS ?= 10000
+.PHONY: adversary
+adversary: venv ## Hold loads against their promises in NIGHTS generated nights of odd answers and kills; 15 minutes
+	ASSISTANT_TEST_NIGHTS=$(NIGHTS) $(BIN)/pytest -q -n 2 --no-loadscope-reorder tests/adversary
+
 .PHONY: flaky
 flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; over an hour
 	$(BIN)/python -m tests.flaky

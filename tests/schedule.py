@@ -15,8 +15,10 @@ FOLDERS = ("system", "benchmarks", "integration", "docs", "live", "contract", "a
 
 
 def group(nodeid: str) -> str:
-    """Return the group of a test: its file, or the name of a group of files that share an Airflow."""
+    """Return the group of a test: its file, the name of a group of files that share an Airflow, or itself alone."""
     file = nodeid.partition("::")[0]
+    if file.startswith("tests/adversary/"):
+        return nodeid
     if file in OTHERS:
         return OTHER_AIRFLOWS
     if file.startswith("tests/system/") and file not in WITHOUT_AIRFLOW:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import secrets
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from typing import Any, BinaryIO
 
 # What browsers escape in a file name. All other characters are sent as they are, in UTF-8.
 ESCAPED = str.maketrans({"\r": "%0D", "\n": "%0A", '"': "%22"})
@@ -40,7 +37,7 @@ class UploadBody(io.RawIOBase):
         """Return True."""
         return True
 
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
+    def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer with the next bytes, and return their number; 0 at the end."""
         view = memoryview(buffer).cast("B")
         while self._parts:
