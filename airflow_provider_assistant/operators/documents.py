@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -28,6 +30,7 @@ from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
 from airflow_provider_assistant.lineage import Data
+from airflow_provider_assistant.loading.failure import log_failure
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rooted import check_inside
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
@@ -38,6 +41,8 @@ from airflow_provider_assistant.waiting import is_deferrable
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.loader import Load, OnAmbiguous, OnChange, OnMissing
 
+
+log = logging.getLogger(__name__)
 
 # The limit has lasted longer than ``max_pause`` by then: coming back sooner costs the start of a task for nothing.
 SHORTEST_DEFERRAL = 60.0
@@ -205,7 +210,7 @@ class AssistantLoadOperator(AssistantOperator):
         return self._execute(context, until or self.hook.client.now() + self.timeout)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
-        with self._recorded(context) as (ledger, record):
+        with self._recorded(context) as (ledger, record), self._explained(context, record):
             try:
                 counts, findings = self._load(context, ledger, record)
             except (AssistantRateLimitError, AssistantAmbiguousError) as error:
@@ -222,7 +227,25 @@ class AssistantLoadOperator(AssistantOperator):
             listed = f" They are listed in {result['findings']}." if result["findings"] else ""
             if flaw := flaw_of(counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed):
                 raise flaw
+            if findings.count:
+                log.warning("%d findings need attention.%s", findings.count, listed)
         return self.tell(context, result)
+
+    @contextlib.contextmanager
+    def _explained(self, context: Context, record: LoadRecord) -> Iterator[None]:
+        """Log the three lines that a person needs first when the load fails."""
+        try:
+            yield
+        except AssistantError as error:
+            path = self._findings(RunRef.of(context)).path
+            site, host = self.hook.site(), urlsplit(self.hook.settings.client.base_url).netloc
+            log_failure(
+                error,
+                record.counts or {},
+                load=f"{self._source_name(context)} to site {site!r} at {host} (connection {self.assistant_conn_id!r})",
+                findings=str(path) if path.exists() else None,
+            )
+            raise
 
     def on_kill(self) -> None:
         """Send nothing more, wait some seconds for the answers to what was sent, and record them."""

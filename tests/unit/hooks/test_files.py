@@ -84,7 +84,7 @@ def test_a_stream_that_cannot_go_back_is_sent_once():
 
 
 def undecodable(folder):
-    path = folder / os.fsdecode(b"caf\xe9.md")
+    path = folder / os.fsdecode(b"gr\xfcn.md")
     path.write_bytes(b"# Guide")
     return path
 

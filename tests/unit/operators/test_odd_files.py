@@ -106,10 +106,10 @@ def test_a_file_that_may_not_be_read(service, connection, tmp_path, ledger_home)
 def test_a_link_that_leads_nowhere_and_a_name_that_is_not_utf_8(service, connection, tmp_path, ledger_home):
     folder = write(tmp_path / "docs", "a.md", "ü 🕘 #1.md")
     (tmp_path / "docs" / "gone.md").symlink_to(tmp_path / "nowhere.md")
-    (tmp_path / "docs" / os.fsdecode(b"caf\xe9.md")).write_text("# odd")
+    (tmp_path / "docs" / os.fsdecode(b"gr\xfcn.md")).write_text("# odd")
     assert counts(upload(folder, max_rejected=1)) == {"created": 2, "rejected": 1}
     ((key, reason),) = rejected(ledger_home).items()
-    assert key == "caf\\udce9.md"
+    assert key == "gr\\udcfcn.md"
     assert "is not valid UTF-8" in reason
     assert counts(upload(folder, run_id="again", max_rejected=1)) == {"unchanged": 2, "rejected": 1}
 
