@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -61,12 +62,14 @@ class Service:
     :param answers: What it does with the first requests.
     :param then: What it does with all later ones.
     :param timeout: Seconds after which the client gives up.
+    :param most: How many requests it takes at most; one more breaks a promise.
     :param killed_at: Number of the request, from 0, at which the client's process is killed; None for never.
     """
 
     answers: list[Answer]
     then: Answer = WELL
     timeout: float = 30.0
+    most: float = math.inf
     killed_at: int | None = None
     is_killed: bool = False
     received: int = 0
@@ -78,6 +81,7 @@ class Service:
         answer = self.answers[number] if number < len(self.answers) else self.then
         if self.is_killed:
             raise Killed
+        assert number < self.most, "the number of requests is bounded"
         if answer.is_carried_out and call.json:
             self.documents[str(call.json["title"])] += 1
         if number == self.killed_at:
