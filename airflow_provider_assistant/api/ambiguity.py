@@ -58,17 +58,7 @@ def _stopped(steps: flow.Flow[T], is_enough: Callable[[AssistantError], bool]) -
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # StopIteration is not generic
         attempts += isinstance(step, flow.Send)
-        if isinstance(step, flow.Wait) and step.ambiguous and step.reason and is_enough(step.reason):
+        if isinstance(step, flow.Wait) and step.retry_of and step.ambiguous and step.reason and is_enough(step.reason):
             steps.close()
-            raise _ambiguous(step.retry_of, step.reason, attempts) from step.reason
+            raise flow.ambiguous_error(step.retry_of, step.reason, attempts) from step.reason
         outcome = yield step
-
-
-def _ambiguous(call: Call[T] | None, error: AssistantError, attempts: int) -> AssistantAmbiguousError:
-    return AssistantAmbiguousError(
-        f"{call} may or may not have taken effect after {attempts} attempt(s). {error} "
-        "The service has no way to ask; sending it again may create a duplicate.",
-        endpoint=call.endpoint if call else "",
-        attempts=attempts,
-        retry_after=getattr(error, "retry_after", None),
-    )

@@ -196,7 +196,7 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
         )
         if not again:
             if ambiguous:
-                raise _ambiguous(call, error, attempt) from error
+                raise ambiguous_error(call, error, attempt) from error
             raise error
         yield Wait(jittered(pause, rng), call, error, unclear)
     raise AssertionError("unreachable: count() does not end")
@@ -312,7 +312,14 @@ def _parsed(call: Call[T], response: Response, exchange: Exchange) -> T:
         raise AssistantResponseError(f"{call}: {error}.{done} Check the base URL in the Airflow connection.") from None
 
 
-def _ambiguous(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:
+def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:
+    """
+    Return the error of a call that creates something and may have done so.
+
+    :param call: The call.
+    :param error: How it failed last.
+    :param attempts: How many times it was sent.
+    """
     return AssistantAmbiguousError(
         f"{call} may or may not have taken effect after {attempts} attempt(s). {error} "
         "The service has no way to ask; sending it again may create a duplicate.",

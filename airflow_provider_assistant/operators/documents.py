@@ -36,7 +36,7 @@ from airflow_provider_assistant.loading.rooted import check_inside
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.source import Path_, files_in, open_source, storage_files, storage_path
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, findings_of
-from airflow_provider_assistant.waiting import is_deferrable
+from airflow_provider_assistant.waiting import is_deferrable, restore
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.loader import Load, OnAmbiguous, OnChange, OnMissing
@@ -199,14 +199,22 @@ class AssistantLoadOperator(AssistantOperator):
         """
         return self._execute(context, until=self.hook.client.now() + self.timeout)
 
-    def resume(self, context: Context, event: Any = None, until: float | None = None) -> dict[str, Any]:  # noqa: ARG002
+    def resume(
+        self,
+        context: Context,
+        event: Any = None,  # noqa: ARG002
+        until: float | None = None,
+        rendered: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
         """
         Go on after a pause in the triggerer; what was loaded before it counts as unchanged.
 
         :param context: The task's context.
         :param event: What the trigger said; a pause has nothing to say.
         :param until: When ``timeout`` is over, in seconds since the epoch.
+        :param rendered: The templated texts as they were when the task was deferred: Airflow has rendered them again.
         """
+        restore(self, {"rendered": rendered})
         return self._execute(context, until or self.hook.client.now() + self.timeout)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
@@ -342,7 +350,10 @@ class AssistantLoadOperator(AssistantOperator):
 
         moment = datetime.now(UTC) + timedelta(seconds=pause)
         self.log.info("The service asks to come back at %s; until then no worker is needed.", moment)
-        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", kwargs={"until": until})
+        texts = {name: getattr(self, name) for name in self.template_fields}
+        rendered = {name: text for name, text in texts.items() if isinstance(text, str)}
+        kwargs = {"until": until, "rendered": rendered}
+        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", kwargs=kwargs)
 
 
 def _seconds(value: float | timedelta) -> float:

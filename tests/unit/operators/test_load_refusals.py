@@ -99,9 +99,28 @@ def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, co
     assert now + 1400 < until <= now + 1500
     with pytest.raises(TaskDeferred) as again:
         operator.resume(context(), None, until=now + 700)
-    assert again.value.kwargs == {"until": now + 700}
+    assert again.value.kwargs["until"] == now + 700
     with pytest.raises(AssistantRateLimitError):
         operator.resume(context(), None, until=now + 500)
+
+
+def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_path):
+    """Airflow renders them again, which for a time or a random text is something else."""
+    connect(retries=1)
+    service.server.service.faults.add("retry-after:600", skip=1, times=None)
+    before, after = str(tmp_path / "before.parquet"), str(tmp_path / "after.parquet")
+    operator = render(
+        AssistantLoadQAOperator(
+            task_id="load", source=many(2), deferrable=True, max_pause=1, rejects_path=before, source_name="before"
+        )
+    )
+    with pytest.raises(TaskDeferred) as caught:
+        operator.execute(context())
+    service.behave(rules=[])
+    operator.rejects_path, operator.source_name = after, "after"
+    done = operator.resume(context(), None, **caught.value.kwargs)
+    assert (done["source"], counts(done)) == ("before", {"unchanged": 1, "created": 1})
+    assert [path.name for path in tmp_path.glob("*.parquet")] == ["before.parquet"]
 
 
 def test_without_a_ledger_nothing_is_deferred(service, connect, monkeypatch):
