@@ -456,4 +456,5 @@ def test_known_is_what_the_columns_say(ledger):
         (claim,) = claims(memory, "a")
         memory.exchange([], [claim])
         known = memory.known(["a"])["a"]
-        assert known == Known("elsewhere", None, None, None, known.claim)
+        assert known == Known("elsewhere", None, None, None, known.claim, known.source)
+        assert known.source == memory.source

@@ -61,11 +61,13 @@ def read(engine):
 
 
 def in_order(rows):
-    # Collations differ, and NaN is not equal to itself.
+    # Collations differ, NaN is not equal to itself, and the databases interpolate with different rounding errors.
     return sorted(repr({name: _plain(value) for name, value in row.items()}) for row in rows)
 
 
 def _plain(value):
+    if isinstance(value, float):
+        return round(value, 9)
     return value.timestamp() if hasattr(value, "timestamp") else value
 
 

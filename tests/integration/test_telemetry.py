@@ -68,7 +68,7 @@ def work(service, connect, run_operator, tmp_path):
         connect(retries=3)
         service.answer("retry-after:0", path="documents/qa")
         service.answer("status:503", path="documents/qa")
-        bad = {**ROWS[0], "title": None}
+        bad = {**ROWS[0], "answer": None}
         load = run_operator(AssistantLoadQAOperator, source=[*ROWS, bad], max_rejected=1)
         assert load.state == "success", load.errors
         answers = str(tmp_path / "answers.parquet")

@@ -44,7 +44,8 @@ def parrots():
 
     use_the_hook()
     AssistantLimitsOperator(task_id="limits")
-    AssistantStatisticsToParquetOperator(task_id="statistics", output_path="{{ var.value.assistant_lake }}")
+    # Apart from the nightly export: it has the same site.
+    AssistantStatisticsToParquetOperator(task_id="statistics", output_path="{{ var.value.assistant_lake }}/parrots")
     AssistantChatOperator(task_id="chat", message="Hello?", **SESSION)
     AssistantFeedbackOperator(task_id="rate", request_id="any", feedback="good", **SESSION)
     AssistantCloseSessionOperator(task_id="close", **SESSION)
