@@ -37,6 +37,9 @@ PROBE = 0.02
 # is refused again within so many seconds; once may be chance.
 ALONE = 0.85
 SOON = 5.0
+# A few slow answers look like a bucket that refills within hours. Below this rate, in requests per second, only the
+# pauses that the service asks for hold requests back.
+SLOWEST = 1.0
 # A rate that no task reaches, in requests per second: growing further would mean nothing, and overflow in the end.
 FASTEST = 1e6
 DOUBLINGS = 64
@@ -153,7 +156,7 @@ class Pace:
         elapsed, accepted = now - self._epoch, self._accepted.total
         if not accepted:
             # Others have emptied the bucket before it was this one's turn.
-            self.rate = START if math.isinf(self.rate) else max(1.0, self.rate * SHARED_DECREASE)
+            self.rate = START if math.isinf(self.rate) else max(SLOWEST, self.rate * SHARED_DECREASE)
         elif self._first is None:
             self._first = (accepted, elapsed)
             self.rate = max(START, accepted / 4)
@@ -169,9 +172,9 @@ class Pace:
             self._early += elapsed < SOON
             self._shared = self._shared or self._early > 1 or fitted < ALONE * self._learned
         if self._shared:
-            self.rate *= SHARED_DECREASE
+            self.rate = max(SLOWEST, self.rate * SHARED_DECREASE)
         else:
-            self.rate = min(self.rate, MARGIN * fitted)
+            self.rate = max(SLOWEST, min(self.rate, MARGIN * fitted))
             self._learned = fitted
 
     def _grow(self, now: float) -> None:
