@@ -298,7 +298,7 @@ class AssistantClient:
         import aiohttp
 
         connector = aiohttp.TCPConnector(
-            limit=self.settings.max_concurrency, keepalive_timeout=KEEPALIVE_EXPIRY, ssl=self._async_tls
+            limit=self.settings.max_concurrency, keepalive_timeout=KEEPALIVE_EXPIRY, ssl=self._tls
         )
         return self._session(connector)
 
@@ -357,8 +357,10 @@ class AssistantClient:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        # httpx's own: certifi's certificates, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-        verify = self.settings.verify
+        base_url, verify = self.settings.base_url, self.settings.verify
+        if base_url.startswith("http:") and not _proxy_for(base_url):
+            # Never used, and empty: reading all certificates takes as long as a hundred requests.
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if isinstance(verify, str):
             try:
                 return ssl.create_default_context(cafile=verify)
@@ -368,12 +370,8 @@ class AssistantClient:
                     "must be a file in PEM format on this machine",
                     field="ca_bundle",
                 ) from None
+        # httpx's default: the certificates of certifi, or those of SSL_CERT_FILE and SSL_CERT_DIR.
         return httpx.create_ssl_context(verify=verify)
-
-    @property
-    def _async_tls(self) -> ssl.SSLContext | bool:
-        # Not made where it is not needed: reading all certificates takes as long as a hundred requests.
-        return self._tls if self.settings.base_url.startswith("https:") else True
 
     def close(self) -> None:
         """Close the connections of :meth:`send`."""

@@ -47,7 +47,7 @@ class LimitedClient(AssistantClient):
         import aiohttp  # noqa: F401
 
         # Certificates are read, and expressions compiled that find the key in any spelling.
-        _ = self._async_tls, self._key, self._key_bytes
+        _ = self._tls, self._key, self._key_bytes
 
     async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
         async with self._queue:
