@@ -157,8 +157,24 @@ def _airflow_database() -> None:
 
     settings.initialize()
     initdb()
-    # Otherwise dag.test() makes Airflow's API anew for every task, which takes longer than most of these tests.
+    # Otherwise dag.test() creates Airflow's API for every task, and the API looks at the signatures of its dependencies
+    # in every request. Both take longer than most of these tests.
     supervisor.in_process_api_server = functools.cache(supervisor.in_process_api_server)
+    _remember_dependants()
+
+
+def _remember_dependants() -> None:
+    from fastapi.dependencies import utils
+
+    get_dependant, known = utils.get_dependant, {}
+
+    def remembered(**arguments: Any) -> Any:
+        key = repr(sorted(arguments.items()))
+        if key not in known:
+            known[key] = get_dependant(**arguments)
+        return known[key]
+
+    utils.get_dependant = remembered
 
 
 @dataclass
