@@ -10,8 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
-# More workers than cores: tests of live Airflows and of outages mostly wait.
-PARALLEL := -n 4 --no-loadscope-reorder
+# More workers than two cores have: tests of live Airflows and of outages mostly wait.
+PARALLEL := -n 3 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.
@@ -37,13 +37,19 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 .PHONY: check
-check: venv workflows ## Formatting, lint, spelling, types, layers, workflows, known vulnerabilities
+check: lint types workflows ## Formatting, lint, spelling, types, layers, workflows, known vulnerabilities
+
+.PHONY: lint
+lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.audit
+
+.PHONY: types
+types: venv
+	$(BIN)/mypy
 
 .PHONY: workflows
 workflows: venv ## Lint GitHub's workflows and dependabot.yml, offline
@@ -51,8 +57,14 @@ workflows: venv ## Lint GitHub's workflows and dependabot.yml, offline
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 .PHONY: test
-test: check browser ## The checks and the whole test suite
+test: venv ## The checks and the whole test suite
+	@$(MAKE) --no-print-directory -j2 check browser collect
 	$(BIN)/pytest -q $(PARALLEL) -m "not slow"
+
+# pytest compiles every test module. Otherwise each of its workers would, at the same time.
+.PHONY: collect
+collect: venv
+	@$(BIN)/pytest -q --collect-only -m "not slow" >/dev/null
 
 .PHONY: slow
 slow: venv browser ## The tests that make test leaves out: every benchmark once, very large inputs

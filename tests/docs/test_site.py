@@ -66,6 +66,7 @@ def built(site: Path) -> list[Page]:
     return [read(path) for path in sorted(site.rglob("*.html"))]
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_navigation(site: Path) -> None:
     places = builder["places_of"]()
     wanted = {places[page.relative_to(ROOT).as_posix()].removesuffix(".md") for page in pages()}
@@ -78,12 +79,14 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
     assert len(wanted) > 40
 
 
+@pytest.mark.slow
 def test_examples_are_described(site: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (site / "examples" / "index.html").read_text())
     for dag in (ROOT / "dags").glob("*.py"):
         assert re.search(rf"^{dag.stem}: [A-Z].+\.$", text, re.MULTILINE), dag.stem
 
 
+@pytest.mark.slow
 def test_search_ranks_guides_before_internals(site: Path) -> None:
     loaded = [Path(urlsplit(load).path).name for load in read(site / "search.html").loads]
     # The first one defines what the second one changes.
@@ -91,6 +94,7 @@ def test_search_ranks_guides_before_internals(site: Path) -> None:
     assert "Scorer.score = " in (site / "_static" / "language_data.js").read_text()
 
 
+@pytest.mark.slow
 def test_links_and_their_anchors_exist(site: Path) -> None:
     broken = []
     for page in built(site):
@@ -106,6 +110,7 @@ def test_links_and_their_anchors_exist(site: Path) -> None:
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     outside = [(page.path.name, load) for page in built(site) for load in page.loads if re.match(r"\w+:|//", load)]
     assert not [found for found in outside if not found[1].startswith("data:")]
@@ -113,6 +118,7 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
         assert not re.search(r"""(?:@import|url\()\s*["']?(?:https?:)?//""", style.read_text()), style.name
 
 
+@pytest.mark.slow
 def test_reference_has_every_class_for_dags(site: Path) -> None:
     anchors = {anchor for page in built(site) if page.path.parent.name == "api" for anchor in page.anchors}
     info = get_provider_info()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 MIB = 1 << 20
-LARGE = 600 * MIB
+LARGE = 200 * MIB
 
 SEND = """
 import asyncio, json, sys

@@ -141,7 +141,7 @@ def running(processes: Sequence[Process]) -> Iterator[None]:
                 process.ask_to_end()
 
 
-def wait_for(what: str, probe: Callable[[], T | None], *, timeout: float) -> T:
+def wait_for(what: str, probe: Callable[[], T | None], *, timeout: float, interval: float = POLL) -> T:
     """Poll until ``probe`` returns something true."""
     deadline = time.monotonic() + timeout
     while True:
@@ -149,7 +149,7 @@ def wait_for(what: str, probe: Callable[[], T | None], *, timeout: float) -> T:
             return result
         if time.monotonic() > deadline:
             raise NotReadyError(f"{what}: not within {timeout:g} s")
-        time.sleep(POLL)
+        time.sleep(interval)
 
 
 def tail(path: Path, lines: int = 40) -> str:

@@ -16,6 +16,8 @@ JSON = dict[str, Any]
 T = TypeVar("T")
 
 RUN_OVER = {"success", "failed"}
+# Each answer of Airflow's API takes some 40 ms of processor time, which the tasks that are waited for need as well.
+POLL = 0.5
 
 
 class AirflowApi:
@@ -41,7 +43,7 @@ class AirflowApi:
             self.check()
             return probe()
 
-        return wait_for(what, checked, timeout=timeout)
+        return wait_for(what, checked, timeout=timeout, interval=POLL)
 
     def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
         """Send a request with a token; return the answer, whatever it is."""

@@ -149,6 +149,7 @@ def test_the_same_source_gives_the_same_bytes(home: Path) -> None:
     assert builds[0] == builds[1]
 
 
+@pytest.mark.slow
 def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: Path) -> None:
     providers = run(python, "-m", "airflow", "providers", "list", "--output", "plain", home=home)
     hooks = run(python, "-m", "airflow", "providers", "hooks", "--output", "plain", home=home)
@@ -159,12 +160,14 @@ def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: P
     assert hook[1] == f"{PACKAGE}.hooks.assistant.AssistantHook"
 
 
+@pytest.mark.slow
 def test_airflow_shows_where_the_documentation_is(home: Path, python: Path) -> None:
     command = ("providers", "get", "airflow-provider-assistant", "--full", "--output", "json")
     shown = run(python, "-m", "airflow", *command, home=home)
     assert DOCUMENTATION in shown
 
 
+@pytest.mark.slow
 def test_airflow_offers_the_example_dags_and_parses_them_there(home: Path, python: Path) -> None:
     script = """
 import json
@@ -184,6 +187,7 @@ print(json.dumps(sorted(bag.dags)))
     assert json.loads(shown.splitlines()[-1]) == sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
 
 
+@pytest.mark.slow
 def test_every_module_imports_without_extras(home: Path, python: Path) -> None:
     script = f"""
 import importlib, importlib.util, pkgutil, {PACKAGE} as package
@@ -196,9 +200,11 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     run(python, "-c", script, home=home)
 
 
+@pytest.mark.slow
 def test_the_embedded_service_starts_from_the_wheel(home: Path, python: Path) -> None:
     assert "--processing-seconds" in run(python, "-m", f"{PACKAGE}.sandbox", "--help", home=home)
 
 
+@pytest.mark.slow
 def test_what_was_installed_fits_together(home: Path, python: Path) -> None:
     run(sys.executable, "-m", "uv", "pip", "check", "--python", python, home=home)
