@@ -34,7 +34,8 @@ def recorded():
 
 
 def test_chat(service, connection, run_operator):
-    run = run_operator(AssistantChatOperator, session_id="s-{{ dag.dag_id }}", message="What is {{ 'this' }}?")
+    options = {"session_id": "s-{{ dag.dag_id }}", "message": "What is {{ 'this' }}?"}
+    run = run_operator(AssistantChatOperator, multiple_outputs=True, **options)
     answer = run.xcom()
     assert set(answer) == {"text", "session_id", "request_id", "seconds", "site_id", "raw"}
     assert answer["text"].startswith(UNKNOWN)
