@@ -118,10 +118,10 @@ def conclude(
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)
     took = f"after {request['seconds']:.1f} s and {request['polls']} poll(s)"
     if state == "failed":
-        said = f": {shortened(request['error'])}" if request.get("error") else "; the service does not say why"
+        said = shortened(request["error"]) if request.get("error") else "the service does not say why"
         raise failure(
-            f"chat request {request_id!r} on site {site_id!r} ended {request['status']!r} {took}{said}. "
-            "Polling it again gives the same end; submit the question anew.",
+            f"Chat ended {request['status']!r}: {said} (request {request_id!r} on site {site_id!r}, {took}). "
+            "Polling it again gives the same end: submit the question again.",
             request_id=request_id,
             status=request["status"],
         )

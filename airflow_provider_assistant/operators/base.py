@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import AirflowException, Asset, BaseOperator, Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.assets import Kind, site_uri
@@ -20,11 +21,16 @@ from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.lineage import Data, operator_lineage, table_at
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.source import as_given
+from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+log = logging.getLogger(__name__)
+
+UNWRITTEN = "Nothing was written: the day is as it was before."
 
 
 class SourceField:
@@ -72,6 +78,10 @@ class ResultOperator(BaseOperator):
         :return: Nothing if nothing was written; then OpenLineage looks at inlets and outlets.
         """
         return operator_lineage(self.reads() if self.written else (), self.written)
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the task was doing, for the log lines of a failure."""
+        return Situation(f"task {self.task_id!r}")
 
     def part(self, context: Context) -> str:
         """Return the name of this task's part of a partition: its own, whoever else writes that day."""
@@ -126,6 +136,10 @@ class AssistantOperator(ResultOperator):
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
 
+    def place(self) -> str:
+        """Return site, host and connection as the end of a sentence; what cannot be read is left out."""
+        return place_of(self.hook)
+
     def asset_uri(self, kind: Kind, site_id: str | None = None) -> str:
         """
         Return the URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`.
@@ -134,6 +148,32 @@ class AssistantOperator(ResultOperator):
         :param site_id: Another site.
         """
         return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.site(site_id), kind)
+
+
+def _named(written: Sequence[Data]) -> str:
+    """Return the datasets that were written, with their rows."""
+    return ", ".join(f"{data.uri} ({data.rows} rows)" for data in written)
+
+
+def place_of(hook: AssistantHook) -> str:
+    """Return site, host and connection of a hook as the end of a sentence; what cannot be read is left out."""
+    try:
+        host = urlsplit(hook.settings.client.base_url).netloc
+        site = hook.site_id or hook.settings.site_id
+    except AirflowException:
+        return f"connection {hook.assistant_conn_id!r}"
+    return f"{f'site {site!r} at ' if site else ''}{host} (connection {hook.assistant_conn_id!r})"
+
+
+def warn_of_findings(listed: str | None, count: int | None = None) -> None:
+    """
+    Log a warning with the path of the findings of a task that succeeds, if there are any.
+
+    :param listed: The path, or None.
+    :param count: How many there are, if that is known.
+    """
+    if listed:
+        log.warning("%s need attention. They are listed in %s.", f"{count} findings" if count else "Findings", listed)
 
 
 def allowed(limit: float, total: int) -> float:
@@ -197,6 +237,14 @@ class ExportOperator(AssistantOperator):
         """Return the name of this task's part of a partition."""
         return f"{self._task_part()}{_instance(RunRef.of(context))}"
 
+    def situation(self, context: Context) -> Situation:
+        """Return what the export was writing, and which files it has replaced."""
+        doing = f"export of {self.part(context)!r} to {self.output_path} from {self.place()}"
+        files = len(self.written)
+        return Situation(
+            doing, f"{files} file(s) of this run are written: {_named(self.written)}." if files else UNWRITTEN
+        )
+
     def _task_part(self) -> str:
         return self.file_name or f"{self.dag_id}.{self.task_id}"
 
@@ -253,6 +301,7 @@ class LedgerExportOperator(ExportOperator):
     def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
         """Return the rows of a span of time, its end excluded, of one site or of all."""
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Write the partitions.

@@ -1,4 +1,4 @@
-"""Operators that talk to the assistant: endpoints 5, 6 and 9 of the specification."""
+"""Operators that chat with the assistant: ``POST …/chat``, ``…/chat/async`` and ``…/chat/session/close``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeout,
 )
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
+from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.triggers.chat import ended_request
@@ -59,6 +60,10 @@ class _MessageOperator(AssistantOperator):
         self.email = email
         self.response_language = response_language
         self.on_ambiguous = on_ambiguous
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which chat the task was sending."""
+        return Situation(f"chat in session {self.session_id!r} on {self.place()}")
 
     def _chat_message(self) -> ChatMessage:
         fields = {
@@ -115,6 +120,7 @@ class AssistantChatOperator(_MessageOperator):
         XCom as ``possibly_duplicated``.
     """
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Ask, and return the answer.
@@ -187,6 +193,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
         self.reuse = reuse
         self.ledger = ledger
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Submit, and wait if that is asked for.
@@ -245,6 +252,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
             ended = {**request.as_dict(), "polls": polls, "seconds": round(client.now() - since, 3)}
             return {**conclude(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
+    @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns after waiting, or raise what it raises."""
         restore(self, event)
@@ -260,6 +268,14 @@ class AssistantSubmitChatOperator(_MessageOperator):
                 raise
         self.request_id = ended["request_id"]
         return {**ended, "session_id": self.session_id, "site_id": site_id}
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which chat the task was submitting or waiting for."""
+        doing = f"async chat in session {self.session_id!r} on {self.place()}"
+        if not self.request_id:
+            return Situation(doing)
+        kept = " It is recorded: a retry takes it up." if self.ledger else ""
+        return Situation(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
 
     def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
         """Raise what a poll's error means, if it means that the service lost the request."""
@@ -349,6 +365,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
         super().__init__(**kwargs)
         self.session_id = session_id
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Close the session.
@@ -368,3 +385,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
             reply = ApiReply(None, Exchange(error.status))
         self.log.info("Closed session %r on site %r.", self.session_id, site_id)
         return {"session_id": self.session_id, "site_id": site_id, **reply.as_dict()}
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which session the task was closing."""
+        return Situation(f"close of session {self.session_id!r} on {self.place()}")

@@ -26,6 +26,7 @@ from airflow_provider_assistant.evaluation.rules import (
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
 from airflow_provider_assistant.lineage import Data, table_at
 from airflow_provider_assistant.loading.source import Wanted, files_in, open_source
+from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 
@@ -123,6 +124,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         self.lake_path = lake_path
         self._check_what_is_known()
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Evaluate.
@@ -168,6 +170,12 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         page = render(summary, cases, scores, place.trend())
         lake_file = self._write(context, place, summary, scores, page)
         return self._finished(context, summary, head_of(summary, place, lake_file))
+
+    def situation(self, context: Context) -> Situation:
+        """Return which evaluation the task was making, and what it has written."""
+        doing = f"evaluation {self._name(context)!r} in {self.output_path}"
+        written = f"Scores, summary and report are written: {self.report}." if self.report else "Nothing was written."
+        return Situation(doing, written)
 
     def reads(self) -> Sequence[Data]:
         """Return the files of answers and expectations."""
@@ -277,8 +285,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         self._push(context, head)
         if self.on_fail == "fail":
             raise AssistantGateFailed(
-                f"{summary.name}: {failures_of(summary.gate.rules)}. Report: {head['report_path']}. A retry would judge"
-                " the same answers: ask again, or change the gate."
+                f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name}). Open the report: "
+                f"{head['report_path']}. A retry would judge the same answers: ask again, or change the gate."
             )
         behind = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
         self.log.info(

@@ -1,4 +1,4 @@
-"""Operators for feedback: endpoint 8 of the specification, and what was sent through it."""
+"""Operators for feedback: ``POST …/chat/feedback``, and the export of what was sent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, is_superseded, key_of, ratings
 from airflow_provider_assistant.loading.source import storage_path
-from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator, findings_of
+from airflow_provider_assistant.messages import Situation, explained
+from airflow_provider_assistant.operators.base import (
+    AssistantOperator,
+    LedgerExportOperator,
+    findings_of,
+    warn_of_findings,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.asking.rating import Rater
+    from airflow_provider_assistant.loading.report import Findings
 
 
 class AssistantFeedbackOperator(AssistantOperator):
@@ -61,7 +68,9 @@ class AssistantFeedbackOperator(AssistantOperator):
         "key",
     )
 
+    # Of the current try.
     _rater: Rater | None = None
+    _listed: Findings | None = None
 
     def __init__(
         self,
@@ -96,6 +105,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         self.max_concurrency = max_concurrency
         self.ledger = ledger
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Send what was not sent before.
@@ -110,6 +120,19 @@ class AssistantFeedbackOperator(AssistantOperator):
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         return self._rate_one(context) if self.rules is None else self.tell(context, self._rate_many(context))
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the task was rating, with the counts of this try."""
+        if self.rules is None:
+            return Situation(f"rating {self.feedback!r} of request {self.request_id!r} on {self.place()}")
+        doing = f"ratings of {self.answers} on {self.place()}"
+        if not self._rater:
+            return Situation(doing)
+        counts = self._rater.counts
+        safe = (
+            f"{counts.sent} ratings were sent by this try and {counts.already_sent} before. {counts.failed} are left."
+        )
+        return Situation(doing, safe, self._listed.listed if self._listed else None)
 
     def on_kill(self) -> None:
         """Send no more ratings by rule; what is in flight gets the time to end."""
@@ -160,6 +183,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         rated = rate(cases, _table(self.scores, "scores"), self.rules or {})
         site_id, run, settings = self.hook.site(), RunRef.of(context), self.hook.settings.client
         with Ledger.opened(self.ledger) as ledger, findings_of(run) as findings:
+            self._listed = findings
             self._rater = Rater(
                 replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency),
                 site_id=site_id,
@@ -173,26 +197,29 @@ class AssistantFeedbackOperator(AssistantOperator):
             finally:
                 counts = self._rater.counts
                 said = (
-                    f"of {rated.total} answers {counts.sent} were rated, {counts.already_sent} had been before, "
-                    f"{counts.failed} ratings failed, {rated.not_rated} are not rated, {rated.not_answered} are missing"
+                    f"of {rated.total} answers {counts.sent} were rated by this try and {counts.already_sent} before, "
+                    f"{counts.failed} ratings failed, no rule holds for {rated.not_rated}, and {rated.not_answered} "
+                    "have no answer"
                 )
                 self.log.info("Site %r: %s.", site_id, said)
-        listed = str(findings.path) if findings.count else None
         if counts.failed and self._rater.is_final:
             raise AssistantIncompleteLoadForGood(
-                f"{said}. The service refused each of them, and would refuse them again. They are listed in {listed}."
+                f"The service refused {counts.failed} ratings ({said}). It would refuse them again. They are listed in "
+                f"{findings.listed}."
             )
         if counts.failed:
             raise AssistantIncompleteLoad(
-                f"{said}. A retry sends those that failed and no others. They are listed in {listed}."
+                f"{counts.failed} ratings were not sent ({said}). A retry sends those and no others. They are listed "
+                f"in {findings.listed}."
             )
+        warn_of_findings(findings.listed, findings.count)
         return {
             "rows": rated.total,
             **counts.as_dict(),
             "not_rated": rated.not_rated,
             "not_answered": rated.not_answered,
             "site_id": site_id,
-            "findings": listed,
+            "findings": findings.listed,
         }
 
 

@@ -25,6 +25,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.messages import Situation, explained
+from airflow_provider_assistant.operators.base import place_of
 from airflow_provider_assistant.triggers.chat import ended_request
 from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
 
@@ -77,6 +79,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
+    @explained
     def execute(self, context: Context) -> Any:
         """
         Wait for the answer.
@@ -139,6 +142,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             answer = conclude(ended, self.hook, ledger, AssistantRequestFailedForGood)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
+    @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns, or raise what it raises."""
         restore(self, event)
@@ -150,6 +154,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             except AssistantAPIError as error:
                 is_lost(error, self.request_id, self.hook, ledger)
                 raise
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which request the sensor was waiting for."""
+        return Situation(f"wait for chat request {self.request_id!r} on {place_of(self.hook)}")
 
     @cached_property
     def _since(self) -> float:

@@ -32,6 +32,7 @@ PURPOSE = {
     "ledger": "what was done",
     "client": "sends: httpx, aiohttp",
     "lineage": "read and written",
+    "messages": "what errors mean",
     "metrics": "names",
     "tracing": "spans",
     "api": "calls, replies, retries; sends nothing itself",

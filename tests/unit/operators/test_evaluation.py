@@ -260,7 +260,7 @@ def test_a_failed_gate_fails_the_task_for_good_after_everything_is_written(evalu
         evaluate(worse(), gate=["token_f1 >= 0.6", "coverage >= 1"])
     assert isinstance(caught.value, AirflowFailException)
     assert "1 of 2 rules failed: 'token_f1 >= 0.6' (token_f1 is 0)" in str(caught.value)
-    page = Path(str(caught.value).split("Report: ")[1].split(". A retry")[0])
+    page = Path(str(caught.value).split("Open the report: ")[1].split(". A retry")[0])
     assert page.exists()
     summary = Summary.model_validate_json((page.parent / "summary.json").read_text())
     assert (summary.gate.verdict, summary.gate.on_fail) == ("failed", "fail")
