@@ -134,7 +134,8 @@ class Batch:
                 asked[item.digest.key] = (reply.created_id, now, exchange.attempts)
                 if isinstance(reply, ChatAnswer):
                     name, seconds = asked_as(item.digest), round(exchange.seconds, 6)
-                    record(Ended(name, reply.request_id, "complete", reply.text, None, reply.raw, now, seconds, 0))
+                    answer = (reply.text, None, reply.raw, now, seconds)
+                    record(Ended(name, reply.request_id, "complete", *answer, polls=0, latency=seconds))
 
             load = Load(
                 client,

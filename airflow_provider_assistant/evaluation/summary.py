@@ -214,7 +214,8 @@ class Summary(_Model):
     :param questions: Counts.
     :param scorers: By scorer, in the order given.
     :param passes: Pass rate, if there is a condition.
-    :param latency: Seconds from question to answer.
+    :param latency: Seconds from question to answer, as long as the service took; of answers where that is known.
+    :param noticed_after: Seconds until a poll noticed the answer: they depend on how often was polled.
     :param tags: By tag, in alphabetical order.
     :param comparison: With the baseline, if there is one.
     :param gate: The verdict.
@@ -229,6 +230,7 @@ class Summary(_Model):
     scorers: dict[str, ScorerSummary]
     passes: PassRate | None = None
     latency: Distribution
+    noticed_after: Distribution = Field(default_factory=lambda: Distribution(count=0))
     tags: dict[str, TagSummary] = Field(default_factory=dict)
     comparison: Comparison | None = None
     gate: Gate

@@ -21,11 +21,11 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLost,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
 from airflow_provider_assistant.lineage import Data, table_at
 from airflow_provider_assistant.loading.source import files_in
-from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, warn_of_findings
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of

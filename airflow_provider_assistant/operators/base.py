@@ -10,18 +10,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowException, Asset, BaseOperator, Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.assets import Kind, site_uri
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
+from airflow_provider_assistant.failures import Situation, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.lineage import Data, operator_lineage, table_at
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.source import as_given
-from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:
@@ -153,16 +153,6 @@ class AssistantOperator(ResultOperator):
 def _named(written: Sequence[Data]) -> str:
     """Return the datasets that were written, with their rows."""
     return ", ".join(f"{data.uri} ({data.rows} rows)" for data in written)
-
-
-def place_of(hook: AssistantHook) -> str:
-    """Return site, host and connection of a hook as the end of a sentence; what cannot be read is left out."""
-    try:
-        host = urlsplit(hook.settings.client.base_url).netloc
-        site = hook.site_id or hook.settings.site_id
-    except AirflowException:
-        return f"connection {hook.assistant_conn_id!r}"
-    return f"{f'site {site!r} at ' if site else ''}{host} (connection {hook.assistant_conn_id!r})"
 
 
 def warn_of_findings(listed: str | None, count: int | None = None) -> None:

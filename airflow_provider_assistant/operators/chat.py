@@ -22,11 +22,11 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLost,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
-from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
-from airflow_provider_assistant.triggers.chat import ended_request
+from airflow_provider_assistant.triggers.chat import ended_request, times_of
 from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
 
 T = TypeVar("T")
@@ -200,7 +200,8 @@ class AssistantSubmitChatOperator(_MessageOperator):
 
         :return: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the epoch;
             after waiting, in its place, ``state``, ``status``, ``text``, ``error`` (None), ``polls``, ``seconds``
-            and ``raw``, the last reply as received.
+            (by the service's own times, None where its reply has none), ``noticed_after`` (seconds from submission to
+            the poll that noticed the end) and ``raw``, the last reply as received.
         :raises AssistantRequestFailed: The request ended failed.
         :raises AssistantRequestTimeout: It did not end in time; a retry waits on for the same request.
         :raises AssistantRequestLost: The service no longer knows it; a retry submits the question again.
@@ -249,7 +250,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
                 except AssistantAPIError as error:
                     self._raise_lost(error, ledger)
                     raise
-            ended = {**request.as_dict(), "polls": polls, "seconds": round(client.now() - since, 3)}
+            ended = {**request.as_dict(), "polls": polls, **times_of(request, since, client.now())}
             return {**conclude(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
     @explained

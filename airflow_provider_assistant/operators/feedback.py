@@ -17,9 +17,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteLoadForGood,
     AssistantInputError,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, is_superseded, key_of, ratings
 from airflow_provider_assistant.loading.source import storage_path
-from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import (
     AssistantOperator,
     LedgerExportOperator,

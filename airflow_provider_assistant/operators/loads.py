@@ -23,12 +23,12 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantRateLimitError,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
 from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.loading.source import storage_path
-from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import AssistantOperator, allowed, findings_of, warn_of_findings
 from airflow_provider_assistant.waiting import is_deferrable, restore
 

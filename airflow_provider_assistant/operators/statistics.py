@@ -19,10 +19,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteExportForGood,
     AssistantInputError,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.sites import SiteReplies, read_sites
-from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, allowed
 
 # Size limit of the list of failed sites in XCom, in bytes of JSON; the log has all of them.

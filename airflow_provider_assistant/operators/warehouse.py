@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.lineage import Data
-from airflow_provider_assistant.messages import Situation, explained
 from airflow_provider_assistant.operators.base import ResultOperator, day_of_run
 
 if TYPE_CHECKING:

@@ -23,11 +23,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailedForGood,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.failures import Situation, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.messages import Situation, explained
-from airflow_provider_assistant.operators.base import place_of
-from airflow_provider_assistant.triggers.chat import ended_request
+from airflow_provider_assistant.triggers.chat import ended_request, times_of
 from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
 
 
@@ -84,8 +83,9 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """
         Wait for the answer.
 
-        :return: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``polls``, ``seconds`` (from
-            submission, where the ledger knows it), and ``raw``, the last reply as received.
+        :return: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``polls``, ``seconds`` (by the service's
+            own times, None where its reply has none), ``noticed_after`` (seconds from submission, where the ledger
+            knows it, to the poll that noticed the end), and ``raw``, the last reply as received.
         :raises AssistantRequestFailed: The request ended failed.
         :raises AirflowSensorTimeout: It did not end in time.
         :raises AssistantAPIError: 400, 401, 403 or 404.
@@ -136,7 +136,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         ended = {
             **request.as_dict(),
             "polls": self._polls,
-            "seconds": round(client.now() - self._since, 3),
+            **times_of(request, self._since, client.now()),
         }
         with Ledger.opened(self.ledger, needed=False) as ledger:
             answer = conclude(ended, self.hook, ledger, AssistantRequestFailedForGood)

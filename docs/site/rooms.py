@@ -33,6 +33,7 @@ PURPOSE = {
     "client": "sends: httpx, aiohttp",
     "lineage": "read and written",
     "messages": "what errors mean",
+    "failures": "what a failed task logs",
     "metrics": "names",
     "tracing": "spans",
     "api": "calls, replies, retries; sends nothing itself",

@@ -151,7 +151,8 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
     assert run.state == "success"
     result = run.xcom()
     assert set(result) == {
-        "rows", *STATUSES, *COUNTED, "seconds_p50", "seconds_p95", "seconds_p99", "site_id", "output_path", "findings",
+        "rows", *STATUSES, *COUNTED, "seconds_p50", "seconds_p95", "seconds_p99",
+        "noticed_after_p50", "noticed_after_p95", "noticed_after_p99", "site_id", "output_path", "findings",
     }  # fmt: skip
     assert counts(result) == {"complete": 20, "submitted": 20, "sessions_closed": 20}
     assert (result["rows"], result["output_path"], result["findings"]) == (20, str(output), None)
@@ -1122,3 +1123,22 @@ def test_ended_between_submitting_and_waiting(service, connection, execute, outp
 
 def test_ended_before_it_began_is_nothing(output):
     operator_of(many(5), {**DEFAULTS, "output_path": str(output)}).on_kill()
+
+
+@modes
+def test_no_questions_are_a_success_if_there_may_be_none(mode, execute, output, service, connection, tmp_path):
+    (tmp_path / "none").mkdir()
+    for source in ([], str(tmp_path / "none"), pd.DataFrame({"id": [], "message": []})):
+        with pytest.raises(AssistantInputError, match="allow_empty=True"):
+            execute(source, mode=mode, deferrable=False)
+        result = execute(source, mode=mode, deferrable=False, allow_empty=True)
+        assert (result["rows"], result["complete"], result["findings"]) == (0, 0, None)
+        assert list(COLUMNS) == [name for name in pq.read_table(output).column_names if name in COLUMNS]
+    assert posts(service) == 0
+
+
+def test_questions_in_another_csv_dialect(execute, output, service, connection, tmp_path):
+    (tmp_path / "q.csv").write_bytes("id;message\n1;Wie heißt 'Größe'?\n".encode("latin-1"))
+    result = execute(str(tmp_path / "q.csv"), deferrable=False, csv_options={"delimiter": ";", "encoding": "latin-1"})
+    assert result["complete"] == 1
+    assert rows_of(output)[0]["message"] == "Wie heißt 'Größe'?"

@@ -104,6 +104,46 @@ def evaluate(operator, monkeypatch):
     return run
 
 
+@pytest.mark.parametrize("form", ["list", "Parquet", "folder"])
+def test_no_answers_are_an_error_unless_they_may_be_missing(form, operator, tmp_path):
+    pq.write_table(
+        pa.table({"key": pa.array([], pa.string()), "answer": pa.array([], pa.string())}), tmp_path / "a.parquet"
+    )
+    (tmp_path / "none").mkdir()
+    answers = {"list": [], "Parquet": str(tmp_path / "a.parquet"), "folder": str(tmp_path / "none")}[form]
+    with pytest.raises(AssistantInputError, match="allow_empty=True"):
+        execute(operator(answers, gate=["coverage >= 0.9"]))
+    head = execute(operator(answers, gate=["coverage >= 0.9"], allow_empty=True))
+    assert (head["verdict"], head["questions"], head["answered"], head["report_path"]) == ("none", 0, 0, None)
+    assert set(head) == set(execute(operator(good(2))))
+
+
+def test_answers_and_expectations_in_another_csv_dialect(operator, tmp_path):
+    (tmp_path / "answers.csv").write_bytes("key;answer\n1;für immer\n".encode("latin-1"))
+    (tmp_path / "expected.csv").write_bytes("key;expected\n1;für immer\n".encode("latin-1"))
+    head = execute(
+        operator(
+            str(tmp_path / "answers.csv"),
+            expectations=str(tmp_path / "expected.csv"),
+            csv_options={"delimiter": ";", "encoding": "latin-1"},
+        )
+    )
+    assert head["means"]["exact_match"] == 1
+
+
+def test_where_no_reply_has_times_the_report_shows_when_answers_were_noticed(operator):
+    answers = [question(number, seconds=None, noticed_after=8.0 + number) for number in range(20)]
+    head = execute(operator(answers, gate=["latency p95 <= 1", "coverage >= 0.9"], scorers=[*SCORERS, "latency"]))
+    assert head["verdict"] == "passed"
+    assert summary_of(head).gate.rules[0].verdict == "not_judged"
+    page = Path(head["report_path"]).read_text()
+    assert "Noticed after p50" in page
+    assert "its latency is not known" in page
+    assert "Latency p50" not in page
+    with pytest.raises(AssistantGateFailed, match="noticed_after p95"):
+        execute(operator(answers, gate=["noticed_after p95 <= 20"], name="polled"))
+
+
 def summary_of(head):
     return Summary.model_validate_json(Path(head["summary_path"]).read_text())
 

@@ -25,8 +25,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailedForGood,
     AssistantWarehouseError,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.loading.report import Findings
-from airflow_provider_assistant.messages import RUNBOOK, Situation, explained, message_of
+from airflow_provider_assistant.messages import RUNBOOK, message_of
 from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,

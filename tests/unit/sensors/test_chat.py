@@ -19,7 +19,7 @@ MODES = {
     "reschedule": {"mode": "reschedule"},
     "deferrable": {"deferrable": True},
 }
-KEYS = {"request_id", "state", "status", "text", "error", "polls", "seconds", "raw"}
+KEYS = {"request_id", "state", "status", "text", "error", "polls", "seconds", "raw", "noticed_after"}
 modes = pytest.mark.parametrize("mode", MODES)
 
 
