@@ -84,7 +84,7 @@ def explained(
                 log_failure(error, _situation_of(task, context))
             raise
 
-    return run
+    return run  # type: ignore[return-value]  # Airflow passes the context by its name, which Concatenate cannot say
 
 
 def log_failure(error: Exception, situation: Situation) -> None:

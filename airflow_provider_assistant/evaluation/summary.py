@@ -208,7 +208,7 @@ class Summary(_Model):
 
     :param name: Name of the evaluation: by default the DAG's and task's.
     :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``logical_date`` and ``run_after`` of the task that
-        evaluated.
+        evaluated; in a loop (Airflow 3.4) also its ``region``.
     :param asked_at: When the first question was submitted, ISO 8601 in UTC; None if none was.
     :param tag: Name given to this evaluation to be compared with later, or None.
     :param questions: Counts.

@@ -315,7 +315,7 @@ class AssistantAskOperator(AssistantOperator):
         found = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
         worst = max(plans, key=lambda status: found[status])
         does = " and ".join(plan for status, plan in plans.items() if found[status])
-        retry = f"keeps the answers, {does}" if self.ledger else "asks everything again: it has no ledger"
+        retry = f"keeps the answers and {does}" if self.ledger else "asks everything again: it has no ledger"
         raise _ERRORS[worst](
             f"{unanswered} of {result['rows']} questions have no answer ({_summary(result)}), more than "
             f"max_failed={self.max_failed:g} allows. A retry {retry}. All of them are in {self.output_path}."

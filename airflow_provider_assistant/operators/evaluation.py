@@ -25,6 +25,7 @@ from airflow_provider_assistant.evaluation.rules import (
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
 from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.lineage import Data, table_at
 from airflow_provider_assistant.loading.source import Source, Wanted, files_in, open_source
 from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
@@ -256,7 +257,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         return self.name or self.part(context)
 
     def _run(self, context: Context) -> tuple[dict[str, str | None], datetime]:
-        """Return who evaluates, and the moment that tells what came before."""
+        """Return the task instance that evaluates, and the moment that orders evaluations."""
         ti, run = context["ti"], context["dag_run"]
         # Not the logical date: a run that was started by hand has none, and one with an interval has that of its start.
         moment: datetime = run.run_after
@@ -266,6 +267,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
             "run_id": ti.run_id,
             "task_id": ti.task_id,
             "map_index": None if index is None or index < 0 else str(index),
+            # Iterations of a loop (Airflow 3.4) differ by nothing else.
+            **({"region": region} if (region := RunRef.of(context).region) else {}),
             "logical_date": run.logical_date.isoformat() if run.logical_date else None,
             "run_after": moment.isoformat(),
         }
@@ -368,8 +371,8 @@ def _check_owner(place: Place, run: Mapping[str, str | None]) -> None:
     :raises AssistantInputError: It is.
     """
     found = place.read_summary()
-    of = ("dag_id", "task_id", "run_id", "map_index")
-    if found and any(found.run.get(item) != run[item] for item in of):
+    of = ("dag_id", "task_id", "run_id", "map_index", "region")
+    if found and any(found.run.get(item) != run.get(item) for item in of):
         raise AssistantInputError(
             f"{str(place.folder)!r} holds the evaluation of "
             f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one a name or a folder of its own",

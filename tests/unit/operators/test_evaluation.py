@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -349,6 +350,31 @@ def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behi
     # The link is there whatever came of it.
     link = run.xcom("judge", key="_link_AssistantReportLink")
     assert unquote(link) == f"/assistant/reports/{run.dag_id}/{run.run_id}/judge/-1"
+
+
+def test_iterations_of_a_loop_have_reports_of_their_own(operator):
+    """In Airflow 3.4 they share DAG, run, task and map index."""
+    link, regions = AssistantReportLink(), [UUID(int=7), UUID(int=8)]
+    pages = []
+    for index, region in enumerate(regions):
+        built, where = operator(good(2)), context()
+        built.render_template_fields({})
+        where |= {"loop": SimpleNamespace(index=index)}
+        where["ti"].region_id, where["ti"].region_index = region, index
+        built.execute(where)
+        pages.append(link.get_link(built, ti_key=where["ti"]))
+        assert built.report.is_file()
+    assert [page.rpartition("/judge/")[2] for page in pages] == [f"0?region={regions[0]}", f"1?region={regions[1]}"]
+    named = [operator(good(2), name="golden") for _ in regions]
+    for index, built in enumerate(named):
+        where = context() | {"loop": SimpleNamespace(index=index)}
+        where["ti"].region_id, where["ti"].region_index = regions[index], index
+        built.render_template_fields({})
+        if index:
+            with pytest.raises(AssistantInputError, match="region"):
+                built.execute(where)
+        else:
+            built.execute(where)
 
 
 # -- the baseline ----------------------------------------------------------------------------------
