@@ -100,7 +100,8 @@ def log_failure(error: Exception, situation: Situation) -> None:
     row = message_of(error)
     happened, advice = _told(error, row)
     retried = " Airflow does not retry this task: clear it afterwards." if row.is_final else ""
-    listed = f" Findings: {situation.findings}." if situation.findings else ""
+    is_named = not situation.findings or situation.findings in advice
+    listed = "" if is_named else f" Findings: {situation.findings}."
     log.error("What happened: %s: %s.", escaped(situation.doing), happened)
     log.error("What is safe: %s", escaped(situation.safe) or row.safe)
     log.error("What to do: %s%s%s Runbook: %s#%s", advice, retried, listed, RUNBOOK, row.anchor)

@@ -55,13 +55,14 @@ def flaw_of(
     """
     unclear = counts.ambiguous if on_ambiguous == "retry" else 0
     if counts.failed or unclear:
-        what = [f"{counts.failed} failed"] * bool(counts.failed) + [f"{unclear} are ambiguous"] * bool(unclear)
+        failed = [f"{counts.failed} rows failed"] * bool(counts.failed)
+        ambiguous = [f"{unclear} rows are ambiguous"] * bool(unclear)
         return AssistantIncompleteLoad(
-            f"Of {counts.rows} rows {' and '.join(what)} ({counts}). A retry sends those and no others.{listed}"
+            f"{' and '.join(failed + ambiguous)} ({counts}). A retry sends those and no others.{listed}"
         )
     if counts.rejected > allowed(max_rejected, counts.rows):
         return AssistantInputError(
-            f"{counts.rejected} of {counts.rows} rows were rejected, more than max_rejected={max_rejected:g} allows "
+            f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows "
             f"({counts}). Fix these rows in the source and re-run the task; the others are loaded.{listed}",
             field="source",
         )

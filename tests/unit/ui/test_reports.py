@@ -115,6 +115,7 @@ def test_where_it_is_is_said_if_it_cannot_be_read(place, get):
     assert place in refused.text
 
 
+@pytest.mark.usefixtures("_airflow_database")
 @pytest.mark.parametrize(("asked", "expected"), [("", {}), (f"?region={REGION}", {"region_id": REGION})])
 def test_an_iteration_of_a_loop_is_found_by_its_region(asked, expected, client, monkeypatch):
     """As Airflow 3.4 reads XComs; older ones have no regions."""
