@@ -84,7 +84,7 @@ def _xcoms(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID 
         mine = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
         return select(XComModel).filter_by(**mine)
     # Airflow 3.4 keeps XComs in two tables, and reads them by region.
-    exactly = {} if region is None else {"region_id": region}
+    exactly: dict[str, Any] = {} if region is None else {"region_id": region}
     return XComModel.get_many(run_id=run_id, dag_ids=dag_id, task_ids=task_id, map_indexes=map_index, **exactly)
 
 
