@@ -59,7 +59,7 @@ class Out:
         """
         Return a text without secrets and without characters that steer a terminal.
 
-        :param text: From wherever.
+        :param text: A text of unknown origin.
         :param lines: Whether it may have more than one line.
         """
         kept = "\n\t" if lines else ""

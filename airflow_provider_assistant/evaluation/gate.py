@@ -106,7 +106,7 @@ def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
         return _nothing(
             rule,
             f"no question was scored here and in the baseline; {comparison.same} are the same, {comparison.changed} "
-            "changed. A set that was replaced starts anew under another name of the evaluation",
+            "changed. A new set of questions needs another name of the evaluation",
         )
     if difference.mean is None or difference.low is None or difference.high is None:
         return _nothing(rule, f"{difference.paired} question in common is too few")

@@ -1,4 +1,4 @@
-"""What all operators of this package share."""
+"""Base classes and helpers of all operators."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class ResultOperator(BaseOperator):
         super().__init__(**kwargs)
 
     def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Give the result to the event of every asset among the outlets, and return it."""
+        """Add the result to the event of every asset among the outlets, and return it."""
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = result
         return result
 
     def reads(self) -> Sequence[Data]:
-        """Return what the task has read, as far as it has a name; asked when it has ended."""
+        """Return the data that the task has read, for lineage; called when the task has ended."""
         return ()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002
@@ -84,7 +84,7 @@ class ResultOperator(BaseOperator):
         return Situation(f"task {self.task_id!r}")
 
     def part(self, context: Context) -> str:
-        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
+        """Return the name of this task's file in a partition: no other task writes it."""
         return f"{self.dag_id}.{self.task_id}{_instance(RunRef.of(context))}"
 
     def publish(

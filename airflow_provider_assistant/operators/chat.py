@@ -80,7 +80,7 @@ class _MessageOperator(AssistantOperator):
     @contextlib.contextmanager
     def _skipping(self) -> Iterator[None]:
         """
-        Skip the task where its message may have arrived, and is to be left.
+        Skip the task if its message may have arrived and ``on_ambiguous`` is ``skip``.
 
         :raises AirflowSkipException: Instead of the error, if ``on_ambiguous`` is ``skip``.
         """
@@ -104,20 +104,20 @@ class _MessageOperator(AssistantOperator):
 
 class AssistantChatOperator(_MessageOperator):
     """
-    Ask the assistant and wait for the answer in the same round trip (endpoint 5).
+    Ask the assistant and get the answer in the same round trip (``POST …/chat``).
 
-    For answers that take long, :class:`AssistantSubmitChatOperator` holds no worker slot.
+    For slow answers use :class:`AssistantSubmitChatOperator`, which can wait without a worker slot.
 
-    :param session_id: Conversation; reusing it continues it.
+    :param session_id: The session; reusing it continues the conversation.
     :param message: The user's text.
     :param email: E-mail address of the end user.
     :param response_language: Language code of the reply, such as ``en``.
-    :param on_ambiguous: What to do when the message may stand in the conversation although there is no answer.
-        ``retry``, the default, sends it again after a 5xx or a broken connection, as often as the connection's
-        ``retries`` allow. After a timeout it does not, because the service is still answering: the try fails, and only
-        a retry of the task sends the message again. ``skip`` and ``fail`` never send it again: the task is skipped, or
-        fails without retries. How many earlier attempts of the same try may have arrived as well is logged, and in
-        XCom as ``possibly_duplicated``.
+    :param on_ambiguous: What to do if the message may have arrived although there is no answer. ``retry``, the default,
+        sends it again after a 5xx or a broken connection, as often as the connection's ``retries`` allow. After a
+        timeout it does not, because the service may still be answering: the try fails, and only a retry of the task
+        sends the message again. ``skip`` and ``fail`` never send it again: the task is skipped, or fails without
+        retries. The number of earlier attempts that may have arrived as well is logged, and pushed to XCom as
+        ``possibly_duplicated``.
     """
 
     @explained
@@ -127,7 +127,7 @@ class AssistantChatOperator(_MessageOperator):
 
         :return: ``text``, ``session_id``, ``site_id``, ``request_id`` (None where the service shows
             none), ``seconds``, and ``raw``, the reply as received.
-        :raises AssistantAmbiguousError: The message may or may not stand in the conversation.
+        :raises AssistantAmbiguousError: The message may or may not have arrived.
         :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``.
         :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
@@ -146,32 +146,31 @@ class AssistantChatOperator(_MessageOperator):
 
 class AssistantSubmitChatOperator(_MessageOperator):
     """
-    Ask the assistant without waiting (endpoint 6), or wait for the answer without holding a worker slot.
+    Submit a chat (``POST …/chat/async``), and wait for the answer if asked to, without a worker slot if deferrable.
 
-    The submission is recorded in the ledger before and after it is made: when the task is retried or
-    cleared, it takes up the request it already submitted, unless that one ended failed or the service lost it.
+    The submission is recorded in the ledger before and after it is sent: a retried or cleared task takes up the request
+    that it already submitted, unless that request failed or the service lost it.
 
-    :param session_id: Conversation; reusing it continues it.
+    :param session_id: The session; reusing it continues the conversation.
     :param message: The user's text.
     :param email: E-mail address of the end user.
     :param response_language: Language code of the reply, such as ``en``.
-    :param on_ambiguous: What to do when the chat may have been submitted, now or by an earlier try, although there is
-        no usable reply. ``retry``, the default, submits it again. ``skip`` and ``fail`` never do: the task is skipped,
-        or fails without retries. At least how many earlier attempts may have been submitted as well is logged, and in
-        XCom as ``possibly_duplicated``.
-    :param wait_for_completion: Whether to wait for the answer and return it. By default it is waited for if
-        ``deferrable=True`` is given.
-    :param deferrable: Whether to wait in the triggerer instead of on the worker; by default what Airflow's
-        ``[operators] default_deferrable`` says.
-    :param poll_interval: Seconds between polls.
-    :param timeout: Seconds to wait for the answer.
+    :param on_ambiguous: What to do if the chat may have been submitted, now or by an earlier try, although there is no
+        usable reply. ``retry``, the default, submits it again. ``skip`` and ``fail`` never do: the task is skipped, or
+        fails without retries. The minimum number of earlier attempts that may have been submitted as well is logged,
+        and pushed to XCom as ``possibly_duplicated``.
+    :param wait_for_completion: Whether to wait for the answer and return it. Default: only with ``deferrable=True``.
+    :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
+        ``[operators] default_deferrable``.
+    :param poll_interval: Seconds between two polls.
+    :param timeout: How long to wait for the answer, in seconds or as a timedelta.
     :param reuse: Whether a cleared task takes up the request of an earlier run of it. A retry always does.
-    :param ledger: Whether to use the ledger; without it a retry asks again.
+    :param ledger: Whether to use the ledger. Without it, a retry submits the question again.
     """
 
     operator_extra_links = (AssistantRequestLink(),)
 
-    # What was submitted, for the link.
+    # For the link.
     request_id: str | None = None
 
     def __init__(
@@ -355,9 +354,9 @@ def _left(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
 
 class AssistantCloseSessionOperator(AssistantOperator):
     """
-    End a conversation (endpoint 9).
+    Close a session (``POST …/chat/session/close``).
 
-    :param session_id: The conversation.
+    :param session_id: The session.
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "session_id")
@@ -371,7 +370,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
         """
         Close the session.
 
-        A 404 to a later try of the task is a success: an earlier one has closed the session.
+        A 404 in a later try of the task is a success: an earlier try has closed the session.
 
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, None when it was empty.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.

@@ -61,7 +61,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:
         columns = mapping_of(self.payload, self.columns, self.constants)
-        # Not before: a template, or another task's output, is text or a list only now.
+        # Not in the constructor: a template or another task's output is a text or a list only when the task runs.
         keys = key_names(self.key_columns)
         wanted = wanted_columns(self.payload, columns, keys)
         options: dict[str, Any] = {"csv_options": self.csv_options, "allow_empty": self.allow_empty}
@@ -87,22 +87,22 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
 
 class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     """
-    Create one question-and-answer document per row (endpoint 4), each row once.
+    Create one question-and-answer document per row (``POST …/documents/qa``), each row once.
 
-    The whole source is looked at before the first row is sent. What the ledger says is on the site already is
-    not sent again, so a re-run, a retry or a second task with the same rows creates nothing twice.
+    The whole source is read before the first row is sent. Rows that the ledger has as created are not sent again, so a
+    re-run, a retry or a second task with the same rows creates nothing twice.
 
     :param source: A dataframe (pandas, polars, pyarrow, DuckDB, …), a list of mappings, usually what another
         task returned; a path, object storage URL, glob, folder, or list of these, of Parquet, CSV or JSON
         lines; or a callable that returns one of these, or yields batches, and runs on the worker.
-    :param columns: Which column each field comes from, where the names differ; the fields are ``title``,
+    :param columns: Mapping from a field to its column, for columns whose name differs; the fields are ``title``,
         ``question``, ``answer`` and ``category``. Title and category are optional: without their column, or in a row
         where it is empty, they are not sent.
     :param constants: Fields with one value for all rows.
-    :param key_columns: Columns that tell the rows apart; without any, the content itself does. Values are compared by
-        value and not by type, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param key_columns: Columns that identify a row. Default: its whole content. Values are compared by value and not
+        by type, see :func:`~airflow_provider_assistant.keys.key_text`.
     :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``), as far as they differ.
+        ``utf-8``) and ``quote`` (default ``"``).
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.loads.AssistantLoadOperator`.
     """
@@ -117,20 +117,20 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
 
 class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     """
-    Create one text document per row (endpoint 3), each row once.
+    Create one text document per row (``POST …/documents/text``), each row once.
 
-    The whole source is looked at before the first row is sent. What the ledger says is on the site already is
-    not sent again, so a re-run, a retry or a second task with the same rows creates nothing twice.
+    The whole source is read before the first row is sent. Rows that the ledger has as created are not sent again, so a
+    re-run, a retry or a second task with the same rows creates nothing twice.
 
     :param source: As for :class:`AssistantLoadQAOperator`.
-    :param columns: Which column each field comes from, where the names differ; the fields are ``title``,
+    :param columns: Mapping from a field to its column, for columns whose name differs; the fields are ``title``,
         ``content`` and ``category``. Title and category are optional: without their column, or in a row where it is
         empty, they are not sent.
     :param constants: Fields with one value for all rows.
-    :param key_columns: Columns that tell the rows apart; without any, the content itself does. Values are compared by
-        value and not by type, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param key_columns: Columns that identify a row. Default: its whole content. Values are compared by value and not
+        by type, see :func:`~airflow_provider_assistant.keys.key_text`.
     :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``), as far as they differ.
+        ``utf-8``) and ``quote`` (default ``"``).
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.loads.AssistantLoadOperator`.
     """
@@ -145,11 +145,11 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
 
 class AssistantUploadFilesOperator(AssistantLoadOperator):
     """
-    Create one document per file (endpoint 2), each file once; files are streamed.
+    Create one document per file (``POST …/documents``), each file once; files are streamed.
 
-    A file is told apart by its path below the given folder, and compared by its content: all of them are read once
-    before the first is sent. The service sees the file's name; if several files have the same name, the folders
-    that tell them apart stand before it (``de-readme.md``).
+    The key of a file is its path below the given folder, and its content decides whether it has changed: all files are
+    read once before the first is sent. The service sees the file's name; if several files have the same name, it is
+    prefixed with the folders in which they differ (``de-readme.md``).
 
     :param files: One path or several: local paths, object storage URLs, globs or folders. A folder stands for
         all files below it.
@@ -179,6 +179,6 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         )
 
     def _upload(self, path: Path_, filename: str) -> Upload:
-        # Once more: a link may lead elsewhere by the time the file is sent.
+        # Checked again, because a link may have been changed since the files were listed.
         check_inside(path, None if self.root is None else storage_path(self.root))
         return as_upload(path, filename)

@@ -36,15 +36,14 @@ if TYPE_CHECKING:
 
 class AssistantFeedbackOperator(AssistantOperator):
     """
-    Rate the answer to one chat request, or many answers by rules on their scores (endpoint 8).
+    Rate the answer to one chat request, or many answers by rules on their scores (``POST …/chat/feedback``).
 
-    The API has no endpoint that reads feedback back, so the ledger records what was sent. A rating that is already
-    the latest one of its request is not sent again, however often the task runs. An attempt that may have been received
-    is repeated.
+    The API cannot return feedback, so the ledger records what was sent. A rating that is already the latest one of its
+    request is not sent again, however often the task runs. A rating whose last attempt is ambiguous is sent again.
 
     Give either ``session_id``, ``request_id`` and ``feedback``, or ``answers``, ``scores`` and ``rules``.
 
-    :param session_id: Conversation of the request.
+    :param session_id: The session of the request.
     :param request_id: The chat request.
     :param feedback: Rating word; ``good`` is the one that the specification shows.
     :param answers: What :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote: a local path or
@@ -52,9 +51,9 @@ class AssistantFeedbackOperator(AssistantOperator):
     :param scores: What the evaluation of these answers wrote, ``scores.parquet``.
     :param rules: A condition on the scores for each rating word, such as ``{"good": "token_f1 >= 0.8", "bad":
         "token_f1 < 0.3"}``. An answer gets the word of the first rule that holds; if none does, it is not rated.
-    :param key: The columns that tell the questions apart, as in the evaluation.
-    :param max_concurrency: The most ratings in flight; by default the connection's.
-    :param ledger: Whether to use the ledger; without it nothing is recorded and a retry rates again.
+    :param key: The columns that identify a question, as in the evaluation.
+    :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
+    :param ledger: Whether to use the ledger. Without it, nothing is recorded and a retry sends all ratings again.
     """
 
     template_fields: Sequence[str] = (
@@ -113,7 +112,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         :return: Of one rating: ``request_id``, ``session_id``, ``site_id``, ``feedback``, and ``sent``: whether this
             run sent it. Of ratings by rule: ``rows = sent + already_sent + not_rated + not_answered + failed``,
             ``by_rating``, how many answers have which rating now, ``possibly_duplicated``, ``site_id``, and
-            ``findings``, the path of the list of ratings that want attention, None if there are none.
+            ``findings``, the path of the list of ratings that a person should look at, None if there are none.
         :raises AssistantInputError: The files or the rules are wrong, and nothing was sent.
         :raises AssistantIncompleteLoad: Ratings by rule could not be sent; a retry sends those and no others.
         :raises AssistantIncompleteLoadForGood: The service refused each of these; Airflow does not retry the task.
@@ -135,7 +134,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         return Situation(doing, safe, self._listed.listed if self._listed else None)
 
     def on_kill(self) -> None:
-        """Send no more ratings by rule; what is in flight gets the time to end."""
+        """Send no more ratings by rule; requests in flight may still end."""
         if self._rater:
             self._rater.end()
 

@@ -33,7 +33,7 @@ REASON_LENGTH = 200
 
 
 class AssistantLimitsOperator(AssistantOperator):
-    """Read the tenant's limits (endpoint 1); the specification asks for it before traffic starts."""
+    """Read the tenant's limits (``GET …/limits``), which the API's specification recommends before any traffic."""
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
         """Return what the task was reading."""
@@ -55,7 +55,7 @@ class AssistantLimitsOperator(AssistantOperator):
 
 class AssistantLimitsToParquetOperator(ExportOperator):
     """
-    Write the tenant's limits (endpoint 1) to the Parquet dataset ``limits``: what is used of what is allowed.
+    Write the tenant's limits (``GET …/limits``) to the Parquet dataset ``limits``: what is used of what is allowed.
 
     One row per value of the reply, whatever its fields are. A run for a day replaces what this task wrote for
     that day.
@@ -92,13 +92,13 @@ class AssistantLimitsToParquetOperator(ExportOperator):
 
 class AssistantStatisticsToParquetOperator(ExportOperator):
     """
-    Write statistics (endpoint 10) of one or many sites to the Parquet datasets ``statistics`` and ``statistics_raw``.
+    Write the statistics of sites (``GET …/statistics``) to the datasets ``statistics`` and ``statistics_raw``.
 
-    ``statistics`` has one row per metric of a reply, whatever its fields are; ``statistics_raw`` has the
-    replies as they were. A run for a day replaces what this task wrote for that day.
+    ``statistics`` has one row per metric of a reply, whatever its fields are; ``statistics_raw`` has the replies as
+    they were. A run for a day replaces what this task wrote for that day.
 
-    :param site_ids: Sites to read at the same time, instead of the one of ``site_id`` or the connection. One that
-        cannot be read does not keep the others from being written.
+    :param site_ids: Sites to read at the same time, instead of the one of ``site_id`` or the connection. A site that
+        cannot be read does not prevent the others from being written.
     :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run. Statistics are a snapshot
         of the moment they are read, whatever the day: ``captured_at`` says when.
@@ -106,7 +106,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         by default their position does.
     :param max_failed_sites: How many of ``site_ids`` may fail, as a count or as a fraction below 1, before the
         task does.
-    :param max_concurrency: The most requests in flight; by default the connection's.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "site_ids", "list_keys")
