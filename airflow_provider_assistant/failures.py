@@ -22,7 +22,7 @@ from airflow.providers.common.compat.sdk import (
     Context,
 )
 
-from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, escaped
+from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantAPIError, AssistantError, escaped
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ def _told(error: Exception, row: Message) -> tuple[str, str]:
     """Return what happened, and what to do: an error's own advice is more exact than that of the table."""
     first, *rest = re.split(r"(?<!\.)\. (?=[A-Z'])", str(error), maxsplit=1)
     happened = first.rstrip(".")
+    if isinstance(error, AssistantAmbiguousError):
+        return happened, row.todo
     if isinstance(error, AssistantAPIError):
         said = f" (the service said {error.detail!r})" if error.detail else ""
         return f"{happened}{said}", row.todo

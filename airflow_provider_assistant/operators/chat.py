@@ -281,8 +281,8 @@ class AssistantSubmitChatOperator(_MessageOperator):
         """Raise what a poll's error means, if it means that the service lost the request."""
         if is_lost(error, self.request_id, self.hook, ledger):
             raise AssistantRequestLost(
-                f"site {self.hook.site()!r} accepted the chat as request {self.request_id!r}, and no longer knows it: "
-                f"{error} A retry or a cleared task submits the question again."
+                f"Lost by the service: chat request {self.request_id!r} of site {self.hook.site()!r}, which it had "
+                f"accepted. A retry or a cleared task submits the question again. The last poll: {error}"
             ) from error
 
     def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
@@ -344,9 +344,9 @@ class AssistantSubmitChatOperator(_MessageOperator):
 
 def _left(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
     return AssistantAmbiguousErrorForGood(
-        f"{call}: an earlier try may have submitted it, and it is not submitted again: "
-        f"{earlier.error or 'that try ended before it had a reply'} If you know what became of it, settle it with "
-        "'airflow assistant ledger resolve'.",
+        f"Not submitted again: an earlier try may have submitted it ({call}). Its error: "
+        f"{earlier.error or 'it ended before it had a reply'} Look at the service whether it was submitted, and tell "
+        "the ledger with 'airflow assistant ledger resolve'.",
         endpoint=call.endpoint,
         attempts=earlier.attempts,
     )

@@ -203,13 +203,13 @@ class AssistantFeedbackOperator(AssistantOperator):
                 self.log.info("Site %r: %s.", site_id, said)
         if counts.failed and self._rater.is_final:
             raise AssistantIncompleteLoadForGood(
-                f"The service refused {counts.failed} ratings ({said}). It would refuse them again. They are listed in "
+                f"The service refused {counts.failed} ratings ({said}). It would refuse them again. Findings: "
                 f"{findings.listed}."
             )
         if counts.failed:
             raise AssistantIncompleteLoad(
-                f"{counts.failed} ratings were not sent ({said}). A retry sends those and no others. They are listed "
-                f"in {findings.listed}."
+                f"{counts.failed} ratings were not sent ({said}). A retry sends those and no others. Findings: "
+                f"{findings.listed}."
             )
         warn_of_findings(findings.listed, findings.count)
         return {

@@ -51,7 +51,7 @@ def flaw_of(
     :param counts: The outcomes of its rows.
     :param on_ambiguous: The load's parameter: ambiguous rows fail the load only if they will be sent again.
     :param max_rejected: How many rows may be rejected: a count, or a fraction of all rows if it is below 1.
-    :param listed: A sentence that names the findings.
+    :param listed: A sentence with the path of the findings.
     """
     unclear = counts.ambiguous if on_ambiguous == "retry" else 0
     if counts.failed or unclear:
@@ -238,7 +238,7 @@ class AssistantLoadOperator(AssistantOperator):
             }
             columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
             self.written = (Data(self.asset_uri("documents"), columns, counts.created),)
-            listed = f" They are listed in {findings.listed}." if findings.listed else ""
+            listed = f" Findings: {findings.listed}." if findings.listed else ""
             if flaw := flaw_of(counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed):
                 raise flaw
         warn_of_findings(findings.listed, findings.count)

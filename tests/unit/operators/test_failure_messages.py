@@ -240,7 +240,7 @@ def test_ratings_that_are_refused(failed, rated):
     )
     assert names_the_connection(happened)
     assert "0 ratings were sent by this try and 0 before. 3 are left." in safe
-    assert "They are listed in " in todo
+    assert "Findings: " in todo
     assert str(error)[:40] == "The service refused 3 ratings (of 3 answ"[:40]
 
 
@@ -329,7 +329,7 @@ def test_the_findings_of_the_try_are_named_without_asking_the_storage(connection
     load.render_template_fields({})
     with pytest.raises(AssistantInputError):
         load.execute(context())
-    assert "They are listed in " in caplog.text
+    assert "Findings: " in caplog.text
     caplog.clear()
     service.answer("status:401", path="documents", times=None)
     again = AssistantLoadQAOperator(task_id="load", source=[{**rows[0], "question": "New?"}])
