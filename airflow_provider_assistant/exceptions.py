@@ -39,18 +39,18 @@ import unicodedata
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-# Of characters that steer: they make a line read other than it is written.
+# Control characters for the writing direction: a line reads differently from how it is written.
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def escaped(text: str, kept: str = "") -> str:
     """
-    Return a text of unknown origin as it may stand in a log or on a terminal: what steers is spelled out.
+    Return a text with its control characters escaped, so that it is safe in a log and on a terminal.
 
-    A newline would forge a line of the log, an escape sequence move the cursor.
+    A newline could forge a log line, and an escape sequence could move the cursor.
 
-    :param text: From wherever.
-    :param kept: Characters that may stay nevertheless.
+    :param text: A text of unknown origin.
+    :param kept: Control characters that are not escaped.
     """
     if text.isprintable():
         return text
@@ -189,11 +189,11 @@ class AssistantAmbiguousErrorForGood(AssistantAmbiguousError, AirflowFailExcepti
 
 
 class AssistantIncompleteLoad(AssistantError):
-    """A load ended with rows that failed or are ambiguous; running it again sends those and no others."""
+    """A load ended with rows that failed or are ambiguous; a retry sends those and no others."""
 
 
 class AssistantIncompleteLoadForGood(AssistantIncompleteLoad, AirflowFailException):
-    """The service refused every one that is missing: it would refuse them again."""
+    """The same, where the service refused every missing item: it would refuse them again."""
 
 
 class AssistantIncompleteExport(AssistantError):
@@ -239,7 +239,7 @@ class AssistantRequestTimeout(AssistantError):
 
 
 class AssistantRequestLost(AssistantError):
-    """Async chat requests that the service accepted and no longer knows; they have to be asked anew."""
+    """Async chat requests that the service accepted and no longer knows; they have to be submitted again."""
 
 
 class AssistantWarehouseError(AssistantError):

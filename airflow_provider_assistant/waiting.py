@@ -99,16 +99,18 @@ def conclude(
     """
     Record how a request ended, and return it if it is complete.
 
-    :param request: The ended request as :meth:`ChatRequest.as_dict` gives it, with ``polls`` and ``seconds``; and
-        with ``ended_at``, in seconds since the epoch, if it did not end just now.
+    :param request: The ended request as :meth:`ChatRequest.as_dict` gives it, with ``polls`` and what
+        :func:`~airflow_provider_assistant.triggers.chat.times_of` returns.
     :param hook: The hook of its site.
     :param ledger: Where to record it, if anywhere.
     :param failure: What to raise for a failed one.
     :raises AssistantRequestFailed: It ended in the failed status.
     """
+    # An event of a triggerer with an older version of this package has one time only.
+    request = {"noticed_after": request["seconds"], **request}
     request_id, state, site_id = request["request_id"], request["state"], hook.site()
     if ledger:
-        # A task resumes later than its trigger saw the end.
+        # A task resumes later than its request ended.
         ended_at = request.get("ended_at")
         moment = datetime.fromtimestamp(ended_at, UTC) if ended_at else None
         try:
@@ -116,14 +118,16 @@ def conclude(
         except AssistantLedgerError as error:
             # The answer has been received, and nothing else depends on the record of its end.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)
-    took = f"after {request['seconds']:.1f} s and {request['polls']} poll(s)"
+    took = f"noticed after {request['noticed_after']:.1f} s and {request['polls']} poll(s)"
+    if request["seconds"] is not None:
+        took = f"{request['seconds']:.1f} s by the service's times, {took}"
     if state == "failed":
-        said = f": {shortened(request['error'])}" if request.get("error") else "; the service does not say why"
+        said = shortened(request["error"]) if request.get("error") else "the service does not say why"
         raise failure(
-            f"chat request {request_id!r} on site {site_id!r} ended {request['status']!r} {took}{said}. "
-            "Polling it again gives the same end; submit the question anew.",
+            f"Chat ended {request['status']!r}: {said} (request {request_id!r} on site {site_id!r}, {took}). "
+            "Polling it again gives the same end: submit the question again.",
             request_id=request_id,
             status=request["status"],
         )
-    log.info("Chat request %r on site %r is complete %s.", request_id, site_id, took)
+    log.info("Chat request %r on site %r is complete: %s.", request_id, site_id, took)
     return {name: value for name, value in request.items() if name != "ended_at"}

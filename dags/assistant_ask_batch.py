@@ -59,13 +59,14 @@ def assistant_ask_batch():
         with ObjectStoragePath(path).open("rb") as file:
             rows = pq.read_table(file).to_pylist()
         missed = [row["key"] for row in rows if row["expected"] not in (row["answer"] or "")]
-        slowest = max((row["seconds"] for row in rows if row["status"] == "complete"), default=None)
+        # Empty where the service's replies have no times.
+        times = [row["seconds"] for row in rows if row["status"] == "complete" and row["seconds"] is not None]
         summary = {
             "questions": len(rows),
             "answered": sum(row["status"] == "complete" for row in rows),
             "as_expected": len(rows) - len(missed),
             "missed": missed,
-            "slowest_seconds": slowest,
+            "slowest_seconds": max(times, default=None),
         }
         print(summary)
         return summary

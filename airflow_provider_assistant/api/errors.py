@@ -105,8 +105,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     said = f" The service said: {detail!r}." if detail else ""
     asked = f" It asked to wait {retry_after:.0f} s." if retry_after is not None else ""
     return row.error(
-        f"{call} was answered {response.status} {_phrase(response.status)}: {row.condition}.{said}{asked} "
-        f"{row.handling}",
+        f"{response.status} {_phrase(response.status)}: {row.condition} ({call}).{said}{asked} {row.handling}",
         status=response.status,
         endpoint=call.endpoint,
         detail=detail,
@@ -126,11 +125,11 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
     """Return the exception for a request that got no answer."""
     if failure.kind == "timeout":
         return AssistantTimeout(
-            f"{call} got no answer in time from {failure.host} ({failure.detail}). "
+            f"No answer in time from {failure.host}: {failure.detail} ({call}). "
             "If the service is only slow, raise the timeout in the Airflow connection."
         )
     return AssistantConnectionError(
-        f"{call} got no answer from {failure.host}: {failure.detail}. "
+        f"No answer from {failure.host}: {failure.detail} ({call}). "
         "Check the base URL in the Airflow connection and that the service can be reached from this machine."
     )
 

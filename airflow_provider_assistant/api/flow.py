@@ -284,7 +284,7 @@ def _timed_out(
     call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
 ) -> AssistantRequestTimeout:
     return AssistantRequestTimeout(
-        f"{call} did not end within {seconds:.0f} s and {polls} polls; {last}. It may still complete: wait "
+        f"Chat did not end within {seconds:.0f} s and {polls} polls; {last} ({call}). It may still complete: wait "
         "longer by running the task again. If that status is final, add it to the status words of the Airflow "
         "connection.",
         request_id=request_id,
@@ -321,8 +321,8 @@ def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> As
     :param attempts: How many times it was sent.
     """
     return AssistantAmbiguousError(
-        f"{call} may or may not have taken effect after {attempts} attempt(s). {error} "
-        "The service has no way to ask; sending it again may create a duplicate.",
+        f"Ambiguous after {attempts} attempt(s): {error} The service has no way to ask whether {call} happened; "
+        "sending it again may create a duplicate.",
         endpoint=call.endpoint,
         attempts=attempts,
         retry_after=getattr(error, "retry_after", None),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (
     *("key", "message", "answer", "status", "error", "request_id", "session_id"),
-    *("submitted_at", "completed_at", "seconds", "polls", "attempts", "raw"),
+    *("submitted_at", "completed_at", "seconds", "noticed_after", "polls", "attempts", "raw"),
 )
 # Those that are known before there is an answer.
 QUESTION = ("key", "message", "error", "request_id", "session_id", "submitted_at", "attempts")
@@ -96,7 +96,8 @@ def joined(asked: pa.Table, answers: Mapping[str, Ended]) -> pa.Table:
             _moment(end.ended_at - end.seconds) if end else at for end, at in zip(ended, submitted, strict=True)
         ],
         "completed_at": [_moment(end.ended_at) if end else None for end in ended],
-        "seconds": [end.seconds if end else None for end in ended],
+        "seconds": [end.latency if end else None for end in ended],
+        "noticed_after": [end.noticed_after if end else None for end in ended],
         "polls": [end.polls if end else None if request else 0 for end, request in zip(ended, requests, strict=True)],
         "raw": [None if end is None or end.raw is None else storable(json.dumps(end.raw)) for end in ended],
     }
@@ -124,7 +125,8 @@ def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
             return {}
         if (parquet.schema_arrow.metadata or {}).get(SCOPE) != scope.encode():
             return {}
-        rows = parquet.read(list(COLUMNS)).to_pylist()
+        # An earlier version of this package wrote no column noticed_after.
+        rows = parquet.read([name for name in COLUMNS if name in parquet.schema_arrow.names]).to_pylist()
     return {
         (row["key"], row["message"], row["session_id"]): Ended(
             row["request_id"] or "",
@@ -134,8 +136,10 @@ def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
             None,
             row["raw"] and json.loads(row["raw"]),
             row["completed_at"].timestamp(),
-            row["seconds"],
+            round((row["completed_at"] - row["submitted_at"]).total_seconds(), 6),
             row["polls"],
+            row["seconds"],
+            row.get("noticed_after"),
         )
         for row in rows
         if row["status"] == "complete"
@@ -144,20 +148,21 @@ def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
 
 def counts(table: pa.Table) -> dict[str, Any]:
     """
-    Return how many questions have which status, how long the complete ones took, in seconds, and the facts.
+    Return how many questions have which status, percentiles of the complete ones, in seconds, and the facts.
 
     :param table: What :func:`joined` returned.
     """
     found = Counter(table["status"].to_pylist())
-    complete = [
-        seconds
-        for seconds, status in zip(table["seconds"].to_pylist(), table["status"].to_pylist(), strict=True)
-        if status == "complete"
-    ]
+    is_complete = [status == "complete" for status in table["status"].to_pylist()]
+    times = {
+        name: [one for one, counts in zip(table[name].to_pylist(), is_complete, strict=True) if counts]
+        for name in ("seconds", "noticed_after")
+    }
     return {
         "rows": table.num_rows,
         **{status: found[status] for status in STATUSES},
-        **_percentiles(complete),
+        **_percentiles("seconds", times["seconds"]),
+        **_percentiles("noticed_after", times["noticed_after"]),
         **json.loads((table.schema.metadata or {})[FACTS]),
     }
 
@@ -181,10 +186,11 @@ def _error(end: Ended | None, status: str, error: str | None) -> str | None:
     return error or "not sent: the task had stopped"
 
 
-def _percentiles(seconds: list[float]) -> dict[str, float | None]:
-    found = percentiles(seconds, _PERCENTS) if seconds else [None] * len(_PERCENTS)
+def _percentiles(name: str, seconds: list[float | None]) -> dict[str, float | None]:
+    known = [one for one in seconds if one is not None]
+    found = percentiles(known, _PERCENTS) if known else [None] * len(_PERCENTS)
     rounded = (None if one is None else round(one, 3) for one in found)
-    return {f"seconds_p{percent}": one for percent, one in zip(_PERCENTS, rounded, strict=True)}
+    return {f"{name}_p{percent}": one for percent, one in zip(_PERCENTS, rounded, strict=True)}
 
 
 def _moment(seconds: float) -> datetime:
@@ -201,6 +207,7 @@ def _types() -> dict[str, pa.DataType]:
         "attempts": pa.int32(),
         "polls": pa.int32(),
         "seconds": pa.float64(),
+        "noticed_after": pa.float64(),
     }
 
 

@@ -75,6 +75,8 @@ class Batch:
         self._output = output
         self._scope = scope
         self._memory = memory
+        # Of the submissions of this try.
+        self.counts: Counts | None = None
         self._running: Load | None = None
         self._work = Interruptible("the task was ended from outside; a retry takes up the requests that are open")
 
@@ -116,7 +118,7 @@ class Batch:
             "reused": sum(key in asked for key in keys) - counts.created,
             "rejected": sum(why.get(key, "").startswith("rejected") for key in keys),
             "possibly_duplicated": counts.possibly_duplicated,
-            "findings": str(findings.path) if findings.count else None,
+            "findings": findings.listed,
         }
         self._write_down(questions, keys, names, asked, why, error, facts)
 
@@ -132,7 +134,8 @@ class Batch:
                 asked[item.digest.key] = (reply.created_id, now, exchange.attempts)
                 if isinstance(reply, ChatAnswer):
                     name, seconds = asked_as(item.digest), round(exchange.seconds, 6)
-                    record(Ended(name, reply.request_id, "complete", reply.text, None, reply.raw, now, seconds, 0))
+                    answer = (reply.text, None, reply.raw, now, seconds)
+                    record(Ended(name, reply.request_id, "complete", *answer, polls=0, latency=seconds))
 
             load = Load(
                 client,
@@ -143,7 +146,7 @@ class Batch:
                 judge_stale=False,
                 on_created=note,
             )
-            self._running = load
+            self._running, self.counts = load, load.counts
             try:
                 with tracing.span("submit", site_id=self._site_id, mode=self._mode):
                     return await load.run(), None

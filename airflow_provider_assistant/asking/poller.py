@@ -59,6 +59,9 @@ class Ended:
         in seconds since the epoch.
     :param seconds: From submission until then.
     :param polls: How often it was polled.
+    :param latency: Seconds that the service took, by its own times or, without polls, by the round trip; None if that
+        is not known.
+    :param noticed_after: Seconds from submission to the poll that noticed the end; None without polls.
     """
 
     asked_as: str
@@ -70,6 +73,8 @@ class Ended:
     ended_at: float
     seconds: float
     polls: int
+    latency: float | None = None
+    noticed_after: float | None = None
 
 
 class Poller:
@@ -213,13 +218,15 @@ class Poller:
     ) -> None:
         self.open -= 1
         self.ended[status] += 1
-        # The service's own times do not depend on when the request was polled; they cannot be longer than the wait.
-        noticed = self._client.now() - pending.submitted_at
         # To the microsecond, as the output keeps it: an answer that is read from there is the same.
-        seconds = round(noticed if took is None else min(took, noticed), 6)
+        noticed = round(self._client.now() - pending.submitted_at, 6)
+        # The service's own times do not depend on when the request was polled; they cannot be longer than the wait.
+        latency = None if took is None else min(round(took, 6), noticed)
+        seconds = noticed if latency is None else latency
         ended_at = round(pending.submitted_at + seconds, 6)
         request_id = pending.request_id
-        self._on_end(Ended(request_id, request_id, status, text, error, raw, ended_at, seconds, polls))
+        ended = Ended(request_id, request_id, status, text, error, raw, ended_at, seconds, polls, latency, noticed)
+        self._on_end(ended)
 
     def _note(self, status: str) -> None:
         """Log every status word that means "still going" once."""

@@ -31,6 +31,7 @@ class Questions:
     :param key_columns: Columns that tell the questions apart; without any, the whole message does.
     :param own_sessions: Whether the conversations are made for these questions, and not named by the source.
     :param problems: By position, why a question cannot be read.
+    :param allow_empty: Whether there may be no questions.
     """
 
     columns: dict[str, list[Any]]
@@ -39,6 +40,7 @@ class Questions:
     key_columns: tuple[str, ...]
     own_sessions: bool
     problems: Mapping[int, str] = field(default_factory=dict)
+    allow_empty: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -52,6 +54,7 @@ class Questions:
             constants=self.constants,
             key_columns=self.key_columns,
             call=call,
+            allow_empty=self.allow_empty,
         )
 
     def digests(self) -> list[Digest]:
@@ -98,6 +101,8 @@ def read_questions(
     session: str | None,
     scope: str,
     root: str | None = None,
+    csv_options: Mapping[str, str] | None = None,
+    allow_empty: bool = False,
 ) -> Questions:
     """
     Read all questions.
@@ -111,6 +116,8 @@ def read_questions(
         there is one, or else per row.
     :param scope: What the sessions that are made here belong to.
     :param root: Folder that all files have to lie in, once symbolic links are followed.
+    :param csv_options: How CSV files are written.
+    :param allow_empty: Whether the source may have no rows or files.
     :raises AssistantInputError: The source as a whole cannot be asked.
     """
     fields, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
@@ -122,13 +129,18 @@ def read_questions(
     must = [fields["message"]]
     must += [fields["session_id"]] if session not in {None, "per_row", "shared"} else []
     must += [column for field, column in (columns or {}).items() if field in OPTIONAL]
-    with open_source(source, Wanted(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True), root) as opened:
+    wanted = Wanted(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True)
+    with open_source(source, wanted, root, csv_options=csv_options, allow_empty=allow_empty) as opened:
         read, problems = _all(opened)
-    if not read or not len(next(iter(read.values()))):
-        raise AssistantInputError("source has no rows; nothing was sent", field="source")
+    if not len(next(iter(read.values()), ())):
+        if not allow_empty:
+            raise AssistantInputError(
+                "source has no rows; nothing was sent. If that may be so: allow_empty=True", field="source"
+            )
+        read = {name: [] for name in (*must, *key_columns)} | read
     fields = {field: column for field, column in fields.items() if column in read}
     own_sessions = session in {"per_row", "shared"} or not ({"session_id"} & {*fields, *constants})
-    questions = Questions(read, fields, constants, tuple(key_columns), own_sessions, problems)
+    questions = Questions(read, fields, constants, tuple(key_columns), own_sessions, problems, allow_empty)
     if session == "shared":
         questions.constants["session_id"] = session_id("thread", scope)
         fields.pop("session_id", None)

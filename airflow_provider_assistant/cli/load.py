@@ -22,7 +22,7 @@ from airflow_provider_assistant.loading.loader import Load, LoadOptions
 from airflow_provider_assistant.loading.rehearsal import Rehearsal
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
 from airflow_provider_assistant.loading.source import Path_, storage_path
-from airflow_provider_assistant.operators.documents import flaw_of
+from airflow_provider_assistant.operators.loads import flaw_of
 
 # So many rows are shown; all of those that want attention are in the file of findings.
 SHOWN = 20
@@ -169,7 +169,7 @@ def _findings_path(args: argparse.Namespace) -> Path_:
 
 def _tell(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str) -> None:
     counts = done.counts
-    path = str(findings.path) if findings.count and not args.dry_run else None
+    path = None if args.dry_run else findings.listed
     out.result(
         {
             **counts.as_dict(),

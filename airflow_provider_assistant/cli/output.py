@@ -1,4 +1,4 @@
-"""What a command says: to people on a terminal, in lines to a pipe, as JSON to a program; never the key."""
+"""The output of a command: for people on a terminal, as lines in a pipe, as JSON for a program; never the key."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from airflow_provider_assistant.client import is_recognisable
 from airflow_provider_assistant.exceptions import escaped
 
 REDACTED = "***"
@@ -45,15 +46,20 @@ class Out:
         return self._out.is_terminal and not self.as_json
 
     def hide(self, secret: str | None) -> None:
-        """Show ``***`` in place of a secret from now on, however JSON or a URL spells it."""
-        if secret := (secret or "").strip():
+        """
+        Show ``***`` in place of a secret from now on, however JSON or a URL spells it.
+
+        A key that looks like an ordinary word is not replaced: output about something else would be changed.
+        """
+        secret = (secret or "").strip()
+        if is_recognisable(secret):
             self._secrets |= {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
 
     def clean(self, text: str, *, lines: bool = True) -> str:
         """
         Return a text without secrets and without characters that steer a terminal.
 
-        :param text: From wherever.
+        :param text: A text of unknown origin.
         :param lines: Whether it may have more than one line.
         """
         kept = "\n\t" if lines else ""
@@ -65,7 +71,7 @@ class Out:
         return text
 
     def line(self, text: str, style: str = "") -> None:
-        """Say a line to people; a program does not get it."""
+        """Write a line for people; a program does not get it."""
         if self.is_terminal:
             self._out.print(Text(self.clean(text), style))
         elif not self.as_json:
@@ -73,7 +79,7 @@ class Out:
 
     def fields(self, *cells: tuple[str, str, int]) -> None:
         """
-        Say a line of fields to people: aligned on a terminal, with tabs between them in a pipe.
+        Write a line of fields for people: aligned on a terminal, with tabs between them in a pipe.
 
         :param cells: Text, style and width of each.
         """
@@ -86,7 +92,7 @@ class Out:
         self._out.print(Text("  ").join(Text(f"{text:<{width}}", style) for text, style, width in texts))
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Show rows to people: a table on a terminal, lines with tabs between the cells in a pipe."""
+        """Show rows to people: as a table on a terminal, as lines with tabs between the cells in a pipe."""
         if not self.is_terminal:
             for row in (titles, *rows):
                 self.fields(*((_cell(cell), "", 0) for cell in row))
@@ -99,21 +105,21 @@ class Out:
         self._out.print(table)
 
     def result(self, value: Any) -> None:
-        """Give the result to a program, as one line of JSON; people do not get it."""
+        """Write the result for a program, as one line of JSON; people do not get it."""
         if self.as_json:
             self._write(self._redacted(json.dumps(value, default=str)))
 
     def note(self, text: str) -> None:
-        """Say something beside the result to people, on standard error."""
+        """Write a note for people, on standard error."""
         if not self.as_json:
             self._err.print(Text(self.clean(text), DIM))
 
     def logged(self, text: str, style: str) -> None:
-        """Say what was logged, on standard error."""
+        """Write a log line, on standard error."""
         self._err.print(Text(self.clean(text), style))
 
     def error(self, text: str) -> None:
-        """Say what went wrong, on standard error."""
+        """Write an error, on standard error."""
         self._err.print(Text.assemble(("error: ", BAD), self.clean(text)))
 
     def ask(self, prompt: str) -> str:
@@ -123,7 +129,7 @@ class Out:
 
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """Show on a terminal that something takes its time."""
+        """Show on a terminal that a step takes time."""
         with self._err.status(Text(what)) if self._is_lively else contextlib.nullcontext():
             yield
 

@@ -40,7 +40,7 @@ class Case:
     :param answer: What was answered; None unless the status is ``complete``.
     :param status: As in the ask operator's output, or ``not_asked``: expected, but not among the answers.
     :param error: Why there is no answer.
-    :param seconds: From question to answer.
+    :param seconds: From question to answer, as long as the service took; None if that is not known.
     :param session_id: Conversation it was asked in.
     :param request_id: What the service calls the question.
     :param expected: The answer that would be right, or None.
@@ -50,6 +50,7 @@ class Case:
     :param weight: Its share in weighted means, to those of the others.
     :param tags: Groups that it is reported in.
     :param row: All columns of both tables, for scorers of the user's own.
+    :param noticed_after: Seconds until a poll noticed the answer; None without polls.
     """
 
     key: str
@@ -67,6 +68,7 @@ class Case:
     weight: float
     tags: tuple[str, ...]
     row: Mapping[str, Any]
+    noticed_after: float | None = None
 
     @property
     def digest(self) -> str:
@@ -186,6 +188,7 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
         weight=_weight(key, row.get("weight")),
         tags=_several(key, "tags", row.get("tags")),
         row=row,
+        noticed_after=_number(key, "noticed_after", row.get("noticed_after")),
     )
 
 

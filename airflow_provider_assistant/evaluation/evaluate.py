@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,11 +67,12 @@ def summarise(
         _questions(cases),
         {scorer.name: _scorer(scorer, by_scorer[scorer.name]) for scorer in scorers},
         _passes(pass_if, [passed[case.key] for case in cases]) if pass_if else None,
-        figures.distribution([case.seconds for case in cases if case.answer is not None and case.seconds is not None]),
+        figures.distribution(_known(case.seconds for case in cases if case.answer is not None)),
         _tags(cases, by_scorer, passed),
         compare(scores, baseline.scores, higher_is_better=higher_is_better, baseline=baseline.about)
         if baseline
         else None,
+        figures.distribution(_known(case.noticed_after for case in cases if case.answer is not None)),
     )
     verdicts = judge(rules, findings)
     return Summary(
@@ -82,6 +83,10 @@ def summarise(
         **findings._asdict(),
         gate=Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts),
     )
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _questions(cases: Sequence[Case]) -> Questions:

@@ -37,6 +37,25 @@ def head_of(summary: Summary, place: Place, lake_file: str | None) -> dict[str, 
     }
 
 
+def empty_head(name: str, scorers: Sequence[str]) -> dict[str, Any]:
+    """Return what goes to XCom where there was nothing to evaluate."""
+    return {
+        "name": name,
+        "verdict": "none",
+        "questions": 0,
+        "answered": 0,
+        "coverage": None,
+        "pass_rate": None,
+        "means": dict.fromkeys(scorers),
+        "failed_rules": [],
+        "baseline": None,
+        "scores_path": None,
+        "summary_path": None,
+        "report_path": None,
+        "lake_path": None,
+    }
+
+
 def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterable[dict[str, Any]]:
     """
     Yield the rows of the dataset ``evaluations``, one per scorer.

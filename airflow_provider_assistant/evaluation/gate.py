@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, Rule, Term
+from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, NOTICED_AFTER, PASS_RATE, Rule, Term
 from airflow_provider_assistant.evaluation.summary import (
     Comparison,
     Distribution,
@@ -29,15 +29,17 @@ class Findings(NamedTuple):
     latency: Distribution
     tags: Mapping[str, TagSummary]
     comparison: Comparison | None
+    noticed_after: Distribution = Distribution(count=0)
 
 
 def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
     """
     Return what comes of each rule.
 
-    A rule that finds nothing to judge by has failed: silence is no good news. Only a comparison is ``not_judged``
-    instead where there is nothing to compare with yet: on a first run, and with a scorer that the baseline did not
-    have.
+    A rule that finds nothing to judge by has failed. Two kinds of rules are ``not_judged`` instead: a comparison
+    without anything to compare with yet, on a first run and with a scorer that the baseline did not have; and one on
+    latency, where the service's replies have no times. How long it took Airflow to notice the answers says nothing
+    about the service, and is judged only by a rule on ``noticed_after``.
 
     :param rules: The rules.
     :param findings: What they look at.
@@ -56,6 +58,10 @@ def _absolute(rule: Rule, findings: Findings) -> RuleVerdict:
     if rule.tag is not None and rule.tag not in findings.tags:
         return _nothing(rule, f"no question has the tag {rule.tag!r}")
     value = _value(rule, findings)
+    if value is None and rule.name == LATENCY and findings.noticed_after.count:
+        return _not_yet(
+            rule, "the service's replies have no times; 'noticed_after p95 <= …' judges when polls noticed the answers"
+        )
     if value is None:
         return _nothing(rule, "no question has such a score" if rule.name != PASS_RATE else "no question was judged")
     holds = rule.term.holds(value)
@@ -73,6 +79,9 @@ def _value(rule: Rule, findings: Findings) -> float | None:
         return tag.answered / tag.questions if tag else findings.questions.coverage
     if rule.name == PASS_RATE:
         return tag.pass_rate if tag else findings.passes.rate if findings.passes else None
+    if rule.name == NOTICED_AFTER and rule.of is not None:
+        seconds: float | None = getattr(findings.noticed_after, rule.of)
+        return seconds
     if rule.of is not None:
         scorer = findings.scorers.get(rule.name)
         # Without a scorer for it, latency is that of all answers.
@@ -97,7 +106,7 @@ def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
         return _nothing(
             rule,
             f"no question was scored here and in the baseline; {comparison.same} are the same, {comparison.changed} "
-            "changed. A set that was replaced starts anew under another name of the evaluation",
+            "changed. A new set of questions needs another name of the evaluation",
         )
     if difference.mean is None or difference.low is None or difference.high is None:
         return _nothing(rule, f"{difference.paired} question in common is too few")

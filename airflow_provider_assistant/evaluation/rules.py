@@ -26,7 +26,7 @@ BaselineOf: TypeAlias = str | Mapping[str, str]
 PREVIOUS = "previous"
 
 # Names of a rule that are no scorers.
-COVERAGE, PASS_RATE, LATENCY = "coverage", "pass_rate", "latency"
+COVERAGE, PASS_RATE, LATENCY, NOTICED_AFTER = "coverage", "pass_rate", "latency", "noticed_after"
 QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
 DROP = "drop"
 # Means of scores that are what they look like in decimal are a little off in binary.
@@ -183,7 +183,7 @@ def check_baseline(baseline: Any) -> None:
 def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
     is_scorer = rule.name not in {COVERAGE, PASS_RATE}
     # How long answers take is known without a scorer; only its quantiles are.
-    of_latency = rule.name == LATENCY and rule.of in QUANTILES
+    of_latency = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
     if scorers is not None and is_scorer and not of_latency and rule.name not in scorers:
         raise _refused(rule.text, "rule", f"there is no scorer {rule.name!r}, only {_listed(scorers)}")
     if rule.tag == "":

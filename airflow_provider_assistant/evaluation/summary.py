@@ -208,13 +208,14 @@ class Summary(_Model):
 
     :param name: Name of the evaluation: by default the DAG's and task's.
     :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``logical_date`` and ``run_after`` of the task that
-        evaluated.
+        evaluated; in a loop (Airflow 3.4) also its ``region``.
     :param asked_at: When the first question was submitted, ISO 8601 in UTC; None if none was.
     :param tag: Name given to this evaluation to be compared with later, or None.
     :param questions: Counts.
     :param scorers: By scorer, in the order given.
     :param passes: Pass rate, if there is a condition.
-    :param latency: Seconds from question to answer.
+    :param latency: Seconds from question to answer, as long as the service took; of answers where that is known.
+    :param noticed_after: Seconds until a poll noticed the answer: they depend on how often was polled.
     :param tags: By tag, in alphabetical order.
     :param comparison: With the baseline, if there is one.
     :param gate: The verdict.
@@ -229,6 +230,7 @@ class Summary(_Model):
     scorers: dict[str, ScorerSummary]
     passes: PassRate | None = None
     latency: Distribution
+    noticed_after: Distribution = Field(default_factory=lambda: Distribution(count=0))
     tags: dict[str, TagSummary] = Field(default_factory=dict)
     comparison: Comparison | None = None
     gate: Gate

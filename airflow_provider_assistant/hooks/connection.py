@@ -113,7 +113,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     defaults = ClientSettings("", "")
     if options.verify is False:
         log.warning(
-            "%s has verify=false: whoever is between here and the service can read the API key and forge answers. "
+            "%s has verify=false: anyone between this machine and the service can read the API key and forge answers. "
             "For a certificate of your own, give its ca_bundle instead.",
             name,
         )

@@ -1,4 +1,4 @@
-"""What a load tells: counts that add up, and a list of every row that wants attention."""
+"""What a load reports: counts that add up, and findings: the rows that a person should look at."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Counts:
 
 class Findings:
     """
-    A Parquet file with one row for everything that wants attention.
+    A Parquet file with one row for everything that a person should look at.
 
     Columns: ``kind``, ``row`` (number in the source, null for what is no longer in it), ``key``, ``reason``, and
     ``document_ids``, the documents concerned.
@@ -115,6 +115,11 @@ class Findings:
         self._always = always
         self._rows: list[dict[str, Any]] = []
         self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def listed(self) -> str | None:
+        """The path as text, or None if there are no findings."""
+        return str(self.path) if self.count else None
 
     def add(
         self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None

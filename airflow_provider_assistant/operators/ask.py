@@ -1,4 +1,4 @@
-"""The operator that asks many questions: endpoints 5, 6, 7 and 9 of the specification."""
+"""The operator that asks many questions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLost,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
 from airflow_provider_assistant.lineage import Data, table_at
 from airflow_provider_assistant.loading.source import files_in
-from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed
+from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, warn_of_findings
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -39,44 +40,48 @@ class AssistantAskOperator(AssistantOperator):
     """
     Ask many questions, each once, and write their answers to one Parquet file.
 
-    In ``async`` mode all questions are submitted (endpoint 6), and one trigger waits for all of them (endpoint 7).
-    Every submission is in the ledger before it is sent, and answers are noted down as they come: a retry, a
-    cleared task or a restarted triggerer takes up what was submitted, and asks only the rest. A later try also asks
-    those anew whose request failed or was lost.
+    In ``async`` mode all questions are submitted (``POST …/chat/async``), and one trigger polls all requests
+    (``GET …/chat/requests/{request_id}``). Every submission is in the ledger before it is sent, and every answer is
+    saved when it comes: a retry, a cleared task or a restarted triggerer takes up what was submitted, and asks only
+    the rest. A later try also submits questions again whose request failed or was lost.
 
     The file has one row for every question, in the order of the source: ``key``, ``message``, ``answer``, ``status``,
-    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds`` from one to the other by
-    the service's own times (or, where its replies have none, until a poll noticed the end), ``polls``, ``attempts``,
-    ``raw`` (the last reply as JSON), and all other columns of the source as they are. ``status`` is ``complete``;
-    ``failed``; ``timed_out``: no end before the deadline; ``lost``: the service no longer knows the request; or
-    ``not_submitted``. The file is written even if the task fails.
+    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds``, ``noticed_after``,
+    ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the source as they are.
+    ``seconds`` is how long the service took, by its own times or, in ``sync`` mode, by the round trip; it is empty
+    where the replies have no times. ``noticed_after`` is the time until a poll noticed the end: it depends on
+    ``poll_interval``. ``status`` is ``complete``; ``failed``; ``timed_out``: no end before the deadline; ``lost``: the
+    service no longer knows the request; or ``not_submitted``. The file is written even if the task fails.
 
     :param source: A dataframe, rows, files, or a callable, as for
         :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator`. It needs a column
         ``message``, and may have ``session_id``, ``email`` and ``response_language``.
     :param output_path: The Parquet file: a local path or an object storage URL that worker and triggerer can both
         reach. It is replaced.
-    :param columns: Which column each field comes from, where the names differ.
-    :param constants: Fields with one value for all questions.
-    :param key_columns: Columns that tell the questions apart; without any, the message itself does.
-    :param mode: ``async``, or ``sync``: each answer in the round trip of its question (endpoint 5).
-    :param session: ``per_row``: a conversation for each question; ``shared``: one for all, in no certain order; or
-        the column with session ids. By default the column ``session_id`` if there is one, otherwise per row.
-    :param close_sessions: Which conversations to close once their questions have ended (``POST …/chat/session/close``):
+    :param columns: Mapping from a field to its column, for columns whose name differs.
+    :param constants: Mapping from a field to one value for all questions.
+    :param key_columns: Columns that identify a question. Default: the message itself.
+    :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``).
+    :param allow_empty: Whether a source without rows or files is a success with zero counts and a file without rows.
+        By default it is an error.
+    :param mode: ``async``, or ``sync``: each answer in the round trip of its question (``POST …/chat``).
+    :param session: ``per_row``: a session for each question; ``shared``: one for all, in no certain order; or the
+        column with session ids. Default: the column ``session_id`` if there is one, otherwise per row.
+    :param close_sessions: Which sessions to close once their questions have ended (``POST …/chat/session/close``):
         None, the default, closes those that this task created; True also those that the source names, such as a
         customer's; False none.
-    :param deferrable: Whether to wait in the triggerer; by default what Airflow's
-        ``[operators] default_deferrable`` says.
-    :param deadline: How long to wait for answers once all questions are submitted, in seconds.
-    :param poll_interval: The longest time between two polls of one request, in seconds.
-    :param max_concurrency: The most requests in flight; by default the connection's, which bounds it in the
-        triggerer.
+    :param deferrable: Whether to wait in the triggerer. Default: Airflow's ``[operators] default_deferrable``.
+    :param deadline: How long to wait for answers once all questions are submitted, in seconds or as a timedelta.
+    :param poll_interval: Longest time between two polls of one request, in seconds.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection, which also limits it
+        in the triggerer.
     :param max_failed: How many questions may have no answer, as a count or as a fraction below 1, before the task
         fails.
-    :param root: Folder that all files of the source have to lie in, once symbolic links are followed: a local path or
-        an object storage URL. By default they may lie anywhere.
+    :param root: Folder that all files of the source must lie in, once symbolic links are followed: a local path or an
+        object storage URL. By default they may lie anywhere.
     :param reuse: Whether a cleared task takes up what an earlier run of it has asked. A retry always does.
-    :param ledger: Whether to remember what was submitted; without it a retry asks everything again.
+    :param ledger: Whether to record in the ledger what was submitted. Without it, a retry asks everything again.
     """
 
     template_fields: Sequence[str] = (
@@ -86,13 +91,16 @@ class AssistantAskOperator(AssistantOperator):
         "columns",
         "constants",
         "key_columns",
+        "csv_options",
         "session",
         "root",
     )
     operator_extra_links = (AssistantDataLink(),)
     source = SourceField()
 
+    # Of the current try.
     _batch: Batch | None = None
+    _result: Mapping[str, Any] | None = None
 
     def __init__(
         self,
@@ -102,6 +110,8 @@ class AssistantAskOperator(AssistantOperator):
         columns: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
         key_columns: str | Sequence[str] = (),
+        csv_options: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
         mode: Mode = "async",
         session: str | None = None,
         close_sessions: bool | None = None,
@@ -127,6 +137,8 @@ class AssistantAskOperator(AssistantOperator):
         self.columns = columns
         self.constants = constants
         self.key_columns = key_columns
+        self.csv_options = csv_options
+        self.allow_empty = allow_empty
         self.mode = mode
         self.session = session
         self.close_sessions = close_sessions
@@ -139,6 +151,7 @@ class AssistantAskOperator(AssistantOperator):
         self.reuse = reuse
         self.ledger = ledger
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Ask, wait, and write the answers.
@@ -146,8 +159,8 @@ class AssistantAskOperator(AssistantOperator):
         :return: ``rows = complete + failed + timed_out + lost + not_submitted``; of the submissions ``submitted`` by
             this try, ``reused`` from earlier ones or from a row that asks the same, and ``possibly_duplicated``;
             ``seconds_p50``, ``seconds_p95`` and ``seconds_p99`` of the complete; ``sessions_closed`` and
-            ``sessions_not_closed``; ``output_path``; and ``findings``, the path of the list of submissions that
-            want attention, None if there are none.
+            ``sessions_not_closed``; ``output_path``; and ``findings``, the path of the list of submissions that a
+            person should look at, None if there are none. The percentiles are None where the replies have no times.
         :raises AssistantInputError: The source as a whole cannot be asked, and nothing was sent; or rows are bad, and
             the others are answered. Airflow does not retry it.
         :raises AssistantRequestFailed: More than ``max_failed`` questions have no answer, most of them because their
@@ -169,6 +182,8 @@ class AssistantAskOperator(AssistantOperator):
                 session=self.session,
                 scope=self._scope(context),
                 root=self.root,
+                csv_options=self.csv_options,
+                allow_empty=self.allow_empty,
             )
             batch.submit(questions)
             deadline = time.time() + self.deadline
@@ -177,6 +192,7 @@ class AssistantAskOperator(AssistantOperator):
                 self._defer(batch, deadline)
             return self._finished(batch, context, deadline)
 
+    @explained
     def resume(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return what :meth:`execute` returns, or raise what it raises."""
         restore(self, event)
@@ -184,8 +200,21 @@ class AssistantAskOperator(AssistantOperator):
         with self._opened(context) as batch:
             return self._finished(batch, context, deadline_of(event))
 
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the batch was asking, with the counts of this try."""
+        doing = f"chat batch to {self.output_path} on {self.place()}"
+        if result := self._result:
+            kept = f"{result['complete']} of {result['rows']} questions have their answer in {self.output_path}."
+            waiting = f" {result['timed_out']} requests are open at the service." if result["timed_out"] else ""
+            return Situation(doing, kept + waiting, result["findings"])
+        if self._batch and (counts := self._batch.counts):
+            kept = f"{counts.created} of {counts.rows} questions were submitted by this try"
+            again = f" and {counts.unchanged} before; a retry takes them up." if self.ledger else "."
+            return Situation(doing, kept + again)
+        return Situation(doing)
+
     def on_kill(self) -> None:
-        """Send nothing more; what was submitted stays, for the next try to take up."""
+        """Send nothing more; requests that are open stay open for the next try."""
         if self._batch:
             self._batch.end()
 
@@ -257,9 +286,11 @@ class AssistantAskOperator(AssistantOperator):
             "site_id": self.hook.site(),
             "output_path": self.output_path,
         }
+        self._result = result
         metrics.questions({status: result[status] for status in answers.STATUSES})
-        self.log.info("Site %r: %s.", result["site_id"], _summary(result))
+        self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], _summary(result))
         self._judge(result)
+        warn_of_findings(result["findings"])
         return self.tell(context, result)
 
     def _judge(self, result: Mapping[str, Any]) -> None:
@@ -269,24 +300,25 @@ class AssistantAskOperator(AssistantOperator):
             return
         if unanswered == result["rejected"]:
             raise AssistantInputError(
-                f"{_summary(result)}: {unanswered} rows cannot be asked, more than max_failed={self.max_failed:g} "
-                f"allows; why stands in {self.output_path}. Mend them in the source and run the task again.",
+                f"{unanswered} of {result['rows']} questions cannot be asked ({_summary(result)}), more than "
+                f"max_failed={self.max_failed:g} allows. Fix these rows in the source and re-run the task; the reasons "
+                f"are in {self.output_path}.",
                 field="source",
             )
         plans = {
-            "failed": "asks anew those that failed",
-            "lost": "asks anew those that were lost",
-            "timed_out": "waits on for those that are open",
+            "failed": "asks those again that failed",
+            "lost": "asks those again that were lost",
+            "timed_out": "waits for those that are open",
             "not_submitted": "submits the rest",
         }
-        # What is wrong with rejected rows no retry mends.
+        # A retry cannot fix rejected rows.
         found = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
         worst = max(plans, key=lambda status: found[status])
         does = " and ".join(plan for status, plan in plans.items() if found[status])
-        retry = f"keeps the answers, {does}" if self.ledger else "asks everything again: it has no ledger"
+        retry = f"keeps the answers and {does}" if self.ledger else "asks everything again: it has no ledger"
         raise _ERRORS[worst](
-            f"{_summary(result)}: {unanswered} questions have no answer, more than max_failed={self.max_failed:g} "
-            f"allows. All of it is in {self.output_path}. A retry {retry}."
+            f"{unanswered} of {result['rows']} questions have no answer ({_summary(result)}), more than "
+            f"max_failed={self.max_failed:g} allows. A retry {retry}. All of them are in {self.output_path}."
         )
 
 
@@ -300,4 +332,4 @@ _ERRORS: dict[str, type[AssistantError]] = {
 
 def _summary(result: Mapping[str, Any]) -> str:
     found = [f"{result[status]} {status.replace('_', ' ')}" for status in answers.STATUSES if result[status]]
-    return f"of {result['rows']} questions {', '.join(found)}"
+    return ", ".join(found) or "none"

@@ -1,8 +1,9 @@
-"""What all operators of this package share."""
+"""Base classes and helpers of all operators."""
 
 from __future__ import annotations
 
 import datetime
+import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,6 +15,7 @@ from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, Ob
 from airflow_provider_assistant import lake, metrics
 from airflow_provider_assistant.assets import Kind, site_uri
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
+from airflow_provider_assistant.failures import Situation, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
@@ -25,6 +27,10 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+log = logging.getLogger(__name__)
+
+UNWRITTEN = "Nothing was written: the day is as it was before."
 
 
 class SourceField:
@@ -54,14 +60,14 @@ class ResultOperator(BaseOperator):
         super().__init__(**kwargs)
 
     def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Give the result to the event of every asset among the outlets, and return it."""
+        """Add the result to the event of every asset among the outlets, and return it."""
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = result
         return result
 
     def reads(self) -> Sequence[Data]:
-        """Return what the task has read, as far as it has a name; asked when it has ended."""
+        """Return the data that the task has read, for lineage; called when the task has ended."""
         return ()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002
@@ -73,8 +79,12 @@ class ResultOperator(BaseOperator):
         """
         return operator_lineage(self.reads() if self.written else (), self.written)
 
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the task was doing, for the log lines of a failure."""
+        return Situation(f"task {self.task_id!r}")
+
     def part(self, context: Context) -> str:
-        """Return the name of this task's part of a partition: its own, whoever else writes that day."""
+        """Return the name of this task's file in a partition: no other task writes it."""
         return f"{self.dag_id}.{self.task_id}{_instance(RunRef.of(context))}"
 
     def publish(
@@ -126,6 +136,10 @@ class AssistantOperator(ResultOperator):
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
 
+    def place(self) -> str:
+        """Return site, host and connection as the end of a sentence; what cannot be read is left out."""
+        return place_of(self.hook)
+
     def asset_uri(self, kind: Kind, site_id: str | None = None) -> str:
         """
         Return the URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`.
@@ -134,6 +148,22 @@ class AssistantOperator(ResultOperator):
         :param site_id: Another site.
         """
         return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.site(site_id), kind)
+
+
+def _named(written: Sequence[Data]) -> str:
+    """Return the datasets that were written, with their rows."""
+    return ", ".join(f"{data.uri} ({data.rows} rows)" for data in written)
+
+
+def warn_of_findings(listed: str | None, count: int | None = None) -> None:
+    """
+    Log a warning with the path of the findings of a task that succeeds, if there are any.
+
+    :param listed: The path, or None.
+    :param count: How many there are, if that is known.
+    """
+    if listed:
+        log.warning("%s need attention. They are listed in %s.", f"{count} findings" if count else "Findings", listed)
 
 
 def allowed(limit: float, total: int) -> float:
@@ -197,6 +227,14 @@ class ExportOperator(AssistantOperator):
         """Return the name of this task's part of a partition."""
         return f"{self._task_part()}{_instance(RunRef.of(context))}"
 
+    def situation(self, context: Context) -> Situation:
+        """Return what the export was writing, and which files it has replaced."""
+        doing = f"export of {self.part(context)!r} to {self.output_path} from {self.place()}"
+        files = len(self.written)
+        return Situation(
+            doing, f"{files} file(s) of this run are written: {_named(self.written)}." if files else UNWRITTEN
+        )
+
     def _task_part(self) -> str:
         return self.file_name or f"{self.dag_id}.{self.task_id}"
 
@@ -253,6 +291,7 @@ class LedgerExportOperator(ExportOperator):
     def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
         """Return the rows of a span of time, its end excluded, of one site or of all."""
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Write the partitions.

@@ -1,4 +1,4 @@
-"""Operators that talk to the assistant: endpoints 5, 6 and 9 of the specification."""
+"""Operators that chat with the assistant: ``POST …/chat``, ``…/chat/async`` and ``…/chat/session/close``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLost,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
-from airflow_provider_assistant.triggers.chat import ended_request
+from airflow_provider_assistant.triggers.chat import ended_request, times_of
 from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
 
 T = TypeVar("T")
@@ -60,6 +61,10 @@ class _MessageOperator(AssistantOperator):
         self.response_language = response_language
         self.on_ambiguous = on_ambiguous
 
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which chat the task was sending."""
+        return Situation(f"chat in session {self.session_id!r} on {self.place()}")
+
     def _chat_message(self) -> ChatMessage:
         fields = {
             "session_id": self.session_id,
@@ -75,7 +80,7 @@ class _MessageOperator(AssistantOperator):
     @contextlib.contextmanager
     def _skipping(self) -> Iterator[None]:
         """
-        Skip the task where its message may have arrived, and is to be left.
+        Skip the task if its message may have arrived and ``on_ambiguous`` is ``skip``.
 
         :raises AirflowSkipException: Instead of the error, if ``on_ambiguous`` is ``skip``.
         """
@@ -99,29 +104,30 @@ class _MessageOperator(AssistantOperator):
 
 class AssistantChatOperator(_MessageOperator):
     """
-    Ask the assistant and wait for the answer in the same round trip (endpoint 5).
+    Ask the assistant and get the answer in the same round trip (``POST …/chat``).
 
-    For answers that take long, :class:`AssistantSubmitChatOperator` holds no worker slot.
+    For slow answers use :class:`AssistantSubmitChatOperator`, which can wait without a worker slot.
 
-    :param session_id: Conversation; reusing it continues it.
+    :param session_id: The session; reusing it continues the conversation.
     :param message: The user's text.
     :param email: E-mail address of the end user.
     :param response_language: Language code of the reply, such as ``en``.
-    :param on_ambiguous: What to do when the message may stand in the conversation although there is no answer.
-        ``retry``, the default, sends it again after a 5xx or a broken connection, as often as the connection's
-        ``retries`` allow. After a timeout it does not, because the service is still answering: the try fails, and only
-        a retry of the task sends the message again. ``skip`` and ``fail`` never send it again: the task is skipped, or
-        fails without retries. How many earlier attempts of the same try may have arrived as well is logged, and in
-        XCom as ``possibly_duplicated``.
+    :param on_ambiguous: What to do if the message may have arrived although there is no answer. ``retry``, the default,
+        sends it again after a 5xx or a broken connection, as often as the connection's ``retries`` allow. After a
+        timeout it does not, because the service may still be answering: the try fails, and only a retry of the task
+        sends the message again. ``skip`` and ``fail`` never send it again: the task is skipped, or fails without
+        retries. The number of earlier attempts that may have arrived as well is logged, and pushed to XCom as
+        ``possibly_duplicated``.
     """
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Ask, and return the answer.
 
         :return: ``text``, ``session_id``, ``site_id``, ``request_id`` (None where the service shows
             none), ``seconds``, and ``raw``, the reply as received.
-        :raises AssistantAmbiguousError: The message may or may not stand in the conversation.
+        :raises AssistantAmbiguousError: The message may or may not have arrived.
         :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``.
         :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
@@ -140,32 +146,31 @@ class AssistantChatOperator(_MessageOperator):
 
 class AssistantSubmitChatOperator(_MessageOperator):
     """
-    Ask the assistant without waiting (endpoint 6), or wait for the answer without holding a worker slot.
+    Submit a chat (``POST …/chat/async``), and wait for the answer if asked to, without a worker slot if deferrable.
 
-    The submission is recorded in the ledger before and after it is made: when the task is retried or
-    cleared, it takes up the request it already submitted, unless that one ended failed or the service lost it.
+    The submission is recorded in the ledger before and after it is sent: a retried or cleared task takes up the request
+    that it already submitted, unless that request failed or the service lost it.
 
-    :param session_id: Conversation; reusing it continues it.
+    :param session_id: The session; reusing it continues the conversation.
     :param message: The user's text.
     :param email: E-mail address of the end user.
     :param response_language: Language code of the reply, such as ``en``.
-    :param on_ambiguous: What to do when the chat may have been submitted, now or by an earlier try, although there is
-        no usable reply. ``retry``, the default, submits it again. ``skip`` and ``fail`` never do: the task is skipped,
-        or fails without retries. At least how many earlier attempts may have been submitted as well is logged, and in
-        XCom as ``possibly_duplicated``.
-    :param wait_for_completion: Whether to wait for the answer and return it. By default it is waited for if
-        ``deferrable=True`` is given.
-    :param deferrable: Whether to wait in the triggerer instead of on the worker; by default what Airflow's
-        ``[operators] default_deferrable`` says.
-    :param poll_interval: Seconds between polls.
-    :param timeout: Seconds to wait for the answer.
+    :param on_ambiguous: What to do if the chat may have been submitted, now or by an earlier try, although there is no
+        usable reply. ``retry``, the default, submits it again. ``skip`` and ``fail`` never do: the task is skipped, or
+        fails without retries. The minimum number of earlier attempts that may have been submitted as well is logged,
+        and pushed to XCom as ``possibly_duplicated``.
+    :param wait_for_completion: Whether to wait for the answer and return it. Default: only with ``deferrable=True``.
+    :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
+        ``[operators] default_deferrable``.
+    :param poll_interval: Seconds between two polls.
+    :param timeout: How long to wait for the answer, in seconds or as a timedelta.
     :param reuse: Whether a cleared task takes up the request of an earlier run of it. A retry always does.
-    :param ledger: Whether to use the ledger; without it a retry asks again.
+    :param ledger: Whether to use the ledger. Without it, a retry submits the question again.
     """
 
     operator_extra_links = (AssistantRequestLink(),)
 
-    # What was submitted, for the link.
+    # For the link.
     request_id: str | None = None
 
     def __init__(
@@ -187,13 +192,15 @@ class AssistantSubmitChatOperator(_MessageOperator):
         self.reuse = reuse
         self.ledger = ledger
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Submit, and wait if that is asked for.
 
         :return: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the epoch;
             after waiting, in its place, ``state``, ``status``, ``text``, ``error`` (None), ``polls``, ``seconds``
-            and ``raw``, the last reply as received.
+            (by the service's own times, None where its reply has none), ``noticed_after`` (seconds from submission to
+            the poll that noticed the end) and ``raw``, the last reply as received.
         :raises AssistantRequestFailed: The request ended failed.
         :raises AssistantRequestTimeout: It did not end in time; a retry waits on for the same request.
         :raises AssistantRequestLost: The service no longer knows it; a retry submits the question again.
@@ -242,9 +249,10 @@ class AssistantSubmitChatOperator(_MessageOperator):
                 except AssistantAPIError as error:
                     self._raise_lost(error, ledger)
                     raise
-            ended = {**request.as_dict(), "polls": polls, "seconds": round(client.now() - since, 3)}
+            ended = {**request.as_dict(), "polls": polls, **times_of(request, since, client.now())}
             return {**conclude(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
+    @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns after waiting, or raise what it raises."""
         restore(self, event)
@@ -261,12 +269,20 @@ class AssistantSubmitChatOperator(_MessageOperator):
         self.request_id = ended["request_id"]
         return {**ended, "session_id": self.session_id, "site_id": site_id}
 
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which chat the task was submitting or waiting for."""
+        doing = f"async chat in session {self.session_id!r} on {self.place()}"
+        if not self.request_id:
+            return Situation(doing)
+        kept = " It is recorded: a retry takes it up." if self.ledger else ""
+        return Situation(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
+
     def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
         """Raise what a poll's error means, if it means that the service lost the request."""
         if is_lost(error, self.request_id, self.hook, ledger):
             raise AssistantRequestLost(
-                f"site {self.hook.site()!r} accepted the chat as request {self.request_id!r}, and no longer knows it: "
-                f"{error} A retry or a cleared task submits the question again."
+                f"Lost by the service: chat request {self.request_id!r} of site {self.hook.site()!r}, which it had "
+                f"accepted. A retry or a cleared task submits the question again. The last poll: {error}"
             ) from error
 
     def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
@@ -328,9 +344,9 @@ class AssistantSubmitChatOperator(_MessageOperator):
 
 def _left(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
     return AssistantAmbiguousErrorForGood(
-        f"{call}: an earlier try may have submitted it, and it is not submitted again: "
-        f"{earlier.error or 'that try ended before it had a reply'} If you know what became of it, settle it with "
-        "'airflow assistant ledger resolve'.",
+        f"Not submitted again: an earlier try may have submitted it ({call}). Its error: "
+        f"{earlier.error or 'it ended before it had a reply'} Look at the service whether it was submitted, and tell "
+        "the ledger with 'airflow assistant ledger resolve'.",
         endpoint=call.endpoint,
         attempts=earlier.attempts,
     )
@@ -338,9 +354,9 @@ def _left(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
 
 class AssistantCloseSessionOperator(AssistantOperator):
     """
-    End a conversation (endpoint 9).
+    Close a session (``POST …/chat/session/close``).
 
-    :param session_id: The conversation.
+    :param session_id: The session.
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "session_id")
@@ -349,11 +365,12 @@ class AssistantCloseSessionOperator(AssistantOperator):
         super().__init__(**kwargs)
         self.session_id = session_id
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Close the session.
 
-        A 404 to a later try of the task is a success: an earlier one has closed the session.
+        A 404 in a later try of the task is a success: an earlier try has closed the session.
 
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, None when it was empty.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
@@ -368,3 +385,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
             reply = ApiReply(None, Exchange(error.status))
         self.log.info("Closed session %r on site %r.", self.session_id, site_id)
         return {"session_id": self.session_id, "site_id": site_id, **reply.as_dict()}
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which session the task was closing."""
+        return Situation(f"close of session {self.session_id!r} on {self.place()}")

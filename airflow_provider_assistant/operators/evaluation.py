@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
 from airflow_provider_assistant import lake, metrics
-from airflow_provider_assistant.evaluation.excerpts import failures_of, head_of, means_of, rows_of
+from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, head_of, means_of, rows_of
 from airflow_provider_assistant.evaluation.extra import needs
 from airflow_provider_assistant.evaluation.rules import (
     PASS_RATE,
@@ -24,8 +24,10 @@ from airflow_provider_assistant.evaluation.rules import (
     parse_rule,
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
+from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.lineage import Data, table_at
-from airflow_provider_assistant.loading.source import Wanted, files_in, open_source
+from airflow_provider_assistant.loading.source import Source, Wanted, files_in, open_source
 from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 
@@ -49,23 +51,26 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
 
     :param answers: Parquet that :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote, or any
         source that it takes, with a column ``answer``.
-    :param expectations: A source with the columns ``expected``, ``must_include``, ``must_not_include``,
-        ``expect_no_answer``, ``weight`` and ``tags``, as far as they are needed; by default they are columns of
-        ``answers``.
+    :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
+        ``expect_no_answer``, ``weight`` and ``tags``. Default: they are columns of ``answers``.
     :param output_path: Folder of the evaluations: a local path or an object storage URL.
     :param scorers: Names of scorers, or dotted paths of your own.
-    :param pass_if: When a question has passed, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that is not
-        applicable to a question is not asked.
+    :param pass_if: Condition for passing, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that is not
+        applicable to a question is ignored for that question.
     :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. All
-        have to hold.
-    :param on_fail: What happens if one does not: ``fail``, the task fails for good; ``skip_downstream``, it succeeds
-        and the tasks directly behind it are skipped; ``report``, it succeeds.
+        must hold. ``latency p95 <= 20`` judges the service's own times, and is not judged where it has none;
+        ``noticed_after p95 <= 60`` judges when polls noticed the answers.
+    :param on_fail: What happens if a rule does not hold: ``fail``, the task fails for good; ``skip_downstream``, it
+        succeeds and the tasks directly behind it are skipped; ``report``, it succeeds.
     :param baseline: What to compare with: ``previous``, the latest run before this one whose gate did not fail; a
         mapping with ``tag``; or the path of an evaluation's folder.
     :param tag: Name of this evaluation, for the ``baseline`` of later ones.
-    :param key: Column that tells the questions apart, or columns, in both sources.
-    :param name: Name of the evaluation; ``previous`` and ``tag`` look at those of the same name. By default the DAG's
-        and the task's.
+    :param key: Column that identifies a question, or columns, in both sources.
+    :param csv_options: How CSV files of answers and expectations are written: a mapping with ``delimiter`` (default
+        ``,``), ``encoding`` (default ``utf-8``) and ``quote`` (default ``"``).
+    :param allow_empty: Whether answers without rows or files are a success with zero counts, for which no files are
+        written and no gate is judged. By default it is an error.
+    :param name: Name of the evaluation; ``previous`` and ``tag`` look at those of the same name. Default: DAG and task.
     :param lake_path: Folder of the datasets, to also write the figures to the dataset ``evaluations``.
     """
 
@@ -78,6 +83,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         "gate",
         "baseline",
         "tag",
+        "csv_options",
         "name",
         "lake_path",
     )
@@ -102,6 +108,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         baseline: BaselineOf | None = None,
         tag: str | None = None,
         key: str | Sequence[str] = "key",
+        csv_options: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
         name: str | None = None,
         lake_path: str | None = None,
         **kwargs: Any,
@@ -119,21 +127,25 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         self.baseline = baseline
         self.tag = tag
         self.key = key
+        self.csv_options = csv_options
+        self.allow_empty = allow_empty
         self.name = name
         self.lake_path = lake_path
         self._check_what_is_known()
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Evaluate.
 
         :return: ``name``, ``verdict``, ``questions``, ``answered``, ``coverage``, ``pass_rate``, ``means`` by scorer,
             ``failed_rules``, the first of them with ``rule`` and ``reason``, ``baseline``, the scores compared with,
-            and ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``. A failed gate pushes it too.
+            and ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``. A failed gate pushes it too. With
+            ``allow_empty`` and no answers, the verdict is ``none`` and the paths are None.
         :raises AssistantInputError: A rule, a scorer, the baseline or a source cannot be used, and nothing was written.
         :raises AssistantGateFailed: The gate failed, and ``on_fail`` is ``fail``. All files are written.
         """
-        # Their models and scorers cost time that a DAG file which imports this has not.
+        # Importing models and scorers takes longer than a DAG file that imports this may take.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.evaluate import summarise
         from airflow_provider_assistant.evaluation.history import Place, find_baseline
@@ -147,9 +159,12 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         run, moment = self._run(context)
         place = Place.of(self.output_path, self._name(context), moment, str(run["run_id"]))
         _check_owner(place, run)
+        answers = self._table(self.answers)
+        if not answers.num_rows:
+            return self._empty(context, [scorer.name for scorer in scorers])
         baseline = find_baseline(place, self.baseline)
-        expectations = None if self.expectations is None else _table(self.expectations)
-        cases = read_cases(_table(self.answers), expectations, key=self.key)
+        expectations = None if self.expectations is None else self._table(self.expectations)
+        cases = read_cases(answers, expectations, key=self.key)
         scores = score_cases(cases, scorers)
         summary = summarise(
             cases,
@@ -168,6 +183,12 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         page = render(summary, cases, scores, place.trend())
         lake_file = self._write(context, place, summary, scores, page)
         return self._finished(context, summary, head_of(summary, place, lake_file))
+
+    def situation(self, context: Context) -> Situation:
+        """Return which evaluation the task was making, and what it has written."""
+        doing = f"evaluation {self._name(context)!r} in {self.output_path}"
+        written = f"Scores, summary and report are written: {self.report}." if self.report else "Nothing was written."
+        return Situation(doing, written)
 
     def reads(self) -> Sequence[Data]:
         """Return the files of answers and expectations."""
@@ -214,11 +235,29 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
             raise AssistantInputError(f"gate: {drops[0]!r} needs a baseline, such as 'previous'", field="baseline")
         return pass_if, rules
 
+    def _table(self, source: Any) -> pa.Table:
+        wanted = Wanted((), rest=True)
+        with open_source(source, wanted, csv_options=self.csv_options, allow_empty=self.allow_empty) as opened:
+            return _read(opened)
+
+    def _empty(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
+        """
+        Return the result of an evaluation without answers.
+
+        :raises AssistantInputError: That is not allowed.
+        """
+        if not self.allow_empty:
+            raise AssistantInputError(
+                "answers has no rows; nothing was written. If that may be so: allow_empty=True", field="answers"
+            )
+        self.log.info("%s: there are no answers, so nothing is written and no gate is judged.", self._name(context))
+        return self.tell(context, empty_head(self._name(context), scorers))
+
     def _name(self, context: Context) -> str:
         return self.name or self.part(context)
 
     def _run(self, context: Context) -> tuple[dict[str, str | None], datetime]:
-        """Return who evaluates, and the moment that tells what came before."""
+        """Return the task instance that evaluates, and the moment that orders evaluations."""
         ti, run = context["ti"], context["dag_run"]
         # Not the logical date: a run that was started by hand has none, and one with an interval has that of its start.
         moment: datetime = run.run_after
@@ -228,6 +267,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
             "run_id": ti.run_id,
             "task_id": ti.task_id,
             "map_index": None if index is None or index < 0 else str(index),
+            # Iterations of a loop (Airflow 3.4) differ by nothing else.
+            **({"region": region} if (region := RunRef.of(context).region) else {}),
             "logical_date": run.logical_date.isoformat() if run.logical_date else None,
             "run_after": moment.isoformat(),
         }
@@ -277,8 +318,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         self._push(context, head)
         if self.on_fail == "fail":
             raise AssistantGateFailed(
-                f"{summary.name}: {failures_of(summary.gate.rules)}. Report: {head['report_path']}. A retry would judge"
-                " the same answers: ask again, or change the gate."
+                f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name}). Open the report: "
+                f"{head['report_path']}. A retry would judge the same answers: ask again, or change the gate."
             )
         behind = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
         self.log.info(
@@ -305,19 +346,18 @@ def _is_template(value: Any) -> bool:
     return any(map(_is_template, value)) if isinstance(value, list | tuple) else True
 
 
-def _table(source: Any) -> pa.Table:
-    """Return all of a source."""
+def _read(source: Source) -> pa.Table:
+    """Return all of a source as one table."""
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = {}
     rows = 0
-    with open_source(source, Wanted((), rest=True)) as opened:
-        for batch in opened.batches():
-            for name, values in batch.columns.items():
-                columns.setdefault(name, [None] * rows).extend(values)
-            rows += len(batch)
-            for values in columns.values():
-                values.extend(itertools.repeat(None, rows - len(values)))
+    for batch in source.batches():
+        for name, values in batch.columns.items():
+            columns.setdefault(name, [None] * rows).extend(values)
+        rows += len(batch)
+        for values in columns.values():
+            values.extend(itertools.repeat(None, rows - len(values)))
     try:
         return pa.table(columns)
     except (pa.ArrowException, TypeError) as error:
@@ -331,8 +371,8 @@ def _check_owner(place: Place, run: Mapping[str, str | None]) -> None:
     :raises AssistantInputError: It is.
     """
     found = place.read_summary()
-    of = ("dag_id", "task_id", "run_id", "map_index")
-    if found and any(found.run.get(item) != run[item] for item in of):
+    of = ("dag_id", "task_id", "run_id", "map_index", "region")
+    if found and any(found.run.get(item) != run.get(item) for item in of):
         raise AssistantInputError(
             f"{str(place.folder)!r} holds the evaluation of "
             f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one a name or a folder of its own",

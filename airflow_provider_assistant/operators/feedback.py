@@ -1,4 +1,4 @@
-"""Operators for feedback: endpoint 8 of the specification, and what was sent through it."""
+"""Operators for feedback: ``POST …/chat/feedback``, and the export of what was sent."""
 
 from __future__ import annotations
 
@@ -17,27 +17,33 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteLoadForGood,
     AssistantInputError,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, is_superseded, key_of, ratings
 from airflow_provider_assistant.loading.source import storage_path
-from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator, findings_of
+from airflow_provider_assistant.operators.base import (
+    AssistantOperator,
+    LedgerExportOperator,
+    findings_of,
+    warn_of_findings,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.asking.rating import Rater
+    from airflow_provider_assistant.loading.report import Findings
 
 
 class AssistantFeedbackOperator(AssistantOperator):
     """
-    Rate the answer to one chat request, or many answers by rules on their scores (endpoint 8).
+    Rate the answer to one chat request, or many answers by rules on their scores (``POST …/chat/feedback``).
 
-    The API has no endpoint that reads feedback back, so the ledger records what was sent. A rating that is already
-    the latest one of its request is not sent again, however often the task runs. An attempt that may have been received
-    is repeated.
+    The API cannot return feedback, so the ledger records what was sent. A rating that is already the latest one of its
+    request is not sent again, however often the task runs. A rating whose last attempt is ambiguous is sent again.
 
     Give either ``session_id``, ``request_id`` and ``feedback``, or ``answers``, ``scores`` and ``rules``.
 
-    :param session_id: Conversation of the request.
+    :param session_id: The session of the request.
     :param request_id: The chat request.
     :param feedback: Rating word; ``good`` is the one that the specification shows.
     :param answers: What :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote: a local path or
@@ -45,9 +51,9 @@ class AssistantFeedbackOperator(AssistantOperator):
     :param scores: What the evaluation of these answers wrote, ``scores.parquet``.
     :param rules: A condition on the scores for each rating word, such as ``{"good": "token_f1 >= 0.8", "bad":
         "token_f1 < 0.3"}``. An answer gets the word of the first rule that holds; if none does, it is not rated.
-    :param key: The columns that tell the questions apart, as in the evaluation.
-    :param max_concurrency: The most ratings in flight; by default the connection's.
-    :param ledger: Whether to use the ledger; without it nothing is recorded and a retry rates again.
+    :param key: The columns that identify a question, as in the evaluation.
+    :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
+    :param ledger: Whether to use the ledger. Without it, nothing is recorded and a retry sends all ratings again.
     """
 
     template_fields: Sequence[str] = (
@@ -61,7 +67,9 @@ class AssistantFeedbackOperator(AssistantOperator):
         "key",
     )
 
+    # Of the current try.
     _rater: Rater | None = None
+    _listed: Findings | None = None
 
     def __init__(
         self,
@@ -96,6 +104,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         self.max_concurrency = max_concurrency
         self.ledger = ledger
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Send what was not sent before.
@@ -103,7 +112,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         :return: Of one rating: ``request_id``, ``session_id``, ``site_id``, ``feedback``, and ``sent``: whether this
             run sent it. Of ratings by rule: ``rows = sent + already_sent + not_rated + not_answered + failed``,
             ``by_rating``, how many answers have which rating now, ``possibly_duplicated``, ``site_id``, and
-            ``findings``, the path of the list of ratings that want attention, None if there are none.
+            ``findings``, the path of the list of ratings that a person should look at, None if there are none.
         :raises AssistantInputError: The files or the rules are wrong, and nothing was sent.
         :raises AssistantIncompleteLoad: Ratings by rule could not be sent; a retry sends those and no others.
         :raises AssistantIncompleteLoadForGood: The service refused each of these; Airflow does not retry the task.
@@ -111,8 +120,21 @@ class AssistantFeedbackOperator(AssistantOperator):
         """
         return self._rate_one(context) if self.rules is None else self.tell(context, self._rate_many(context))
 
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the task was rating, with the counts of this try."""
+        if self.rules is None:
+            return Situation(f"rating {self.feedback!r} of request {self.request_id!r} on {self.place()}")
+        doing = f"ratings of {self.answers} on {self.place()}"
+        if not self._rater:
+            return Situation(doing)
+        counts = self._rater.counts
+        safe = (
+            f"{counts.sent} ratings were sent by this try and {counts.already_sent} before. {counts.failed} are left."
+        )
+        return Situation(doing, safe, self._listed.listed if self._listed else None)
+
     def on_kill(self) -> None:
-        """Send no more ratings by rule; what is in flight gets the time to end."""
+        """Send no more ratings by rule; requests in flight may still end."""
         if self._rater:
             self._rater.end()
 
@@ -160,6 +182,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         rated = rate(cases, _table(self.scores, "scores"), self.rules or {})
         site_id, run, settings = self.hook.site(), RunRef.of(context), self.hook.settings.client
         with Ledger.opened(self.ledger) as ledger, findings_of(run) as findings:
+            self._listed = findings
             self._rater = Rater(
                 replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency),
                 site_id=site_id,
@@ -173,26 +196,29 @@ class AssistantFeedbackOperator(AssistantOperator):
             finally:
                 counts = self._rater.counts
                 said = (
-                    f"of {rated.total} answers {counts.sent} were rated, {counts.already_sent} had been before, "
-                    f"{counts.failed} ratings failed, {rated.not_rated} are not rated, {rated.not_answered} are missing"
+                    f"of {rated.total} answers {counts.sent} were rated by this try and {counts.already_sent} before, "
+                    f"{counts.failed} ratings failed, no rule holds for {rated.not_rated}, and {rated.not_answered} "
+                    "have no answer"
                 )
                 self.log.info("Site %r: %s.", site_id, said)
-        listed = str(findings.path) if findings.count else None
         if counts.failed and self._rater.is_final:
             raise AssistantIncompleteLoadForGood(
-                f"{said}. The service refused each of them, and would refuse them again. They are listed in {listed}."
+                f"The service refused {counts.failed} ratings ({said}). It would refuse them again. Findings: "
+                f"{findings.listed}."
             )
         if counts.failed:
             raise AssistantIncompleteLoad(
-                f"{said}. A retry sends those that failed and no others. They are listed in {listed}."
+                f"{counts.failed} ratings were not sent ({said}). A retry sends those and no others. Findings: "
+                f"{findings.listed}."
             )
+        warn_of_findings(findings.listed, findings.count)
         return {
             "rows": rated.total,
             **counts.as_dict(),
             "not_rated": rated.not_rated,
             "not_answered": rated.not_answered,
             "site_id": site_id,
-            "findings": listed,
+            "findings": findings.listed,
         }
 
 

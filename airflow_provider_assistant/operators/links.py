@@ -39,8 +39,13 @@ class AssistantReportLink(BaseOperatorLink):
         # Without the host, which may have several names.
         base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
         map_index = -1 if ti_key.map_index is None else ti_key.map_index
-        names = (ti_key.dag_id, ti_key.run_id, ti_key.task_id, str(map_index))
-        return f"{base}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
+        # Airflow 3.4: all iterations of a loop have the map index -1, and an index in their region.
+        region = getattr(ti_key, "region_id", None)
+        is_regional = region is not None and region.int != 0
+        index = ti_key.region_index if is_regional else map_index
+        names = (ti_key.dag_id, ti_key.run_id, ti_key.task_id, str(index))
+        page = f"{base}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
+        return f"{page}?region={region}" if is_regional else page
 
 
 class AssistantDataLink(BaseOperatorLink):

@@ -1,4 +1,4 @@
-"""Operators that read the tenant's limits and the sites' statistics: endpoints 1 and 10."""
+"""Operators that read the tenant's limits and the sites' statistics: ``GET …/limits`` and ``GET …/statistics``."""
 
 from __future__ import annotations
 
@@ -19,21 +19,27 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteExportForGood,
     AssistantInputError,
 )
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.sites import SiteReplies, read_sites
 from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, allowed
 
-# Of the sites that could not be read, so much goes to XCom, in bytes of JSON; the log has all of them.
+# Size limit of the list of failed sites in XCom, in bytes of JSON; the log has all of them.
 FAILED_SITES_BYTES = 5000
-# And so many to the error's message; so long is what is said about each.
+# How many failed sites the error names, and the length limit of each reason in XCom in characters.
 FAILED_SITES_NAMED = 10
 REASON_LENGTH = 200
 
 
 class AssistantLimitsOperator(AssistantOperator):
-    """Read the tenant's limits (endpoint 1); the specification asks for it before traffic starts."""
+    """Read the tenant's limits (``GET …/limits``), which the API's specification recommends before any traffic."""
 
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the task was reading."""
+        return Situation(f"limits on {self.place()}")
+
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         """
         Read the limits.
@@ -49,7 +55,7 @@ class AssistantLimitsOperator(AssistantOperator):
 
 class AssistantLimitsToParquetOperator(ExportOperator):
     """
-    Write the tenant's limits (endpoint 1) to the Parquet dataset ``limits``: what is used of what is allowed.
+    Write the tenant's limits (``GET …/limits``) to the Parquet dataset ``limits``: what is used of what is allowed.
 
     One row per value of the reply, whatever its fields are. A run for a day replaces what this task wrote for
     that day.
@@ -66,6 +72,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         super().__init__(**kwargs)
         self.list_keys = list_keys
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Read the limits and write the partition.
@@ -85,13 +92,13 @@ class AssistantLimitsToParquetOperator(ExportOperator):
 
 class AssistantStatisticsToParquetOperator(ExportOperator):
     """
-    Write statistics (endpoint 10) of one or many sites to the Parquet datasets ``statistics`` and ``statistics_raw``.
+    Write the statistics of sites (``GET …/statistics``) to the datasets ``statistics`` and ``statistics_raw``.
 
-    ``statistics`` has one row per metric of a reply, whatever its fields are; ``statistics_raw`` has the
-    replies as they were. A run for a day replaces what this task wrote for that day.
+    ``statistics`` has one row per metric of a reply, whatever its fields are; ``statistics_raw`` has the replies as
+    they were. A run for a day replaces what this task wrote for that day.
 
-    :param site_ids: Sites to read at the same time, instead of the one of ``site_id`` or the connection. One that
-        cannot be read does not keep the others from being written.
+    :param site_ids: Sites to read at the same time, instead of the one of ``site_id`` or the connection. A site that
+        cannot be read does not prevent the others from being written.
     :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run. Statistics are a snapshot
         of the moment they are read, whatever the day: ``captured_at`` says when.
@@ -99,7 +106,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         by default their position does.
     :param max_failed_sites: How many of ``site_ids`` may fail, as a count or as a fraction below 1, before the
         task does.
-    :param max_concurrency: The most requests in flight; by default the connection's.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "site_ids", "list_keys")
@@ -125,6 +132,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         self.max_failed_sites = max_failed_sites
         self.max_concurrency = max_concurrency
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Read the statistics and write the partitions.
@@ -191,20 +199,24 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
     def _fail(self, found: SiteReplies, written: str) -> None:
         """Fail the task for sites that could not be read."""
         errors, sites = found.errors, len(found.replies) + len(found.errors)
-        named = [f"{site_id!r} ({_reason(error)})" for site_id, error in list(errors.items())[:FAILED_SITES_NAMED]]
-        if more := len(errors) - len(named):
-            named.append(f"and {more} more, see the log")
+        # A text of this package begins with what matters: "404 Not Found: …".
+        named = [
+            f"{site_id!r} ({str(error).partition(':')[0]})"
+            for site_id, error in list(errors.items())[:FAILED_SITES_NAMED]
+        ]
+        more = f" and {len(errors) - len(named)} more" if len(errors) > len(named) else ""
         for_good = all(isinstance(error, AirflowFailException) for error in errors.values())
         todo = (
-            "Airflow does not retry, because the service would refuse them again: correct site_ids or the key, or "
-            "allow for them with max_failed_sites. Running the task again"
+            "The service would refuse them again: correct site_ids or the key, or allow for them with "
+            "max_failed_sites. Running the task again"
             if for_good
             else "A retry"
         )
         kind = AssistantIncompleteExportForGood if for_good else AssistantIncompleteExport
         raise kind(
-            f"{len(errors)} of {sites} sites could not be read (max_failed_sites={self.max_failed_sites:g}): "
-            f"{', '.join(named)}. {written} {todo} reads all {sites} sites anew and replaces the day."
+            f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
+            f"max_failed_sites={self.max_failed_sites:g} allows. {written} {todo} reads all {sites} sites again and "
+            "replaces the day. The warnings in the log have all reasons."
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.operators.base import ResultOperator, day_of_run
 
@@ -66,6 +67,7 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         self.days = days
         self.schema = schema
 
+    @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Load the days.
@@ -105,6 +107,14 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items()),
         )  # fmt: skip
         return self.tell(context, result)
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which warehouse the task was loading."""
+        target = f"connection {self.conn_id!r}" if self.conn_id else self.database
+        return Situation(
+            f"load of {self.output_path} into the warehouse ({target})",
+            "Nothing was changed: all days are replaced in one transaction, which was rolled back.",
+        )
 
     def reads(self) -> Sequence[Data]:
         """Return the datasets whose tables were written."""

@@ -23,9 +23,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailedForGood,
     AssistantRequestTimeout,
 )
+from airflow_provider_assistant.failures import Situation, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.triggers.chat import ended_request
+from airflow_provider_assistant.triggers.chat import ended_request, times_of
 from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
 
 
@@ -77,12 +78,14 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """The hook of this task."""
         return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
+    @explained
     def execute(self, context: Context) -> Any:
         """
         Wait for the answer.
 
-        :return: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``polls``, ``seconds`` (from
-            submission, where the ledger knows it), and ``raw``, the last reply as received.
+        :return: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``polls``, ``seconds`` (by the service's
+            own times, None where its reply has none), ``noticed_after`` (seconds from submission, where the ledger
+            knows it, to the poll that noticed the end), and ``raw``, the last reply as received.
         :raises AssistantRequestFailed: The request ended failed.
         :raises AirflowSensorTimeout: It did not end in time.
         :raises AssistantAPIError: 400, 401, 403 or 404.
@@ -133,12 +136,13 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         ended = {
             **request.as_dict(),
             "polls": self._polls,
-            "seconds": round(client.now() - self._since, 3),
+            **times_of(request, self._since, client.now()),
         }
         with Ledger.opened(self.ledger, needed=False) as ledger:
             answer = conclude(ended, self.hook, ledger, AssistantRequestFailedForGood)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
+    @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what :meth:`execute` returns, or raise what it raises."""
         restore(self, event)
@@ -150,6 +154,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             except AssistantAPIError as error:
                 is_lost(error, self.request_id, self.hook, ledger)
                 raise
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return which request the sensor was waiting for."""
+        return Situation(f"wait for chat request {self.request_id!r} on {place_of(self.hook)}")
 
     @cached_property
     def _since(self) -> float:

@@ -80,8 +80,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
             async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
                 with tracing.span("wait", site_id=self.site_id, request_id=self.request_id):
                     request, polls = await self._ended(client)
-                now = client.now()
-            times = {"seconds": round(now - self.since, 3), "ended_at": now}
+                times = times_of(request, self.since, client.now())
             event = {"request": {**request.as_dict(), "polls": polls, **times}}
         except AssistantError as error:
             event = failure_of(error)
@@ -109,6 +108,26 @@ class AssistantChatRequestTrigger(BaseTrigger):
         """
         left = self.deadline - client.now()
         return left + GRACE if left > 0 else client.settings.timeout
+
+
+def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float | None]:
+    """
+    Return how long an ended request took.
+
+    :param request: The request.
+    :param since: When it was submitted, in seconds since the epoch.
+    :param now: When its end was noticed.
+    :return: ``seconds`` by the service's own times, None where its reply has none; ``noticed_after``, seconds from
+        submission to the poll that noticed the end; ``ended_at``, in seconds since the epoch.
+    """
+    noticed_after = now - since
+    took = request.service_seconds
+    seconds = None if took is None else min(took, noticed_after)
+    return {
+        "seconds": None if seconds is None else round(seconds, 3),
+        "noticed_after": round(noticed_after, 3),
+        "ended_at": now if seconds is None else since + seconds,
+    }
 
 
 def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:

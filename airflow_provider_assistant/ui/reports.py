@@ -1,15 +1,17 @@
 """
-The reports of evaluations as pages of Airflow's API server, for who may see the task's XComs.
+The reports of evaluations as pages of Airflow's API server, for users who may see the task's XComs.
 
 A browser opens no file by a link of a web page, and Airflow's UI shows no such link. A path is never taken from a
-request: it is what the task itself left in XCom. Since whoever writes a DAG can leave anything there, only files of
-that name that this package made are shown, and their page can run nothing and load nothing.
+request: it is what the task itself pushed to XCom. Since the author of a DAG can push anything, only files of that name
+that this package made are shown, and their page can run nothing and load nothing.
 """
 
 from __future__ import annotations
 
 import logging
+from inspect import signature
 from typing import Annotated, Any
+from uuid import UUID
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
@@ -34,6 +36,8 @@ HEADERS = {
     # A cleared task has another report at the same address.
     "Cache-Control": "no-store",
 }
+# The result of an evaluation, with and without multiple outputs.
+KEYS = ("report_path", "return_value")
 may_see = requires_access_dag("GET", DagAccessEntity.XCOM)
 
 app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)
@@ -44,36 +48,44 @@ class _NotShown(Exception):
 
 
 @app.get("/reports/{dag_id}/{run_id}/{task_id}/{map_index}", dependencies=[Depends(may_see)])
-def report(dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)]) -> Response:
+def report(
+    dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)], region: UUID | None = None
+) -> Response:
     """
     Show the report of an evaluation.
 
     :param dag_id: Of the task that evaluated.
     :param run_id: The DAG run.
     :param task_id: The task.
-    :param map_index: -1, or which of the mapped task's.
+    :param map_index: -1, the index of a mapped task, or in a region, the index in it.
+    :param region: The region of the task in Airflow 3.4, where iterations of a loop differ by nothing else.
     """
     try:
-        return HTMLResponse(_read(_place_of(dag_id, run_id, task_id, map_index)), headers=HEADERS)
+        return HTMLResponse(_read(_place_of(dag_id, run_id, task_id, map_index, region)), headers=HEADERS)
     except _NotShown as reason:
         return PlainTextResponse(f"{reason}\n", status_code=404, headers=HEADERS)
 
 
-def _place_of(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
-    """Return where the task said that its report is."""
-    mine = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
+def _place_of(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID | None) -> str:
+    """Return the path of the report, as the task pushed it."""
+    statement = _xcoms(dag_id, run_id, task_id, map_index, region)
     with create_session() as session:
-        left = {
-            row.key: XComModel.deserialize_value(row)
-            for row in session.scalars(
-                select(XComModel).filter_by(**mine).where(XComModel.key.in_(("report_path", "return_value")))
-            )
-        }
+        left = {row.key: XComModel.deserialize_value(row) for row in session.scalars(statement) if row.key in KEYS}
     result = left.get("return_value")
     place: Any = left.get("report_path") or (result.get("report_path") if isinstance(result, dict) else None)
     if not isinstance(place, str):
         raise _NotShown("This task has no report: it came to none, or it was cleared since.")
     return place
+
+
+def _xcoms(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID | None) -> Any:
+    """Return a query for the XComs of one task instance."""
+    if "region_id" not in signature(XComModel.get_many).parameters:
+        mine = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
+        return select(XComModel).filter_by(**mine)
+    # Airflow 3.4 keeps XComs in two tables, and reads them by region.
+    exactly: dict[str, Any] = {} if region is None else {"region_id": region}
+    return XComModel.get_many(run_id=run_id, dag_ids=dag_id, task_ids=task_id, map_indexes=map_index, **exactly)
 
 
 def _read(place: str) -> bytes:

@@ -46,7 +46,7 @@ NAVIGATION: dict[str, list[str]] = {
         *("concepts/ledger", "concepts/ambiguity", "concepts/deadlines", "concepts/pace", "faults"),
         *("concepts/evaluation", "benchmarks"),
     ],
-    "Operations": ["operations/ledger-on-postgresql", "operations/scale"],
+    "Operations": ["operations/runbook", "operations/ledger-on-postgresql", "operations/scale"],
     "Reference": [
         *("connection", "reference/configuration", "reference/operators", "reference/command-line"),
         *("reference/errors", "reference/datasets", "reference/evaluation", "reference/metrics", "sandbox"),
@@ -59,7 +59,7 @@ FOLDERS = {"howto": "How to", "concepts": "Concepts", "operations": "Operations"
 # Everything that is for users of the package; the pages of the reference from docstrings.
 MODULES = {
     "Hooks": ["hooks.assistant", "hooks.connection", "hooks.shared"],
-    "Operators: documents": ["operators.documents"],
+    "Operators: documents": ["operators.documents", "operators.loads"],
     "Operators: chat": ["operators.chat", "operators.ask"],
     "Operators: feedback": ["operators.feedback"],
     "Operators: evaluation": ["operators.evaluation"],

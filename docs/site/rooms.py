@@ -32,6 +32,8 @@ PURPOSE = {
     "ledger": "what was done",
     "client": "sends: httpx, aiohttp",
     "lineage": "read and written",
+    "messages": "what errors mean",
+    "failures": "what a failed task logs",
     "metrics": "names",
     "tracing": "spans",
     "api": "calls, replies, retries; sends nothing itself",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -58,3 +59,13 @@ def test_every_page_can_be_reached() -> None:
             if page in reached and "://" not in target and target.partition("#")[0].endswith(".md")
         } - reached
     assert set(pages()) <= reached
+
+
+def test_no_page_lists_a_page_twice_and_headings_stand_apart():
+    index = (ROOT / "docs" / "index.md").read_text()
+    listed = re.findall(r"^- \[[^\]]*\]\(([^)]+)\)", index, re.MULTILINE)
+    assert len(listed) == len(set(listed)) > 20
+    for page in pages():
+        lines = prose(page).splitlines()
+        for before, line in pairwise(lines):
+            assert not re.match(r"#{1,6} ", line) or not before.strip(), f"{page}: {line}"

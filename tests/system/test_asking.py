@@ -238,9 +238,9 @@ def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("task_id", "status", "error", "plan"),
     [
-        ("failed", "failed", "AssistantRequestFailed", "asks anew those that failed"),
-        ("lost", "lost", "AssistantRequestLost", "asks anew those that were lost"),
-        ("late", "timed_out", "AssistantRequestTimeout", "waits on for those that are open"),
+        ("failed", "failed", "AssistantRequestFailed", "asks those again that failed"),
+        ("lost", "lost", "AssistantRequestLost", "asks those again that were lost"),
+        ("late", "timed_out", "AssistantRequestTimeout", "waits for those that are open"),
     ],
 )
 def test_each_bad_end_has_an_error_of_its_own_that_says_what_a_retry_does(
@@ -253,8 +253,8 @@ def test_each_bad_end_has_an_error_of_its_own_that_says_what_a_retry_does(
     assert all(row["answer"] for row in rows if row["status"] == "complete")
     log = runs.log("asked_in_vain", task_id)
     assert error in log
-    assert f"{bad} questions have no answer" in log
-    assert f"A retry keeps the answers, {plan}." in log
+    assert f"{bad} of" in log
+    assert f"A retry keeps the answers and {plan}." in log
     assert not (ENDS - {error}) & set(re.findall(r"AssistantRequest\w+", log))
 
 

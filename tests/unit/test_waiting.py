@@ -16,7 +16,7 @@ from airflow_provider_assistant.waiting import DEFERRAL_GRACE, conclude, defer
 
 ENDED = {
     "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
-    "polls": 2, "seconds": 1.25,
+    "polls": 2, "seconds": None, "noticed_after": 1.25,
 }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def test_complete_is_recorded_and_returned(hook, ledger, caplog):
     caplog.set_level("INFO")
     assert conclude(ENDED, hook, ledger) == ENDED
     assert ledger.submission_of(hook.target(), "r").state == "complete"
-    assert "complete after 1.2 s and 2 poll(s)" in caplog.text
+    assert "complete: noticed after 1.2 s and 2 poll(s)" in caplog.text
 
 
 @pytest.mark.parametrize(("said", "part"), [("The model is away.", "The model is away."), (None, "does not say why")])

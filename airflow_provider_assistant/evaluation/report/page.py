@@ -26,6 +26,8 @@ FORMATS: dict[str, Callable[..., str]] = {
     for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "shortened", "signed")
 }
 
+TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
+
 
 def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Sequence[Summary] = ()) -> str:
     """
@@ -41,12 +43,16 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
     :raises AssistantInputError: if matplotlib is not installed.
     """
     runs = content.runs(summary, trend)
+    measure = _measure(summary)
     return _template().render(
         generator=GENERATOR,
         summary=summary,
         scorers=[(name, scorer, _picture(scorer)) for name, scorer in summary.scorers.items()],
         runs=runs,
         lines=_lines(summary, runs),
+        measure=measure,
+        timing=getattr(summary, measure),
+        timing_name=TIMES[measure],
         durations=_durations(summary, cases),
         quantiles=QUANTILES,
         tags=content.tags(summary),
@@ -89,18 +95,27 @@ def _picture(scorer: ScorerSummary) -> Any:
     return _markup(pictures.histogram(scorer.histogram)) if any(scorer.histogram) else None
 
 
+def _measure(summary: Summary) -> str:
+    """Return which time is shown: the service's, or where no reply has it, until a poll noticed the answer."""
+    return "noticed_after" if summary.noticed_after.count and not summary.latency.count else "latency"
+
+
 def _durations(summary: Summary, cases: Sequence[Case]) -> Any:
-    values = [case.seconds for case in cases if case.answer is not None and case.seconds is not None]
-    marks = [(name, value) for name in ("p50", "p95", "p99") if (value := getattr(summary.latency, name)) is not None]
+    measure = _measure(summary)
+    times = (case.seconds if measure == "latency" else case.noticed_after for case in cases if case.answer is not None)
+    values = [value for value in times if value is not None]
+    timing = getattr(summary, measure)
+    marks = [(name, value) for name in ("p50", "p95", "p99") if (value := getattr(timing, name)) is not None]
     return _markup(pictures.durations(values, marks)) if values and marks else None
 
 
 def _lines(summary: Summary, runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
     """Return name, present value and picture of every figure that at least two runs have."""
+    measure = _measure(summary)
     figures: list[tuple[str, Callable[[Summary], float | None], Callable[[float | None], str], float]] = [
         ("Coverage", lambda one: one.questions.coverage, formats.percent, 1),
         ("Pass rate", lambda one: one.passes.rate if one.passes else None, formats.percent, 1),
-        ("Latency p95", lambda one: one.latency.p95, formats.seconds, float("inf")),
+        (f"{TIMES[measure]} p95", lambda one: getattr(one, measure).p95, formats.seconds, float("inf")),
     ]
     figures += [
         (name, partial(_mean, name), formats.score, 1) for name, scorer in summary.scorers.items() if scorer.histogram

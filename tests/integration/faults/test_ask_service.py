@@ -105,7 +105,7 @@ def test_a_pause_of_an_hour_for_submissions_ends_the_try(asking, measured):
     attempt = asking.attempt(COUNT)
     ended = asking.run_apart(attempt)
     assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
-    assert "A retry keeps the answers, submits the rest." in ended.error
+    assert "A retry keeps the answers and submits the rest." in ended.error
     kept_answers(asking, COUNT // 2)
     rest = [row for row in asking.rows() if row["status"] == "not_submitted"]
     assert len(rest) == COUNT - COUNT // 2
@@ -122,7 +122,7 @@ def test_requests_that_vanish(asking, measured):
     with pytest.raises(AssistantRequestLost) as raised:
         asking.run(attempt)
     lost = gone(asking)
-    assert "A retry keeps the answers, asks anew those that were lost." in str(raised.value)
+    assert "A retry keeps the answers and asks those again that were lost." in str(raised.value)
     assert f"{len(lost)} lost" in str(raised.value)
     kept_answers(asking, COUNT - len(lost))
     assert {row["request_id"] for row in asking.rows() if row["status"] == "lost"} == lost
@@ -152,7 +152,7 @@ def test_a_word_for_the_end_that_nobody_has_heard(asking, measured):
     asking.service.faults(processing_seconds=SOON, async_status_words={"complete": "finito"})
     with pytest.raises(AssistantRequestTimeout) as raised:
         asking.run(asking.attempt(COUNT, options={"deadline": 1.0}))
-    assert "A retry keeps the answers, waits on for those that are open." in str(raised.value)
+    assert "A retry keeps the answers and waits for those that are open." in str(raised.value)
     assert asking.statuses() == {"timed_out": COUNT}
     asking.service.reset("journal")
     result = asking.run(asking.attempt(COUNT, extra={"complete_words": ["finito"]}))
@@ -168,7 +168,7 @@ def test_a_service_that_never_finishes(asking, measured):
     with pytest.raises(AssistantRequestTimeout) as raised:
         asking.run(attempt)
     seconds = time.monotonic() - started
-    assert "A retry keeps the answers, waits on for those that are open." in str(raised.value)
+    assert "A retry keeps the answers and waits for those that are open." in str(raised.value)
     assert asking.statuses() == {"timed_out": COUNT}
     polls = asking.polls()
     assert len(polls) == COUNT, "each was polled"
@@ -190,7 +190,7 @@ def test_requests_that_fail(asking, measured):
     with pytest.raises(AssistantRequestFailed) as raised:
         asking.run(attempt)
     assert "10 failed" in str(raised.value)
-    assert "A retry keeps the answers, asks anew those that failed." in str(raised.value)
+    assert "A retry keeps the answers and asks those again that failed." in str(raised.value)
     kept_answers(asking, COUNT - 10)
     assert asking.run(asking.attempt(COUNT, options={"max_failed": 10}))["failed"] == 10
     asking.service.faults(fail_messages=None)
@@ -210,7 +210,7 @@ def test_failed_lost_and_late_at_once(asking):
         asking.run(attempt)
     found = asking.statuses()
     assert set(found) == {"complete", "failed", "timed_out", "lost"}
-    plan = "asks anew those that failed and asks anew those that were lost and waits on for those that are open."
+    plan = "asks those again that failed and asks those again that were lost and waits for those that are open."
     assert plan in str(raised.value)
     asking.service.reset("journal", "faults")
     asking.service.faults(processing_seconds=SOON)
@@ -268,7 +268,7 @@ def test_gone_while_it_fetches_and_back_for_the_retry(asking, measured):
     asking.service.start()
     asking.service.faults(processing_seconds=SOON)
     assert ended.error.startswith("AssistantRequestTimeout"), ended.trace
-    assert "waits on for those that are open" in ended.error
+    assert "waits for those that are open" in ended.error
     assert asking.statuses() == {"timed_out": COUNT}
     result = asking.run(attempt)
     assert (result["submitted"], asking.seen(SUBMITS)) == (0, 0)

@@ -32,7 +32,8 @@ def ended(name, status="complete", **changes):
         "asked_as": name, "request_id": name, "status": status, "text": f"Answer to {name}", "error": None,
         "raw": {"status": status}, "ended_at": MOMENT.timestamp() + 10, "seconds": 10.0, "polls": 2,
     }  # fmt: skip
-    return Ended(**fields | changes)
+    fields |= changes
+    return Ended(**{"latency": fields["seconds"], "noticed_after": fields["seconds"] + 2} | fields)
 
 
 def asked(names, **changes):
@@ -101,8 +102,8 @@ def test_the_columns_have_the_same_types_whatever_is_in_them(tmp_path):
     moment = pa.timestamp("us", tz="UTC")
     types = dict(zip(some.schema.names, some.schema.types, strict=True))
     assert types == dict.fromkeys(COLUMNS, pa.string()) | {
-        "submitted_at": moment, "completed_at": moment, "seconds": pa.float64(), "polls": pa.int32(),
-        "attempts": pa.int32(),
+        "submitted_at": moment, "completed_at": moment, "seconds": pa.float64(), "noticed_after": pa.float64(),
+        "polls": pa.int32(), "attempts": pa.int32(),
     }  # fmt: skip
 
 
@@ -169,7 +170,8 @@ def test_the_counts_add_up(tmp_path):
     found = counts(table_of(tmp_path, names, ends))
     assert found == {
         "rows": 104, "complete": 100, "failed": 1, "lost": 1, "timed_out": 1, "not_submitted": 1,
-        "seconds_p50": 50.5, "seconds_p95": 95.05, "seconds_p99": 99.01, **FACTS,
+        "seconds_p50": 50.5, "seconds_p95": 95.05, "seconds_p99": 99.01,
+        "noticed_after_p50": 52.5, "noticed_after_p95": 97.05, "noticed_after_p99": 101.01, **FACTS,
     }  # fmt: skip
 
 
@@ -178,6 +180,18 @@ def test_nothing_complete_has_no_latency(tmp_path):
     assert (found["seconds_p50"], found["seconds_p99"]) == (None, None)
     found = counts(table_of(tmp_path, ["a"], [ended("a", seconds=0.1234)]))
     assert (found["seconds_p50"], found["seconds_p95"], found["seconds_p99"]) == (0.123, 0.123, 0.123)
+
+
+def test_only_the_service_s_own_times_are_its_latency(tmp_path):
+    ends = [ended("a"), ended("b", latency=None, noticed_after=10.0)]
+    table = table_of(tmp_path, ["a", "b"], ends)
+    assert table["seconds"].to_pylist() == [10.0, None]
+    assert table["noticed_after"].to_pylist() == [12.0, 10.0]
+    found = counts(table)
+    assert (found["seconds_p95"], found["noticed_after_p50"]) == (10.0, 11.0)
+    path = ObjectStoragePath(str(tmp_path / "out.parquet"))
+    answers.publish(table, path, "mine")
+    assert list(published(path, "mine").values()) == ends
 
 
 def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):

@@ -133,17 +133,19 @@ def test_the_pauses_double_up_to_the_interval():
         ({"created_at": "2026-11-20T10:00:00", "completed_at": "2026-11-20T12:00:12+02:00"}, 12.0),
         ({"submitted_at": "2026-11-20T10:00:00+00:00", "finished_at": "2026-11-20T10:01:30+00:00"}, 90.0),
         ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T11:00:00Z"}, 100.0),
-        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T09:00:00Z"}, 100.0),
-        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": None}, 100.0),
-        ({"created_at": "yesterday", "completed_at": 17}, 100.0),
-        ({}, 100.0),
+        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T09:00:00Z"}, None),
+        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": None}, None),
+        ({"created_at": "yesterday", "completed_at": 17}, None),
+        ({}, None),
     ],
 )
 def test_the_service_s_own_times_come_before_those_of_the_polls(times, seconds):
     ended = said("complete", result={"answer": "42"}, **times)
     end = poll(lambda _, number: ended if number == 7 else PENDING).ended["r0"]
-    assert end.seconds == pytest.approx(seconds, abs=0.5)
-    assert end.ended_at == pytest.approx(EPOCH + seconds, abs=0.5)
+    assert end.latency == (None if seconds is None else pytest.approx(seconds, abs=0.5))
+    assert end.noticed_after == pytest.approx(100, abs=0.5)
+    assert end.seconds == pytest.approx(seconds or 100, abs=0.5)
+    assert end.ended_at == pytest.approx(EPOCH + (seconds or 100), abs=0.5)
 
 
 def test_an_earlier_submission_is_polled_at_once_and_then_by_its_age():

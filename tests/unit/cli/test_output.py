@@ -88,3 +88,10 @@ def test_a_pipe_sees_no_progress(out, capsys):
     with out.busy("waiting"), out.progress("loading") as shown:
         shown(1, 2)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("word", ["test", "1234", "assistant", "key"])
+def test_a_key_that_is_an_ordinary_word_changes_no_output(out, word):
+    """As the client leaves replies alone: JSON would lose its numbers, and sentences their words."""
+    out.hide(word)
+    assert out.clean(f"this is a {word}: 1234") == f"this is a {word}: 1234"

@@ -66,6 +66,16 @@ def judged(rule, found=None):
     return verdict
 
 
+def test_latency_is_not_judged_by_when_polls_noticed_the_answers():
+    polled = findings(latency=Distribution(count=0), noticed_after=Distribution(count=8, p50=8.0, p95=60.0))
+    verdict = judged("latency p95 <= 20", polled)
+    assert (verdict.verdict, verdict.value) == ("not_judged", None)
+    assert "noticed_after p95" in verdict.reason
+    assert judged("noticed_after p95 <= 20", polled).verdict == "failed"
+    assert judged("noticed_after p95 <= 90", polled).verdict == "passed"
+    assert judged("latency p95 <= 20", findings(latency=Distribution(count=0))).verdict == "failed"
+
+
 @pytest.mark.parametrize(
     ("rule", "value"),
     [

@@ -151,7 +151,8 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
     assert run.state == "success"
     result = run.xcom()
     assert set(result) == {
-        "rows", *STATUSES, *COUNTED, "seconds_p50", "seconds_p95", "seconds_p99", "site_id", "output_path", "findings",
+        "rows", *STATUSES, *COUNTED, "seconds_p50", "seconds_p95", "seconds_p99",
+        "noticed_after_p50", "noticed_after_p95", "noticed_after_p99", "site_id", "output_path", "findings",
     }  # fmt: skip
     assert counts(result) == {"complete": 20, "submitted": 20, "sessions_closed": 20}
     assert (result["rows"], result["output_path"], result["findings"]) == (20, str(output), None)
@@ -300,7 +301,7 @@ def test_a_bad_row_is_not_asked_and_the_task_is_not_retried(mode, service, conne
     run = ask([bad[0], *many(3, email="a@example.com"), *bad[1:], bad[0]], mode=mode, retries=2)
     assert (run.task_state(), run.tries()) == ("failed", 1)
     assert type(run.error) is AssistantInputError
-    assert "4 rows cannot be asked, more than max_failed=0 allows" in str(run.error)
+    assert str(run.error).startswith("4 of 7 questions cannot be asked (3 complete, 4 not submitted), more than max_")
     rows = rows_of(output)
     assert [row["status"] for row in rows] == ["not_submitted", *["complete"] * 3, *["not_submitted"] * 3]
     reasons = [
@@ -327,7 +328,7 @@ def test_bad_rows_may_be_allowed_and_are_listed(service, connection, execute, ou
 
 
 def test_all_rows_are_bad(service, connection, execute, output):
-    with pytest.raises(AssistantInputError, match="2 rows cannot be asked"):
+    with pytest.raises(AssistantInputError, match="2 of 2 questions cannot be asked"):
         execute(many(2, message=""))
     assert statuses(output) == {"not_submitted": 2}
     assert service.journal() == []
@@ -365,7 +366,9 @@ def test_how_many_questions_may_have_no_answer(failed, max_failed, passes, servi
     if passes:
         assert execute(many(10), max_failed=max_failed)["failed"] == failed
     else:
-        with pytest.raises(AssistantRequestFailed, match=f"{failed} questions have no answer, more than max_failed="):
+        with pytest.raises(
+            AssistantRequestFailed, match=f"^{failed} of 10 questions have no answer .*, more than max_failed="
+        ):
             execute(many(10), max_failed=max_failed)
     assert statuses(output).get("failed", 0) == failed
 
@@ -586,8 +589,8 @@ def test_failed_questions_are_asked_anew_by_the_retry_and_the_others_are_not(
     run = ask(retries=1, deferrable=deferrable, pre_execute=_from_second_try(mended))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestFailed
-    assert "2 questions have no answer" in str(run.errors[0])
-    assert "A retry keeps the answers, asks anew those that failed." in str(run.errors[0])
+    assert "2 of 20 questions have no answer" in str(run.errors[0])
+    assert "A retry keeps the answers and asks those again that failed." in str(run.errors[0])
     assert str(output) in str(run.errors[0])
     assert seen == [{"complete": 18, "failed": 2}]
     assert counts(run.xcom()) == {"complete": 20, "submitted": 2, "reused": 18, "sessions_closed": 20}
@@ -633,7 +636,7 @@ def test_lost_questions_are_asked_anew_by_the_retry(deferrable, service, connect
     run = ask(retries=1, deferrable=deferrable, pre_execute=_from_second_try(lost))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestLost
-    assert "A retry keeps the answers, asks anew those that were lost." in str(run.errors[0])
+    assert "A retry keeps the answers and asks those again that were lost." in str(run.errors[0])
     assert (run.xcom()["submitted"], run.xcom()["reused"]) == (2, 18)
     assert posts(service) == 2
     assert len(polled(service)) == 2
@@ -652,7 +655,7 @@ def test_open_questions_are_waited_on_for_by_the_retry(deferrable, service, conn
     run = ask(many(5), retries=1, deferrable=deferrable, deadline=0.3, pre_execute=_from_second_try(finished))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestTimeout
-    assert "A retry keeps the answers, waits on for those that are open." in str(run.errors[0])
+    assert "A retry keeps the answers and waits for those that are open." in str(run.errors[0])
     assert posts(service) == 5
     (before,) = seen
     assert {row["status"] for row in before} == {"timed_out"}
@@ -676,7 +679,7 @@ def test_questions_that_were_not_taken_are_submitted_by_the_retry(mode, service,
     run = ask(many(5), mode=mode, retries=1, max_concurrency=1, pre_execute=_from_second_try(mended))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantIncompleteLoad
-    assert "A retry keeps the answers, submits the rest." in str(run.errors[0])
+    assert "A retry keeps the answers and submits the rest." in str(run.errors[0])
     (before,) = seen
     assert [row["status"] for row in before.values()] == ["complete"] * 3 + ["not_submitted"] * 2
     assert "429" in before["Question 3?"]["error"]
@@ -703,8 +706,8 @@ def test_the_worst_names_the_error_and_rejected_rows_count_for_none(service, con
     source = [*many(5), *({"id": number, "message": ""} for number in range(10, 14))]
     with pytest.raises(AssistantRequestFailed) as caught:
         execute(source, max_failed=5)
-    assert "of 9 questions 3 complete, 2 failed, 4 not submitted: 6 questions have no answer" in str(caught.value)
-    assert str(caught.value).endswith("A retry keeps the answers, asks anew those that failed.")
+    assert "6 of 9 questions have no answer (3 complete, 2 failed, 4 not submitted)" in str(caught.value)
+    assert "A retry keeps the answers and asks those again that failed." in str(caught.value)
 
 
 def test_without_a_ledger_a_retry_asks_everything_again_and_says_so(service, connection, execute, output, ledger_home):
@@ -971,7 +974,7 @@ def test_in_sync_mode_an_answer_that_went_with_its_try_is_asked_again_and_listed
 
 def test_a_failed_message_in_sync_mode_is_not_submitted(service, connection, execute, output):
     failing(service, [1])
-    with pytest.raises(AssistantIncompleteLoad, match="1 questions have no answer"):
+    with pytest.raises(AssistantIncompleteLoad, match="1 of 3 questions have no answer"):
         execute(many(3), mode="sync")
     assert [row["status"] for row in rows_of(output)] == ["complete", "not_submitted", "complete"]
     assert "500" in rows_of(output)[1]["error"]
@@ -1122,3 +1125,22 @@ def test_ended_between_submitting_and_waiting(service, connection, execute, outp
 
 def test_ended_before_it_began_is_nothing(output):
     operator_of(many(5), {**DEFAULTS, "output_path": str(output)}).on_kill()
+
+
+@modes
+def test_no_questions_are_a_success_if_there_may_be_none(mode, execute, output, service, connection, tmp_path):
+    (tmp_path / "none").mkdir()
+    for source in ([], str(tmp_path / "none"), pd.DataFrame({"id": [], "message": []})):
+        with pytest.raises(AssistantInputError, match="allow_empty=True"):
+            execute(source, mode=mode, deferrable=False)
+        result = execute(source, mode=mode, deferrable=False, allow_empty=True)
+        assert (result["rows"], result["complete"], result["findings"]) == (0, 0, None)
+        assert list(COLUMNS) == [name for name in pq.read_table(output).column_names if name in COLUMNS]
+    assert posts(service) == 0
+
+
+def test_questions_in_another_csv_dialect(execute, output, service, connection, tmp_path):
+    (tmp_path / "q.csv").write_bytes("id;message\n1;Wie heißt 'Größe'?\n".encode("latin-1"))
+    result = execute(str(tmp_path / "q.csv"), deferrable=False, csv_options={"delimiter": ";", "encoding": "latin-1"})
+    assert result["complete"] == 1
+    assert rows_of(output)[0]["message"] == "Wie heißt 'Größe'?"

@@ -24,7 +24,19 @@ from airflow_provider_assistant.operators.chat import (
 UNKNOWN = "I don't know"
 POLL = r"chat/requests/"
 SUBMIT = r"chat/async$"
-WAITED = {"request_id", "session_id", "site_id", "state", "status", "text", "error", "polls", "seconds", "raw"}
+WAITED = {
+    "request_id",
+    "session_id",
+    "site_id",
+    "state",
+    "status",
+    "text",
+    "error",
+    "polls",
+    "seconds",
+    "raw",
+    "noticed_after",
+}
 WAITING = {"poll_interval": 0.01, "timeout": 30}
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -102,6 +103,46 @@ def evaluate(operator, monkeypatch):
         return execute(operator(answers, **arguments), moment=moment, run_id=run_id, map_index=map_index)
 
     return run
+
+
+@pytest.mark.parametrize("form", ["list", "Parquet", "folder"])
+def test_no_answers_are_an_error_unless_they_may_be_missing(form, operator, tmp_path):
+    pq.write_table(
+        pa.table({"key": pa.array([], pa.string()), "answer": pa.array([], pa.string())}), tmp_path / "a.parquet"
+    )
+    (tmp_path / "none").mkdir()
+    answers = {"list": [], "Parquet": str(tmp_path / "a.parquet"), "folder": str(tmp_path / "none")}[form]
+    with pytest.raises(AssistantInputError, match="allow_empty=True"):
+        execute(operator(answers, gate=["coverage >= 0.9"]))
+    head = execute(operator(answers, gate=["coverage >= 0.9"], allow_empty=True))
+    assert (head["verdict"], head["questions"], head["answered"], head["report_path"]) == ("none", 0, 0, None)
+    assert set(head) == set(execute(operator(good(2))))
+
+
+def test_answers_and_expectations_in_another_csv_dialect(operator, tmp_path):
+    (tmp_path / "answers.csv").write_bytes("key;answer\n1;für immer\n".encode("latin-1"))
+    (tmp_path / "expected.csv").write_bytes("key;expected\n1;für immer\n".encode("latin-1"))
+    head = execute(
+        operator(
+            str(tmp_path / "answers.csv"),
+            expectations=str(tmp_path / "expected.csv"),
+            csv_options={"delimiter": ";", "encoding": "latin-1"},
+        )
+    )
+    assert head["means"]["exact_match"] == 1
+
+
+def test_where_no_reply_has_times_the_report_shows_when_answers_were_noticed(operator):
+    answers = [question(number, seconds=None, noticed_after=8.0 + number) for number in range(20)]
+    head = execute(operator(answers, gate=["latency p95 <= 1", "coverage >= 0.9"], scorers=[*SCORERS, "latency"]))
+    assert head["verdict"] == "passed"
+    assert summary_of(head).gate.rules[0].verdict == "not_judged"
+    page = Path(head["report_path"]).read_text()
+    assert "Noticed after p50" in page
+    assert "its latency is not known" in page
+    assert "Latency p50" not in page
+    with pytest.raises(AssistantGateFailed, match="noticed_after p95"):
+        execute(operator(answers, gate=["noticed_after p95 <= 20"], name="polled"))
 
 
 def summary_of(head):
@@ -260,7 +301,7 @@ def test_a_failed_gate_fails_the_task_for_good_after_everything_is_written(evalu
         evaluate(worse(), gate=["token_f1 >= 0.6", "coverage >= 1"])
     assert isinstance(caught.value, AirflowFailException)
     assert "1 of 2 rules failed: 'token_f1 >= 0.6' (token_f1 is 0)" in str(caught.value)
-    page = Path(str(caught.value).split("Report: ")[1].split(". A retry")[0])
+    page = Path(str(caught.value).split("Open the report: ")[1].split(". A retry")[0])
     assert page.exists()
     summary = Summary.model_validate_json((page.parent / "summary.json").read_text())
     assert (summary.gate.verdict, summary.gate.on_fail) == ("failed", "fail")
@@ -309,6 +350,31 @@ def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behi
     # The link is there whatever came of it.
     link = run.xcom("judge", key="_link_AssistantReportLink")
     assert unquote(link) == f"/assistant/reports/{run.dag_id}/{run.run_id}/judge/-1"
+
+
+def test_iterations_of_a_loop_have_reports_of_their_own(operator):
+    """In Airflow 3.4 they share DAG, run, task and map index."""
+    link, regions = AssistantReportLink(), [UUID(int=7), UUID(int=8)]
+    pages = []
+    for index, region in enumerate(regions):
+        built, where = operator(good(2)), context()
+        built.render_template_fields({})
+        where |= {"loop": SimpleNamespace(index=index)}
+        where["ti"].region_id, where["ti"].region_index = region, index
+        built.execute(where)
+        pages.append(link.get_link(built, ti_key=where["ti"]))
+        assert built.report.is_file()
+    assert [page.rpartition("/judge/")[2] for page in pages] == [f"0?region={regions[0]}", f"1?region={regions[1]}"]
+    named = [operator(good(2), name="golden") for _ in regions]
+    for index, built in enumerate(named):
+        where = context() | {"loop": SimpleNamespace(index=index)}
+        where["ti"].region_id, where["ti"].region_index = regions[index], index
+        built.render_template_fields({})
+        if index:
+            with pytest.raises(AssistantInputError, match="region"):
+                built.execute(where)
+        else:
+            built.execute(where)
 
 
 # -- the baseline ----------------------------------------------------------------------------------

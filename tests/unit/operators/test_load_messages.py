@@ -39,7 +39,7 @@ def test_a_load_that_did_not_begin_says_that_nothing_was_sent(service, connectio
     with pytest.raises(AssistantError):
         render(AssistantLoadQAOperator(task_id="load", source=[{"title": "T"}])).execute(context())
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert errors[1] == "What is safe: nothing was sent."
+    assert errors[1] == "What is safe: Nothing was sent."
     assert "Airflow does not retry this task" in errors[2]
 
 

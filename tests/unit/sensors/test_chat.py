@@ -19,7 +19,7 @@ MODES = {
     "reschedule": {"mode": "reschedule"},
     "deferrable": {"deferrable": True},
 }
-KEYS = {"request_id", "state", "status", "text", "error", "polls", "seconds", "raw"}
+KEYS = {"request_id", "state", "status", "text", "error", "polls", "seconds", "raw", "noticed_after"}
 modes = pytest.mark.parametrize("mode", MODES)
 
 
@@ -121,7 +121,7 @@ def test_transient_errors_are_logged(mode, service, connection, ask, sense, capl
     request_id = ask()
     service.answer("status:503", path=POLL, times=2)
     sense(mode, request_id)
-    assert f"{caplog.text}{''.join(capfd.readouterr())}".count("Polling goes on after this: GET chat.request") >= 2
+    assert f"{caplog.text}{''.join(capfd.readouterr())}".count("Polling goes on after this: 503 ") >= 2
 
 
 @modes

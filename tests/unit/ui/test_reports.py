@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 from urllib.parse import quote
+from uuid import UUID
 
 import pytest
 from airflow.sdk import task
 from fastapi.testclient import TestClient
+from sqlalchemy import false, select
 
 from airflow_provider_assistant.evaluation.report import GENERATOR
 from airflow_provider_assistant.ui import reports
 
+REGION = UUID(int=7)
 PAGE = f"<!DOCTYPE html>\n{GENERATOR}\n<h1>Passed</h1>"
 
 
@@ -109,6 +113,27 @@ def test_where_it_is_is_said_if_it_cannot_be_read(place, get):
     refused = get({"report_path": place})
     assert (refused.status_code, refused.headers["content-type"]) == (404, "text/plain; charset=utf-8")
     assert place in refused.text
+
+
+@pytest.mark.usefixtures("_airflow_database")
+@pytest.mark.parametrize(("asked", "expected"), [("", {}), (f"?region={REGION}", {"region_id": REGION})])
+def test_an_iteration_of_a_loop_is_found_by_its_region(asked, expected, client, monkeypatch):
+    """As Airflow 3.4 reads XComs; older ones have no regions."""
+    read = []
+
+    def get_many(*, run_id, dag_ids, task_ids, map_indexes, region_id=None):
+        read.append({"region_id": region_id} if region_id else {})
+        assert (run_id, dag_ids, task_ids, map_indexes) == ("r", "d", "judge", 2)
+        return select(xcom).where(false())
+
+    xcom = reports.XComModel
+    monkeypatch.setattr(reports, "XComModel", SimpleNamespace(get_many=get_many))
+    assert "has no report" in client.get(f"/reports/d/r/judge/2{asked}").text
+    assert read == [expected]
+
+
+def test_what_is_no_region_is_refused(client):
+    assert client.get("/reports/d/r/judge/2?region=1").status_code == 422
 
 
 def test_a_word_for_a_number_is_refused(client):

@@ -1,0 +1,361 @@
+"""What the operators that load documents share: everything but what a row is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_assistant import metrics, tracing
+from airflow_provider_assistant.api.models import Payload
+from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantError,
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantRateLimitError,
+)
+from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
+from airflow_provider_assistant.lineage import Data
+from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading.rows import Rows
+from airflow_provider_assistant.loading.source import storage_path
+from airflow_provider_assistant.operators.base import AssistantOperator, allowed, findings_of, warn_of_findings
+from airflow_provider_assistant.waiting import is_deferrable, restore
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.loading.loader import Load, OnAmbiguous, OnChange, OnMissing
+
+log = logging.getLogger(__name__)
+
+# A service that asks for a longer pause than ``max_pause`` is still busy a few seconds later: a shorter deferral would
+# only cost the start of a task.
+SHORTEST_DEFERRAL = 60.0
+
+
+def flaw_of(
+    counts: Counts, *, on_ambiguous: OnAmbiguous, max_rejected: float, listed: str = ""
+) -> AssistantError | None:
+    """
+    Return the error that makes a finished load fail, or None if it succeeded.
+
+    :param counts: The outcomes of its rows.
+    :param on_ambiguous: The load's parameter: ambiguous rows fail the load only if they will be sent again.
+    :param max_rejected: How many rows may be rejected: a count, or a fraction of all rows if it is below 1.
+    :param listed: A sentence with the path of the findings.
+    """
+    unclear = counts.ambiguous if on_ambiguous == "retry" else 0
+    if counts.failed or unclear:
+        failed = [f"{counts.failed} rows failed"] * bool(counts.failed)
+        ambiguous = [f"{unclear} rows are ambiguous"] * bool(unclear)
+        return AssistantIncompleteLoad(
+            f"{' and '.join(failed + ambiguous)} ({counts}). A retry sends those and no others.{listed}"
+        )
+    if counts.rejected > allowed(max_rejected, counts.rows):
+        return AssistantInputError(
+            f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows "
+            f"({counts}). Fix these rows in the source and re-run the task; the others are loaded.{listed}",
+            field="source",
+        )
+    return None
+
+
+class AssistantLoadOperator(AssistantOperator):
+    """
+    Base of the operators that load documents.
+
+    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` sends it again and
+        lists it as possibly duplicated, ``skip`` does not send it and lists it, ``fail`` stops the load.
+    :param on_change: What to do with a key whose content has changed: ``create`` another document and list the one that
+        it supersedes, because the API can neither update nor delete; ``skip`` the row; or ``fail``.
+    :param on_missing: What to do with documents of this source that it no longer has: list them as ``stale``, because
+        the API cannot delete them, or ``ignore`` them, where a source has only what is new since the last run.
+    :param namespace: Keeps the keys of this load apart from all others on the site, for tables whose keys overlap.
+        Changing it creates every row again. Default: one namespace for all loads of a site and kind of document.
+    :param adopt: Whether to take over keys that belong to another source. Without it, a load that would replace
+        documents of another source fails before its first request.
+    :param allow_mass_change: Whether more than half of the source's documents, and at least 50, may be replaced or
+        become stale. Without it, such a load fails before its first request.
+    :param max_rejected: How many rows may be bad, as a count or as a fraction below 1, before the task fails.
+        The others are loaded in any case.
+    :param rejects_path: Parquet file, local or an object storage URL, for the findings: every row that a person should
+        look at, with the reason. Default: a file in AIRFLOW_HOME, written if there are findings.
+    :param source_name: Name of the source, whose documents become stale when it no longer has them. Default: DAG and
+        task.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param max_pause: Longest pause, in seconds, that the task waits for when the service asks it to wait.
+    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Default: Airflow's
+        ``[operators] default_deferrable``. Needs the ledger.
+    :param timeout: Longest total time of one try that defers, all pauses included, in seconds or as a timedelta.
+        Default: one day. When it is over, the task fails instead of deferring again.
+    :param root: Folder that all files must lie in, once symbolic links are followed: a local path or an object storage
+        URL. By default they may lie anywhere.
+    :param allow_empty: Whether a source without rows or files is a success with zero counts, in which nothing becomes
+        stale. By default it is an error.
+    :param ledger: Whether to record in the ledger what was created. Without it, every run creates every row again.
+    """
+
+    template_fields: Sequence[str] = (
+        *AssistantOperator.template_fields,
+        "rejects_path",
+        "source_name",
+        "namespace",
+        "root",
+    )
+
+    endpoint: ClassVar[str]
+    payload: ClassVar[type[Payload] | None] = None
+    kind: ClassVar[str]
+    _running: Load | None = None
+    # Of the current try.
+    _record = LoadRecord()
+    _listed: Findings | None = None
+
+    def __init__(
+        self,
+        *,
+        on_ambiguous: OnAmbiguous = "retry",
+        on_change: OnChange = "create",
+        on_missing: OnMissing = "stale",
+        namespace: str | None = None,
+        adopt: bool = False,
+        allow_mass_change: bool = False,
+        max_rejected: float = 0,
+        rejects_path: str | None = None,
+        source_name: str | None = None,
+        max_concurrency: int | None = None,
+        max_pause: float | timedelta = 300.0,
+        deferrable: bool | None = None,
+        timeout: float | timedelta = 86_400.0,
+        root: str | None = None,
+        allow_empty: bool = False,
+        ledger: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if on_ambiguous not in {"retry", "skip", "fail"}:
+            raise ValueError(f"on_ambiguous must be 'retry', 'skip' or 'fail', not {on_ambiguous!r}")
+        if on_change not in {"create", "skip", "fail"}:
+            raise ValueError(f"on_change must be 'create', 'skip' or 'fail', not {on_change!r}")
+        if on_missing not in {"stale", "ignore"}:
+            raise ValueError(f"on_missing must be 'stale' or 'ignore', not {on_missing!r}")
+        if deferrable and not ledger:
+            raise ValueError(
+                "deferrable=True needs the ledger: without it, a load that resumes creates every row again"
+            )
+        if max_rejected < 0:
+            raise ValueError(f"max_rejected must be a count or a fraction below 1, not {max_rejected!r}")
+        self.on_ambiguous = on_ambiguous
+        self.on_change = on_change
+        self.on_missing = on_missing
+        self.namespace = namespace
+        self.adopt = adopt
+        self.allow_mass_change = allow_mass_change
+        self.max_rejected = max_rejected
+        self.rejects_path = rejects_path
+        self.source_name = source_name
+        self.max_concurrency = max_concurrency
+        self.max_pause = _seconds(max_pause)
+        # Airflow's default_deferrable may be on for a task that has no ledger.
+        self.deferrable = ledger and is_deferrable(deferrable)
+        self.timeout = _seconds(timeout)
+        self.root = root
+        self.allow_empty = allow_empty
+        self.ledger = ledger
+
+    @abstractmethod
+    def _rows(self, site_id: str) -> contextlib.AbstractContextManager[Rows]:
+        """Open what is to be loaded."""
+
+    def _is_whole(self, context: Context) -> bool:
+        """Return whether this task sees all of its source; a mapped task sees a shard."""
+        is_mapped = context["ti"].map_index is not None and context["ti"].map_index >= 0
+        return self.on_missing == "stale" and not is_mapped
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Load what has not been loaded.
+
+        :return: Counts, see :class:`~airflow_provider_assistant.loading.report.Counts`, with ``site_id``,
+            ``source`` and ``findings``, the path of the findings or None if there are none.
+        :raises AssistantInputError: The source as a whole cannot be loaded, and nothing was sent; or more rows
+            than ``max_rejected`` were rejected, and the others are loaded. Airflow does not retry it.
+        :raises AssistantIncompleteLoad: Rows failed or are ambiguous. A retry sends those and no others.
+        :raises AssistantRateLimitError: The service asks for a longer pause than ``max_pause``, or than what is left
+            of ``timeout``.
+        :raises AssistantAPIError: 401, 403, 404: the load stopped at once.
+        :raises AssistantLedgerError: The ledger cannot be used.
+        """
+        return self._execute(context, until=self.hook.client.now() + self.timeout)
+
+    @explained
+    def resume(
+        self,
+        context: Context,
+        event: Any = None,  # noqa: ARG002
+        until: float | None = None,
+        rendered: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """
+        Continue after a pause in the triggerer; rows that were created before it count as unchanged.
+
+        :param context: The task's context.
+        :param event: The trigger's event, which is not used.
+        :param until: When ``timeout`` is over, in seconds since the epoch.
+        :param rendered: The templated texts as they were when the task was deferred: Airflow has rendered them again.
+        """
+        restore(self, {"rendered": rendered})
+        return self._execute(context, until or self.hook.client.now() + self.timeout)
+
+    def situation(self, context: Context) -> Situation:
+        """Return what the load was doing, with the counts of this try."""
+        doing = f"load of {self._source_name(context)!r} to {self.place()}"
+        return Situation(doing, _safe(self._record.counts), self._listed.listed if self._listed else None)
+
+    def _execute(self, context: Context, until: float) -> dict[str, Any]:
+        self._record, self._listed = LoadRecord(), None
+        with self._recorded(context) as (ledger, self._record):
+            try:
+                counts, findings = self._load(context, ledger, self._record)
+            except (AssistantRateLimitError, AssistantAmbiguousError) as error:
+                self._defer_after(error, until)
+                raise
+            result = {
+                **counts.as_dict(),
+                "site_id": self.hook.site(),
+                "source": self._source_name(context),
+                "findings": findings.listed,
+            }
+            columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
+            self.written = (Data(self.asset_uri("documents"), columns, counts.created),)
+            listed = f" Findings: {findings.listed}." if findings.listed else ""
+            if flaw := flaw_of(counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed):
+                raise flaw
+        warn_of_findings(findings.listed, findings.count)
+        return self.tell(context, result)
+
+    def on_kill(self) -> None:
+        """Send nothing more, wait some seconds for the answers to what was sent, and record them."""
+        if self._running:
+            self._running.end()
+
+    @contextlib.contextmanager
+    def _recorded(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
+        """Open the ledger, unless ``ledger`` is False, and record the load in it."""
+        with Ledger.opened(self.ledger) as ledger:
+            if ledger is None:
+                self.log.warning("ledger=False: every row is posted, and a retry or a second run posts it again.")
+                yield None, LoadRecord()
+                return
+            with ledger.load(
+                scope=self.hook.target(),
+                endpoint=self.endpoint,
+                site_id=self.hook.site(),
+                source=self._source_name(context),
+                run=RunRef.of(context),
+            ) as record:
+                yield ledger, record
+
+    def _load(self, context: Context, ledger: Ledger | None, record: LoadRecord) -> tuple[Counts, Findings]:
+        site_id, run = self.hook.site(), RunRef.of(context)
+        with contextlib.ExitStack() as stack:
+            rows = stack.enter_context(self._rows(site_id))
+            memory = None
+            if ledger:
+                memory = ledger.documents(
+                    scope=document_scope(self.hook.target(), self.endpoint, self.namespace),
+                    site_id=site_id,
+                    source=self._source_name(context),
+                    run=run,
+                )
+                stack.enter_context(memory)
+            findings = self._listed = stack.enter_context(self._findings(run))
+            counts = asyncio.run(self._run(rows, memory, findings, record, self._is_whole(context)))
+        return counts, findings
+
+    async def _run(
+        self,
+        rows: Rows,
+        memory: BatchLedger | None,
+        findings: Findings,
+        record: LoadRecord,
+        is_whole: bool,
+    ) -> Counts:
+        from airflow_provider_assistant.loading.loader import Load, LoadOptions
+
+        options = LoadOptions(
+            max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+            max_pause=self.max_pause,
+            on_ambiguous=self.on_ambiguous,
+            on_change=self.on_change,
+            adopt=self.adopt,
+            allow_mass_change=self.allow_mass_change,
+        )
+        settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
+        facts = {"site_id": self.hook.site(), "kind": self.kind}
+        # One span for all rows: a trace with millions of spans cannot be read.
+        with tracing.span("load", **facts) as span:
+            async with AssistantClient(settings) as client:
+                load = Load(client, rows, options, memory=memory, findings=findings, judge_stale=is_whole)
+                self._running = load
+                try:
+                    return await load.run()
+                finally:
+                    self._running = None
+                    record.counts = load.counts.as_dict()
+                    self.log.info("Site %r, %s.", self.hook.site(), load.counts)
+                    metrics.rows(self.kind, load.counts.ends)
+                    span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.ends.items()})
+
+    def _findings(self, run: RunRef) -> Findings:
+        if self.rejects_path:
+            return Findings(storage_path(self.rejects_path))
+        return findings_of(run)
+
+    def _source_name(self, context: Context) -> str:
+        return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"
+
+    def _defer_after(self, error: AssistantRateLimitError | AssistantAmbiguousError, until: float) -> None:
+        """Defer if the service asks for a pause that ends before the timeout; otherwise return."""
+        is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
+        asked = error.retry_after or 0.0
+        if not self.deferrable or not (is_refusal or asked > self.max_pause):
+            return
+        pause = max(asked, SHORTEST_DEFERRAL)
+        if self.hook.client.now() + pause > until:
+            self.log.error("A pause of %.0f s ends after the timeout of %.0f s: not deferred.", pause, self.timeout)
+            return
+        from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+        moment = datetime.now(UTC) + timedelta(seconds=pause)
+        self.log.info("The service asks to come back at %s; until then no worker is needed.", moment)
+        texts = {name: getattr(self, name) for name in self.template_fields}
+        rendered = {name: text for name, text in texts.items() if isinstance(text, str)}
+        kwargs = {"until": until, "rendered": rendered}
+        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", kwargs=kwargs)
+
+
+def _safe(counts: Mapping[str, Any]) -> str:
+    """Return what is safe after a load that failed, with its counts; empty if it sent nothing that was counted."""
+    if not counts.get("requests"):
+        return "Nothing was sent."
+    left = counts["failed"] + counts["ambiguous"]
+    return (
+        f"{counts['created']} of {counts['rows']} rows were created by this try and {counts['unchanged']} before; they "
+        f"are recorded and not sent again. {left} are left ({counts['ambiguous']} of them may exist), "
+        f"{counts['rejected']} are rejected."
+    )
+
+
+def _seconds(value: float | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else value

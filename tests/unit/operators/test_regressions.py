@@ -1,0 +1,164 @@
+"""Defects that were found once, each as a user of the operators met it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from uuid import UUID
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import Asset
+
+from airflow_provider_assistant.exceptions import AssistantRequestTimeout
+from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.sandbox import tenants
+
+REGION = UUID(int=7)
+
+
+def context(iteration=None):
+    fields = {"dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1, "max_tries": 0, "try_number": 1}
+    loop = {}
+    if iteration is not None:
+        fields |= {"region_id": REGION, "region_index": iteration}
+        loop = {"loop": SimpleNamespace(index=iteration)}
+    ti = SimpleNamespace(**fields, xcom_push=lambda *_, **__: None)
+    return {"ti": ti, "outlet_events": {Asset("a"): SimpleNamespace(extra={})}, **loop}
+
+
+def execute(operator, iteration=None):
+    operator.render_template_fields({})
+    return operator.execute(context(iteration))
+
+
+@pytest.fixture
+def service_of(monkeypatch):
+    """A service that gives one JSON to every request."""
+    servers = []
+
+    def start(body):
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self._answer()
+
+            def do_GET(self):
+                self._answer()
+
+            def _answer(self):
+                content = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        where = {
+            "conn_type": "assistant",
+            "host": f"http://127.0.0.1:{server.server_port}",
+            "password": "key-0123456789",
+        }
+        where["extra"] = {"tenant_id": "acme-inc", "site_id": "acme-docs", "retries": 0}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(where))
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"message": "OK", "data": {"answer": "In five days."}},
+        {"status": "success", "result": {"data": {"reply": "In five days."}}},
+    ],
+)
+def test_an_envelope_is_not_the_answer(body, service_of):
+    service_of(body)
+    answer = execute(AssistantChatOperator(task_id="chat", session_id="s", message="When?"))
+    assert answer["text"] == "In five days."
+
+
+def test_an_envelope_s_success_does_not_hide_the_status_of_a_chat(service_of, ledger_home):
+    service_of({"status": "success", "data": {"request_id": "r1", "status": "complete", "answer": "In five days."}})
+    submit = AssistantSubmitChatOperator(
+        task_id="chat",
+        session_id="s",
+        message="When?",
+        wait_for_completion=True,
+        deferrable=False,
+        poll_interval=0.05,
+        timeout=20,
+    )
+    try:
+        ended = execute(submit)
+    except AssistantRequestTimeout as error:
+        raise AssertionError("the inner status was not read") from error
+    assert (ended["state"], ended["text"]) == ("complete", "In five days.")
+    assert (ended["seconds"], ended["noticed_after"] >= 0) == (None, True)
+
+
+def test_one_number_among_texts_costs_one_row(service, connection):
+    frame = pd.DataFrame(
+        {"title": ["A", 3, "C"], "question": ["a?", "b?", "c?"], "answer": ["x", "y", "z"], "category": ["k"] * 3}
+    )
+    result = execute(AssistantLoadQAOperator(task_id="load", source=frame, max_rejected=1))
+    assert (result["created"], result["rejected"]) == (2, 1)
+
+
+def test_every_iteration_of_a_loop_asks_its_batch_once(service, connection, tmp_path):
+    def asked(number):
+        output = tmp_path / f"{number}.parquet"
+        ask = AssistantAskOperator(
+            task_id="ask",
+            source=[{"message": f"{one}?"} for one in range(3)],
+            output_path=str(output),
+            poll_interval=0.05,
+            deferrable=False,
+        )
+        execute(ask, number)
+        return pq.read_table(output)["request_id"].to_pylist()
+
+    first = [asked(number) for number in range(3)]
+    assert len({one for ids in first for one in ids}) == service.posts("chat/async") == 9
+    assert [asked(number) for number in range(3)] == first
+    assert service.posts("chat/async") == 9
+
+
+def test_an_iteration_of_a_loop_does_not_load_again_what_another_loaded(service, connection):
+    rows = [{"title": "T", "question": f"{one}?", "answer": "A", "category": "c"} for one in range(3)]
+    results = [execute(AssistantLoadQAOperator(task_id="load", source=rows), number) for number in range(3)]
+    assert [(one["created"], one["unchanged"]) for one in results] == [(3, 0), (0, 3), (0, 3)]
+    assert len(service.documents()) == 3
+
+
+def test_an_iteration_of_a_loop_rates_once(service, connection):
+    chat = execute(AssistantSubmitChatOperator(task_id="chat", session_id="s", message="Hello?", deferrable=False))
+    fields = {"session_id": "s", "request_id": chat["request_id"], "feedback": "good"}
+    sent = [execute(AssistantFeedbackOperator(task_id="rate", **fields), number)["sent"] for number in range(2)]
+    assert sent == [True, False]
+
+
+def test_nothing_of_the_embedded_service_is_too_short_for_airflow_s_masker(caplog, connection, service):
+    """Every log began with a warning, because the tenant's name had four letters."""
+    from airflow.sdk.log import mask_secret
+
+    with caplog.at_level(logging.WARNING):
+        for name in (*tenants.KEYS, "acme-inc", "acme-docs"):
+            mask_secret(name)
+    assert "Skipping masking" not in caplog.text
