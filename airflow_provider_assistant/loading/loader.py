@@ -115,6 +115,7 @@ class Load:
     :param limiter: How fast; one of its own by default.
     :param judge_stale: Whether this source is whole, so that what it lacks is stale.
     :param on_created: Told of every reply that acknowledges a row.
+    :param rng: Source of the jitter; by default one without a seed.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Load:
         limiter: Limiter | None = None,
         judge_stale: bool = True,
         on_created: Callable[[Item, ApiReply], None] = lambda _, __: None,
+        rng: random.Random | None = None,
     ) -> None:
         self.counts = Counts()
         self._tally = Tally(self.counts, findings)
@@ -143,7 +145,7 @@ class Load:
             max_pause=options.max_pause,
             retry_ambiguous=options.on_ambiguous == "retry",
         )
-        self._rng = random.Random()  # noqa: S311 (jitter is no secret)
+        self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
         self._ready: asyncio.Queue[_Sent] = asyncio.Queue()
         self._settled: list[Settlement] = []
         self._news = asyncio.Event()

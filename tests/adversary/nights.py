@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import tempfile
 from collections import Counter
@@ -176,7 +177,7 @@ def _tried(night: Night, attempt: Try, ledger: Ledger, findings_path: Path) -> E
             findings = stack.enter_context(Findings(findings_path))
             limiter = Limiter(night.max_concurrency, now=now)
             client: Any = Client(service, night.retries)
-            load = Load(client, rows, options, memory=memory, findings=findings, limiter=limiter)
+            load = Load(client, rows, options, memory=memory, findings=findings, limiter=limiter, rng=random.Random(0))
             counts = load.counts
             try:
                 await load.run()
