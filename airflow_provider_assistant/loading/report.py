@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Self, TypeAlias, cast
 
 from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.exceptions import AssistantError, escaped
@@ -115,6 +115,7 @@ class Findings:
         self.count = 0
         self._always = always
         self._rows: list[dict[str, Any]] = []
+        self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
         self._error: OSError | None = None
 
@@ -137,10 +138,11 @@ class Findings:
         if self.count or self._always:
             self._flush()
         with self._noting_errors():
-            if self._writer:
-                try:
+            try:
+                if self._writer:
                     self._writer.close()
-                finally:
+            finally:
+                if self._file:
                     self._file.close()
         if self._error:
             # Half a Parquet file cannot be read.
@@ -189,7 +191,7 @@ class Findings:
         schema = _schema()
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("wb")
+            self._file = cast("BinaryIO", self.path.open("wb"))
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
         if self._rows:
             self._writer.write_table(pa.Table.from_pylist(self._rows, schema=schema))
