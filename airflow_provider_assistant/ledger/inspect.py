@@ -12,7 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger.batches import LEASE
+from airflow_provider_assistant.ledger.batches import is_leased
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import RunRef, documents, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
@@ -55,7 +55,7 @@ class Entry:
     @property
     def may_be_under_way(self) -> bool:
         """Whether a task may be making it at this moment."""
-        return self.outcome == "intended" and datetime.now(UTC) - self.intended_at < LEASE
+        return self.outcome == "intended" and is_leased(self.intended_at, datetime.now(UTC))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types."""

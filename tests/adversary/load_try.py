@@ -121,7 +121,9 @@ def tried(
     for path in folder.glob("findings-*"):
         path.unlink()
     faults = ledger.faults = Faults(weather.interruptions, clock)
-    service = Service(weather.answers, weather.then, options.timeout, most, faults.on_request, on_half)
+    service = Service(
+        weather.answers, weather.then, options.timeout, most, faults.on_request, on_half, faults.check_alive
+    )
     if len(loads) == 1:
         faults.in_flight = lambda: service.in_flight
     result = Tried(service, faults, [Ended() for _ in loads])

@@ -67,6 +67,7 @@ class Service:
     :param most: How many requests it takes at most; one more breaks a promise.
     :param on_request: Called with the number of every request, from 0, once it has arrived.
     :param on_half: Called with the number of every upload, from 0, when half of its content has arrived.
+    :param check_alive: Raises what ends a process that was killed.
     """
 
     answers: Sequence[Answer]
@@ -75,6 +76,7 @@ class Service:
     most: float = math.inf
     on_request: Callable[[int], None] = lambda _: None
     on_half: Callable[[int], None] = lambda _: None
+    check_alive: Callable[[], None] = lambda: None
     received: int = 0
     in_flight: int = 0
     documents: Counter[str] = field(default_factory=Counter)
@@ -82,6 +84,7 @@ class Service:
 
     async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Answer one request."""
+        self.check_alive()
         number = self.received
         title = self._title(number, call)
         self.received += 1
