@@ -45,8 +45,9 @@ class Row:
 
     @property
     def key_text(self) -> str | None:
-        """Its key as text without surrounding whitespace."""
-        return None if self.key is None else str(self.key).strip() or None
+        """Its key as text without surrounding whitespace; minus zero is zero."""
+        text = "" if self.key is None else str(self.key).strip()
+        return "0" if text == "-0" else text or None
 
     @property
     def is_bad(self) -> bool:

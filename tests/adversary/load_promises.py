@@ -57,6 +57,9 @@ def check_try(tried: Tried, weather: Weather, options: Options, *, rows: int, lo
             check_error(ended.error, options, loadable=loadable)
     if loadable and not stops(weather, options, len(tried.ended)):
         assert all(ended.error is None for ended in tried.ended), repr([ended.error for ended in tried.ended])
+    if weather.interruptions and not weather.odd and all(isinstance(one, End) for one in weather.interruptions):
+        doubtful = [ended.counts.ambiguous for ended in tried.ended]
+        assert not any(doubtful), "a load that is ended waits for answers that come within two seconds"
     if not loadable:
         assert tried.service.received == 0, "what cannot be loaded as a whole sends nothing"
 

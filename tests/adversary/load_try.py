@@ -118,8 +118,9 @@ def tried(
     :param most: The number of requests that is the bound of all of them together.
     :param on_half: Called with the number of every upload when half of its content has arrived.
     """
-    for path in folder.glob("findings-*"):
-        path.unlink()
+    paths = [folder / f"findings-{number}.parquet" for number in range(len(loads))]
+    for path in paths:
+        path.unlink(missing_ok=True)
     faults = ledger.faults = Faults(weather.interruptions, clock)
     service = Service(
         weather.answers, weather.then, options.timeout, most, faults.on_request, on_half, faults.check_alive
@@ -129,10 +130,9 @@ def tried(
     result = Tried(service, faults, [Ended() for _ in loads])
 
     async def main() -> float:
-        numbered = zip(loads, result.ended, strict=True)
         running = [
-            _load(run, opened, options, ended, result, ledger, clock, folder / f"findings-{number}.parquet")
-            for number, ((run, opened), ended) in enumerate(numbered)
+            _load(run, opened, options, ended, result, ledger, clock, path)
+            for (run, opened), ended, path in zip(loads, result.ended, paths, strict=True)
         ]
         await asyncio.gather(*running)
         return now()
@@ -140,6 +140,9 @@ def tried(
     with _quiet(result.messages):
         result.seconds = simulated(main())
     clock.advance(result.seconds)
+    for path, ended in zip(paths, result.ended, strict=True):
+        if path.exists() and not faults.is_killed:
+            ended.findings = pq.ParquetFile(path).read().to_pylist()
     return result
 
 
@@ -163,7 +166,7 @@ async def _load(
                 names = {"scope": "s", "site_id": "site", "source": "source", "run": run}
                 record = stack.enter_context(ledger.load(endpoint="documents/qa", **names))
                 memory = stack.enter_context(ledger.documents(**names))
-            findings = stack.enter_context(Findings(result.faults.findings_path(path)))
+            findings = stack.enter_context(Findings(result.faults.findings_path(path), always=False))
             load = Load(
                 Client(result.service, options.retries, clock.now),
                 rows,
@@ -184,8 +187,6 @@ async def _load(
         ended.error = error
     if result.faults.is_killed:
         ended.error = Killed()
-    with contextlib.suppress(Exception):  # a full disk leaves half a file
-        ended.findings = pq.read_table(path).to_pylist()
 
 
 @contextlib.contextmanager

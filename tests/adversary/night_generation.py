@@ -98,7 +98,7 @@ TEXT_ROWS = st.lists(st.sampled_from([*ODD_KEYS, *BLANK]), max_size=8).map(
 LARGE_ROWS = st.integers(1, 3).map(
     lambda count: (*(Row(number, number) for number in range(count)), Row(9, 9, "large"))
 )
-ROWS = st.one_of(PLAIN_ROWS, PLAIN_ROWS, PLAIN_ROWS, NUMBERED_ROWS, NUMBERED_ROWS, TEXT_ROWS, LARGE_ROWS)
+ROWS = st.one_of(*[PLAIN_ROWS] * 6, *[NUMBERED_ROWS] * 5, *[TEXT_ROWS] * 3, LARGE_ROWS)
 FORMS = st.builds(
     Form,
     st.sampled_from(["dicts", "generator", "callable", "pandas", "polars", "arrow", "csv", "json lines", "parquet"]),
