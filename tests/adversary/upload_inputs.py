@@ -84,7 +84,9 @@ class Folder:
             path.write_bytes(file.octets)
 
     def change(self, change: Change) -> None:
-        """Let a file change."""
+        """Let a file change, if there is one."""
+        if not self._files:
+            return
         path = self._of(self._files[change.file % len(self._files)])
         match change.how:
             case "grows" if path.is_file():
@@ -94,8 +96,8 @@ class Folder:
                 os.truncate(path, SIZE // 4)
             case "becomes empty" if path.is_file():
                 os.truncate(path, 0)
-            case "vanishes":
-                path.unlink(missing_ok=True)
+            case "vanishes" if path.is_file():
+                path.unlink()
             case "becomes a folder" if path.is_file():
                 path.unlink()
                 path.mkdir()
