@@ -14,7 +14,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.loading.rows import Rows
-from tests.adversary.load_faults import Clock, NightLedger
+from tests.adversary.load_faults import Clock, DiskFull, Faults, NightLedger
 from tests.adversary.load_promises import check_try
 from tests.adversary.load_try import Ended, Options, Tried, Weather, tried
 from tests.adversary.service import SECRET
@@ -85,8 +85,12 @@ class Course(ABC):
         )
         check_try(result, weather, options, rows=self.count, loadable=self.is_loadable)
         self.stored += result.service.documents
-        for ended in result.ended if not result.faults.is_killed else ():
-            self.listed |= self._listed(ended)
+        if not result.faults.is_killed:
+            listed = set[str]().union(*map(self._listed, result.ended))
+            self.listed |= listed
+            if options.ledger and not any(isinstance(one, DiskFull) for one in weather.interruptions):
+                unrecorded = self._in_ledger(documents.c.outcome == "intended") & set(result.service.documents)
+                assert unrecorded <= listed, f"what was created and is not in the ledger is listed: {unrecorded}"
         return result
 
     def check_end(self, *, is_retried: bool, was_beside: bool) -> None:
@@ -105,7 +109,7 @@ class Course(ABC):
             self._check_good(self.good(0, run).ended[0])
         if not is_retried:
             # The findings of a try that is not retried may be lost with it; the ledger is not.
-            self.listed |= self._listed_in_ledger()
+            self.listed |= self._in_ledger(documents.c.ambiguous > 0)
         missing = self.titles - set(self.stored) if self.is_loadable else set()
         if self.options.on_ambiguous == "retry":
             assert not missing, "a retry converges"
@@ -136,9 +140,9 @@ class Course(ABC):
         keys = (str(one["key"]) for one in ended.findings if one["kind"] in {"possibly_duplicated", "ambiguous"})
         return set().union(*(self._titles_of.get(key, ()) for key in keys))
 
-    def _listed_in_ledger(self) -> set[str]:
-        """Return the documents that the ledger itself shows as possibly there more than once."""
-        c = documents.c
+    def _in_ledger(self, where: sa.ColumnElement[bool]) -> set[str]:
+        """Return the documents for whose entries in the ledger a condition holds."""
+        self._ledger.faults = Faults((), self.clock)
         with self._ledger.engine.connect() as connection:
-            labels = connection.scalars(sa.select(c.label).where(c.ambiguous > 0)).all()
+            labels = connection.scalars(sa.select(documents.c.label).where(where)).all()
         return set().union(*(self._titles_of.get(label, ()) for label in labels))
