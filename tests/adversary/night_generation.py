@@ -48,11 +48,14 @@ THEN = st.one_of(st.just(WELL), st.just(WELL), st.just(WELL), ANSWERS, REFUSALS,
 # -- interruptions --
 
 REQUESTS = st.integers(0, 20)
+# A load of a few rows makes some 40 statements; about 8 that fail in a row are more than its patience.
+STATEMENTS = st.one_of(st.integers(0, 60), st.integers(8, 40))
+OUTAGES = st.one_of(st.integers(1, 12), st.integers(8, 30), st.just(10**6))
 JUMPS = st.sampled_from([1.0, -1.0, 3_500.0, 4_000.0, -4_000.0, 86_400.0, -86_400.0, 2_600_000.0, -2_600_000.0])
 INTERRUPTIONS = st.one_of(
     st.builds(Kill, REQUESTS),
     st.builds(End, REQUESTS),
-    st.builds(LedgerAway, st.integers(0, 60), st.one_of(st.integers(1, 12), st.just(10**6)), st.booleans()),
+    st.builds(LedgerAway, STATEMENTS, OUTAGES, st.booleans()),
     st.builds(ClockJump, REQUESTS, JUMPS),
     st.builds(DiskFull, st.sampled_from([0, 3, 200, 1_000, 3_000])),
 )

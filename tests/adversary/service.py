@@ -129,8 +129,8 @@ class Service:
 
 
 def title_of(content: bytes) -> str:
-    """Return the title of a file's document: the first word of its content."""
-    return content.split(b" ", 1)[0].decode()
+    """Return what tells the document of a file from others: the first word of its content, and its size."""
+    return f"{content.split(b' ', 1)[0].decode()} ({len(content)} bytes)"
 
 
 def body_of(answer: Answer) -> bytes:
