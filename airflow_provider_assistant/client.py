@@ -413,9 +413,13 @@ class AssistantClient:
 
 
 def _interruption(error: BaseException) -> BaseException | None:
-    """Return what a signal handler raised while aiohttp was parsing an answer: it takes that for a broken answer."""
+    """
+    Return what was raised inside aiohttp's work that is no failure of the connection.
+
+    A signal handler raises while an answer is parsed, and an upload while its file is read: the file has changed.
+    """
     cause: BaseException | None = error
-    while isinstance(cause, Exception):
+    while isinstance(cause, Exception) and not isinstance(cause, AssistantInputError):
         cause = cause.__cause__
     # What a deadline cancelled was not interrupted from outside.
     return None if isinstance(cause, asyncio.CancelledError) else cause

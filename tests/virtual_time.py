@@ -15,6 +15,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now = 0.0
+        self.in_executor = False
         loop = self
 
         class Selector(selectors.DefaultSelector):
@@ -30,10 +31,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """Call the function at once: a thread would take real time."""
         future = self.create_future()
+        self.in_executor = True
         try:
             future.set_result(func(*args))
         except Exception as error:  # noqa: BLE001 (for whoever waits)
             future.set_exception(error)
+        finally:
+            self.in_executor = False
         return future
 
 
@@ -46,3 +50,9 @@ def simulated(main: Coroutine[Any, Any, T]) -> T:
 def now() -> float:
     """Return the seconds on the clock of the running loop."""
     return asyncio.get_running_loop().time()
+
+
+def in_executor() -> bool:
+    """Return whether the caller's function was given to an executor, and so does not hold up the running loop."""
+    loop = asyncio.get_running_loop()
+    return isinstance(loop, VirtualTimeLoop) and loop.in_executor

@@ -190,7 +190,7 @@ class Rater:
             self._find("possibly_duplicated", rating, "an earlier attempt may have been received as well")
 
     def _settle(self, ledger: Ledger, rating: Rating, outcome: Outcome, error: str | None = None) -> None:
-        ledger.settle_sooner_or_later(ratings, self._scope, _key(rating), outcome, error=error)
+        ledger.settle(ratings, self._scope, _key(rating), outcome, error=error)
 
     async def _book(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
         if self._ledger:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger.bulk import PARAMETERS
-from airflow_provider_assistant.ledger.database import read, write
+from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import COUNTS, documents, loads, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 
@@ -76,7 +76,7 @@ def forget(ledger: Ledger, deleted: Deleted, site_id: str | None = None, *, dry_
             _forget(connection, done, label, _rows(connection, where, site_id), dry_run)
         return done
 
-    return write(ledger.engine, change)
+    return transaction(ledger.engine, change, writes=True)
 
 
 class _Known:
@@ -161,7 +161,7 @@ def load_records(ledger: Ledger, site_id: str | None = None, limit: int = 20) ->
     query = sa.select(*(c[name] for name in (*names, *run))).order_by(c.started_at.desc(), c.load_id).limit(limit)
     if site_id is not None:
         query = query.where(c.site_id == site_id)
-    rows = read(ledger.engine, lambda connection: connection.execute(query).mappings().all())
+    rows = transaction(ledger.engine, lambda connection: connection.execute(query).mappings().all())
     return [{**row, "outcome": row["outcome"] or "unfinished"} for row in rows]
 
 
@@ -172,7 +172,7 @@ def counts_of_loads(ledger: Ledger, site_id: str | None = None) -> list[dict[str
     query = sa.select(c.site_id, outcome, sa.func.count(), sa.func.max(c.started_at)).group_by(c.site_id, outcome)
     if site_id is not None:
         query = query.where(c.site_id == site_id)
-    rows = read(ledger.engine, lambda connection: connection.execute(query.order_by(c.site_id, outcome)).all())
+    rows = transaction(ledger.engine, lambda connection: connection.execute(query.order_by(c.site_id, outcome)).all())
     return [
         {
             "kind": "load",
@@ -207,7 +207,7 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
                 counts[kind] = connection.execute(sa.delete(table).where(old)).rowcount
         return counts
 
-    return write(ledger.engine, change)
+    return transaction(ledger.engine, change, writes=True)
 
 
 def _old(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:

@@ -21,6 +21,16 @@ LEASE = timedelta(hours=1)
 RENEWAL = LEASE / 4
 
 
+def is_leased(intended_at: datetime, now: datetime) -> bool:
+    """
+    Return whether a claim without an outcome belongs to a live task.
+
+    One from the future does so only within the lease as well: the clock was set back since, and the claim would
+    otherwise hold up its row until that time comes again.
+    """
+    return abs(now - intended_at) < LEASE
+
+
 class Known(NamedTuple):
     """
     What the ledger knows of a key.
@@ -197,12 +207,12 @@ class BatchLedger:
     def _elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
         """Yield those of the keys, all intended and without an outcome, that a live task is about to create."""
         c = self._table.c
-        oldest = self._now() - LEASE
+        now = self._now()
         for start in range(0, len(keys), PARAMETERS - 1):
             wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
             query = sa.select(c.key, c.claim, c.intended_at, *(c[name] for name in _RUN))
             for key, claim, intended_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
-                if claim == self._token or (intended_at > oldest and RunRef(*run) != self._run):
+                if claim == self._token or (is_leased(intended_at, now) and RunRef(*run) != self._run):
                     yield key
 
     def exchange(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
@@ -217,7 +227,7 @@ class BatchLedger:
         :raises AssistantLedgerError: The database refused; nothing of this was recorded.
         """
         now = self._now()
-        renewed = self._open - {one.claim.key for one in settled} if now - self._renewed >= RENEWAL else set()
+        renewed = self._open - {one.claim.key for one in settled} if abs(now - self._renewed) >= RENEWAL else set()
         if not (settled or wanted or renewed):
             return set()
         won: set[str] = set()

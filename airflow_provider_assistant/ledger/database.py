@@ -99,34 +99,20 @@ def said(bind: Bind, what: str, then: str = "") -> Iterator[None]:
         raise kind(" ".join(filter(None, sentences))) from error
 
 
-def read(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
+def transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
     """
-    Read in one transaction, which is repeated while the database is away.
+    Work in one transaction, which is repeated while the database is away.
 
     :param engine: The database.
-    :param work: Reads.
+    :param work: Reads or writes.
+    :param writes: Whether it writes, for the message of an error.
     :return: What ``work`` returns.
-    :raises AssistantLedgerError: The database cannot be read.
+    :raises AssistantLedgerError: The database cannot be used.
     """
-    return _transaction(engine, work, "cannot be read")
 
-
-def write(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
-    """
-    Write in one transaction, which is repeated while the database is away.
-
-    :param engine: The database.
-    :param work: Writes.
-    :return: What ``work`` returns.
-    :raises AssistantLedgerError: The database cannot be written.
-    """
-    return _transaction(engine, work, "cannot be written")
-
-
-def _transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], what: str) -> T:
     def attempt() -> T:
         with engine.begin() as connection:
             return work(connection)
 
-    with said(engine, what):
+    with said(engine, "cannot be written" if writes else "cannot be read"):
         return attempts_on(engine.dialect.name)(attempt)

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.database import read
+from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import COUNTS, loads, questions, ratings, submissions
 
 _RUN = ("dag_id", "run_id", "task_id", "map_index")
@@ -134,7 +134,7 @@ def _requests(table: sa.Table, request_id: sa.ColumnElement[Any], start: datetim
 
 
 def _rows(engine: sa.Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
-    return read(engine, lambda connection: [dict(row) for row in connection.execute(query).mappings()])
+    return transaction(engine, lambda connection: [dict(row) for row in connection.execute(query).mappings()])
 
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger.batches import LEASE
-from airflow_provider_assistant.ledger.database import read, write
+from airflow_provider_assistant.ledger.batches import is_leased
+from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import RunRef, documents, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 
@@ -55,7 +55,7 @@ class Entry:
     @property
     def may_be_under_way(self) -> bool:
         """Whether a task may be making it at this moment."""
-        return self.outcome == "intended" and datetime.now(UTC) - self.intended_at < LEASE
+        return self.outcome == "intended" and is_leased(self.intended_at, datetime.now(UTC))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types."""
@@ -96,7 +96,7 @@ def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]
                 found.append({"kind": kind, "site_id": site, "outcome": outcome, "entries": entries, "latest": at})
         return found
 
-    return read(ledger.engine, counted)
+    return transaction(ledger.engine, counted)
 
 
 def superseded_counts(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ def unsettled(ledger: Ledger, site_id: str | None = None) -> list[Entry]:
             found += [_entry(kind, row) for row in connection.execute(_on(query, table, site_id))]
         return found
 
-    return read(ledger.engine, entries)
+    return transaction(ledger.engine, entries)
 
 
 def superseded(
@@ -141,7 +141,7 @@ def superseded(
     if source is not None:
         query = query.where(c.source == source)
     ordered = _on(query.order_by(c.source, c.label), documents, site_id)
-    for site, name, label, ids in read(ledger.engine, lambda connection: connection.execute(ordered).all()):
+    for site, name, label, ids in transaction(ledger.engine, lambda connection: connection.execute(ordered).all()):
         for document_id in json.loads(ids):
             yield site, name, label, document_id
 
@@ -198,7 +198,7 @@ def resolve(
                 f"{entry.kind} {entry.key} has changed since it was looked up; look again", field="entry"
             )
 
-    write(ledger.engine, settle)
+    transaction(ledger.engine, settle, writes=True)
 
 
 def _facts(entry: Entry, row: Any, outcome: str, identifier: str | None, content_hash: str | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger.database import write
+from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import COUNTS, RunRef, loads, storable
 
 # So much of an error is kept; the task's log has all of it.
@@ -59,7 +59,7 @@ def recorded(
         **run.columns(),
         "started_at": now(),
     }
-    write(engine, lambda connection: connection.execute(sa.insert(loads).values(start)))
+    transaction(engine, lambda connection: connection.execute(sa.insert(loads).values(start)), writes=True)
     outcome, why = "succeeded", None
     try:
         yield record
@@ -76,7 +76,7 @@ def recorded(
         end = sa.update(loads).where(loads.c.load_id == load_id)
         try:
             ended = end.values(ended_at=now(), outcome=outcome, error=why, **counts)
-            write(engine, lambda connection: connection.execute(ended))
+            transaction(engine, lambda connection: connection.execute(ended), writes=True)
         except AssistantLedgerError as error:
             log.warning("The end of this load is not recorded, and its counts are in this log only: %s", error)
 

@@ -24,7 +24,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger.batches import BatchLedger
 from airflow_provider_assistant.ledger.bulk import PARAMETERS
-from airflow_provider_assistant.ledger.database import NAME, attempts_on, name_of, read, said, write
+from airflow_provider_assistant.ledger.database import NAME, attempts_on, name_of, said, transaction
 from airflow_provider_assistant.ledger.loads import LoadRecord, recorded
 from airflow_provider_assistant.ledger.schema import (
     SCHEMA_VERSION,
@@ -147,7 +147,7 @@ class Ledger:
                 found |= {row.key: row.outcome for row in connection.execute(query)}
             return found
 
-        return read(self.engine, outcomes)
+        return transaction(self.engine, outcomes)
 
     def intend(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
         """Record that an effect is about to be made; an earlier attempt at the same effect is counted."""
@@ -163,6 +163,9 @@ class Ledger:
         again = sa.update(table).where(_is(table, scope, key)).values(attempts=table.c.attempts + 1, **intent)
         first = sa.insert(table).values(scope=scope, key=key, attempts=1, **intent)
 
+        def update(connection: sa.Connection) -> bool:
+            return bool(connection.execute(again).rowcount)
+
         def insert(connection: sa.Connection) -> bool:
             try:
                 connection.execute(first)
@@ -170,31 +173,11 @@ class Ledger:
                 return False
             return True
 
-        if not write(self.engine, lambda connection: connection.execute(again).rowcount) and not write(
-            self.engine, insert
-        ):
-            # Another worker was faster by a moment; its row is now this one's too.
-            write(self.engine, lambda connection: connection.execute(again))
+        if not transaction(self.engine, update, writes=True) and not transaction(self.engine, insert, writes=True):
+            # Another worker inserted the row between the two statements; it is now this one's too.
+            transaction(self.engine, update, writes=True)
 
     def settle(
-        self,
-        table: sa.Table,
-        scope: str,
-        key: str,
-        outcome: Outcome,
-        *,
-        error: str | None = None,
-        **facts: Any,
-    ) -> None:
-        """
-        Record what came of an intent.
-
-        :raises AssistantLedgerError: The database cannot be written.
-        """
-        settled = self._settled(table, scope, key, outcome, error, facts)
-        write(self.engine, lambda connection: connection.execute(settled))
-
-    def settle_sooner_or_later(
         self,
         table: sa.Table,
         scope: str,
@@ -213,7 +196,7 @@ class Ledger:
         """
         settled = self._settled(table, scope, key, outcome, error, facts)
         try:
-            write(self.engine, lambda connection: connection.execute(settled))
+            transaction(self.engine, lambda connection: connection.execute(settled), writes=True)
         except AssistantLedgerError as why:
             log.warning("The service has answered, and the outcome is recorded when the task ends: %s", why)
             self._unwritten[table.name, scope, key] = settled
@@ -266,10 +249,10 @@ class Ledger:
         try:
             learned = send()
         except AssistantError as error:
-            self.settle_sooner_or_later(table, scope, key, outcome_of(error), error=str(error))
+            self.settle(table, scope, key, outcome_of(error), error=str(error))
             raise
         known: dict[str, Any] = {**facts, **learned}
-        if self.settle_sooner_or_later(table, scope, key, "done", **learned):
+        if self.settle(table, scope, key, "done", **learned):
             with contextlib.suppress(AssistantLedgerError):
                 if (row := self.find(table, scope, key)) is not None:
                     return row, True
@@ -284,7 +267,7 @@ class Ledger:
         return self._one(query)
 
     def _one(self, query: sa.Select[Any]) -> sa.Row[Any] | None:
-        return read(self.engine, lambda connection: connection.execute(query).one_or_none())
+        return transaction(self.engine, lambda connection: connection.execute(query).one_or_none())
 
     def submission_of(self, scope: str, request_id: str) -> sa.Row[Any] | None:
         """Return the submission that an async chat request came from, if this ledger saw it."""
@@ -300,7 +283,7 @@ class Ledger:
         table = submissions
         where = (table.c.scope == scope) & (table.c.request_id == request_id) & table.c.completed_at.is_(None)
         ended = sa.update(table).where(where).values(state=state, completed_at=at or self._now())
-        write(self.engine, lambda connection: connection.execute(ended))
+        transaction(self.engine, lambda connection: connection.execute(ended), writes=True)
 
     @property
     def name(self) -> str:
@@ -312,7 +295,7 @@ class Ledger:
         tables = (documents, questions, submissions, ratings)
         began = [table.c.intended_at < moment for table in tables] + [loads.c.started_at < moment]
         queries = [sa.exists().where(one) for one in began]
-        return bool(read(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
+        return bool(transaction(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
 
     def close(self) -> None:
         """Record the outcomes that could not be recorded before, and close the database connections."""
@@ -331,7 +314,7 @@ class Ledger:
                 connection.execute(settled)
 
         try:
-            write(self.engine, settle)
+            transaction(self.engine, settle, writes=True)
         except AssistantLedgerError:
             listed = ", ".join(f"{table} {key}" for table, _, key in self._unwritten)
             log.exception("What was sent is not recorded, and a retry of this task sends it again: %s", listed)

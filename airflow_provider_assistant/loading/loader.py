@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, NoReturn, TypeAlias
 
 from airflow_provider_assistant.api import flow
@@ -24,6 +25,7 @@ from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantAmbiguousErrorForGood,
     AssistantAuthenticationError,
     AssistantBadRequestError,
     AssistantError,
@@ -69,6 +71,7 @@ STOPPING = (
     AssistantLedgerError,
 )
 ELSEWHERE = "another task is loading this row"
+SETTLE_IT = "Look at the site, and record what you find with airflow assistant ledger resolve; then clear the task."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,10 @@ class _Sent:
     unclear: int = 0
 
 
+# Rows, each with what the ledger knows of it.
+_Group: TypeAlias = "list[tuple[Item, Known | None]]"
+
+
 class Load:
     """
     One load of one source.
@@ -115,6 +122,7 @@ class Load:
     :param limiter: How fast; one of its own by default.
     :param judge_stale: Whether this source is whole, so that what it lacks is stale.
     :param on_created: Told of every reply that acknowledges a row.
+    :param rng: Source of the jitter; by default one without a seed.
     """
 
     def __init__(
@@ -128,6 +136,7 @@ class Load:
         limiter: Limiter | None = None,
         judge_stale: bool = True,
         on_created: Callable[[Item, ApiReply], None] = lambda _, __: None,
+        rng: random.Random | None = None,
     ) -> None:
         self.counts = Counts()
         self._tally = Tally(self.counts, findings)
@@ -143,7 +152,7 @@ class Load:
             max_pause=options.max_pause,
             retry_ambiguous=options.on_ambiguous == "retry",
         )
-        self._rng = random.Random()  # noqa: S311 (jitter is no secret)
+        self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
         self._ready: asyncio.Queue[_Sent] = asyncio.Queue()
         self._settled: list[Settlement] = []
         self._news = asyncio.Event()
@@ -153,6 +162,7 @@ class Load:
         self._said = time.monotonic()
         self._stopped: AssistantError | None = None
         self._broken: BaseException | None = None
+        self._decided: Iterator[_Sent] = iter(())
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self) -> Counts:
@@ -175,10 +185,9 @@ class Load:
         # An empty source says nothing about what it had.
         self._judge_stale = self._judge_stale and seen.rows > 0
         self.counts.unchanged = seen.count(Fate.UNCHANGED) + seen.count(Fate.DUPLICATE)
-        if self._memory:
-            self._check(seen, self._memory)
         try:
             if self._memory:
+                self._check(seen, self._memory)
                 self._tally.doubled(self._memory.doubled())
             if seen.count(Fate.SEND):
                 await self._send_all(seen, started)
@@ -238,10 +247,11 @@ class Load:
         try:
             # The ledger's own thread: a slow commit holds up no request.
             with ThreadPoolExecutor(1, "ledger") as thread:
-                await self._keep_books(self._claims(seen), thread)
-        except AssistantLedgerError as error:
+                await self._keep_books(self._looked_up(seen), thread)
+        except AssistantError as error:
             self._stop(error)
-            await self._last_answers()
+            if error is not self._broken:
+                await self._last_answers()
             raise
         finally:
             for watcher in watchers:
@@ -259,10 +269,10 @@ class Load:
                     self._news.clear()
                     await self._news.wait()
 
-    async def _keep_books(self, claims: Iterator[_Sent], thread: ThreadPoolExecutor) -> None:
+    async def _keep_books(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> None:
         wanted: list[_Sent] = []
         while True:
-            while not self._stopped and len(wanted) < self._free and (sent := next(claims, None)) is not None:
+            while not self._stopped and len(wanted) < self._free and (sent := await self._next(groups, thread)):
                 wanted.append(sent)
             if self._stopped:
                 wanted = []
@@ -323,21 +333,35 @@ class Load:
                 self._tally.skipped(sent.item, ELSEWHERE)
         return [sent for sent in wanted if sent.claim.key in keys]
 
-    def _claims(self, seen: Survey) -> Iterator[_Sent]:
-        """Yield the rows to claim; those that need no claim find their end here."""
-        group: list[Item] = []
-        for item in self._rows.items(seen.to_send):
-            group.append(item)
-            if len(group) >= LOOK_AHEAD:
-                yield from self._decided(group)
-                group = []
-        yield from self._decided(group)
+    async def _next(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> _Sent | None:
+        """
+        Return the next row to claim, or None after the last one.
 
-    def _decided(self, items: list[Item]) -> Iterator[_Sent]:
-        known = self._memory.known([item.digest.key for item in items]) if self._memory else {}
-        for item in items:
-            if self._decide(item, known.get(item.digest.key)):
-                yield _Sent(item, Claim(item.digest.key, item.label, known.get(item.digest.key)))
+        The source and the ledger are read in the ledger's thread, so that they hold up no request.
+        """
+        while (sent := next(self._decided, None)) is None and not self._stopped:
+            group = await asyncio.get_running_loop().run_in_executor(thread, next, groups, None)
+            if group is None:
+                return None
+            self._decided = self._to_claim(group)
+        return sent
+
+    def _claims(self, seen: Survey) -> Iterator[_Sent]:
+        """Yield the rows to claim; the outcome of all others is known here."""
+        for group in self._looked_up(seen):
+            yield from self._to_claim(group)
+
+    def _looked_up(self, seen: Survey) -> Iterator[_Group]:
+        """Yield the rows to send with what the ledger knows of them, some at a time."""
+        items = iter(self._rows.items(seen.to_send))
+        while group := list(islice(items, LOOK_AHEAD)):
+            known = self._memory.known([item.digest.key for item in group]) if self._memory else {}
+            yield [(item, known.get(item.digest.key)) for item in group]
+
+    def _to_claim(self, group: _Group) -> Iterator[_Sent]:
+        for item, known in group:
+            if self._decide(item, known):
+                yield _Sent(item, Claim(item.digest.key, item.label, known))
             if self._stopped:
                 return
 
@@ -368,7 +392,8 @@ class Load:
         reason = "an earlier attempt may or may not have created it"
         self._tally.ambiguous(item, reason)
         if self._options.on_ambiguous == "fail":
-            self._stop(AssistantAmbiguousError(f"row {item.number} ({item.label}): {reason}; on_ambiguous is 'fail'"))
+            what = f"row {item.number} ({item.label}): {reason}, and on_ambiguous is 'fail'. {SETTLE_IT}"
+            self._stop(AssistantAmbiguousErrorForGood(what))
         return False
 
     async def _work(self) -> NoReturn:
@@ -398,9 +423,11 @@ class Load:
         except _Stopped as error:
             return self._unsettled(sent, error)
         except AssistantError as error:
-            self.counts.requests += 1
+            # An input error comes before the request: a file that changed, or that cannot be opened any more.
+            self.counts.requests += not isinstance(error, AssistantInputError)
             return self._unsuccessful(sent, error)
         except asyncio.CancelledError:
+            self.counts.requests += slot.is_held
             sent.unclear += slot.is_held
             self._settled.append(self._unsettled(sent, _Stopped("the load ended before there was an answer")))
             raise
@@ -450,7 +477,8 @@ class Load:
         if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
             sent.unclear += 1
             if self._options.on_ambiguous == "fail":
-                self._stop(error)
+                what = f"{error} on_ambiguous is 'fail', so it is not sent again. {SETTLE_IT}"
+                self._stop(AssistantAmbiguousErrorForGood(what))
         return self._unsettled(sent, error)
 
     def _unsettled(self, sent: _Sent, error: AssistantError) -> Settlement:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Self, TypeAlias, cast
 
 from airflow_provider_assistant.api.models import ApiReply
-from airflow_provider_assistant.exceptions import escaped
+from airflow_provider_assistant.exceptions import AssistantError, escaped
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import Known, Settlement
 from airflow_provider_assistant.loading.limiter import Limiter
@@ -114,7 +115,9 @@ class Findings:
         self.count = 0
         self._always = always
         self._rows: list[dict[str, Any]] = []
+        self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
+        self._error: OSError | None = None
 
     @property
     def listed(self) -> str | None:
@@ -132,31 +135,71 @@ class Findings:
             self._flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """
+        Finish the file.
+
+        :raises AssistantError: It could not be written, now or before.
+        """
         if self.count or self._always:
             self._flush()
-        if self._writer:
-            self._writer.close()
-            self._file.close()
+        with self._noting_errors():
+            try:
+                if self._writer:
+                    self._writer.close()
+            finally:
+                if self._file:
+                    self._file.close()
+        if self._error:
+            # Half a Parquet file cannot be read.
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+            raise AssistantError(
+                f"the findings cannot be written to {str(self.path)!r}: {self._error}. What was created is in the "
+                f"ledger, but the list of {self.count} rows that need attention is lost. Free some space or choose "
+                "another path, then run the task again: it lists them again."
+            ) from self._error
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            self.close()
+        except AssistantError as problem:
+            if error is None:
+                raise
+            # The error that ends the load says more.
+            log.error("%s", problem)  # noqa: TRY400 (the traceback is that of the log's own write)
+
+    @contextlib.contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        """Keep an error of the disk for the end: a load must not lose an outcome because it cannot be listed."""
+        try:
+            yield
+        except OSError as error:
+            self._error = self._error or error
+        except ValueError:
+            # pyarrow's own, of a file that it could not write a moment before.
+            if not self._error:
+                raise
 
     def _flush(self) -> None:
+        if not self._error:
+            with self._noting_errors():
+                self._append()
+        self._rows = []
+
+    def _append(self) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         schema = _schema()
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("wb")
+            self._file = cast("BinaryIO", self.path.open("wb"))
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
         if self._rows:
             self._writer.write_table(pa.Table.from_pylist(self._rows, schema=schema))
-            self._rows = []
 
 
 def _schema() -> pa.Schema:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import logging
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import Payload, checked
@@ -262,14 +263,57 @@ def _opened(upload: Upload, path: Path_, size: int) -> Iterator[BinaryIO]:
     with upload.open() as file:
         found = file.seek(0, os.SEEK_END) if file.seekable() else size
         if found != size:
-            raise AssistantInputError(
-                f"file {str(path)!r} has changed from {size} to {found} bytes since it was checked; the next run sends "
-                "it",
-                field="file",
-            )
+            raise _changed(path, f"from {size} to {found} bytes")
         if file.seekable():
             file.seek(0)
-        yield file
+        yield cast("BinaryIO", _Checked(file, path, size))
+
+
+class _Checked(io.RawIOBase):
+    """
+    A file while it is sent: as many bytes as it had when it was checked, or an error.
+
+    A request announces its length first. With fewer bytes than that, the service would wait for the rest until the
+    timeout, and the file would count as one that may have been created.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path_, size: int) -> None:
+        self._file, self._path, self._size = file, path, size
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return whether the file itself is."""
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move to a position, as far as the file had bytes when it was checked."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = self._file.seek(start + offset)
+        return self._position
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer with the next bytes, and return their number; 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        wanted = min(len(view), self._size - self._position)
+        try:
+            piece = self._file.read(wanted)
+        except OSError as error:
+            raise AssistantInputError(f"file {str(self._path)!r} cannot be read: {error}", field="file") from error
+        if wanted > 0 and not piece:
+            raise _changed(self._path, f"from {self._size} to {self._position} bytes")
+        view[: len(piece)] = piece
+        self._position += len(piece)
+        return len(piece)
+
+
+def _changed(path: Path_, how: str) -> AssistantInputError:
+    return AssistantInputError(
+        f"file {str(path)!r} has changed {how} since it was checked; the next run sends it", field="file"
+    )
 
 
 class _ReadFile(NamedTuple):
@@ -318,13 +362,25 @@ def shortest_names(names: Sequence[str]) -> dict[str, str]:
     shortest: dict[str, str] = {}
     remaining, parts = list(names), 1
     while remaining:
-        ends = {name: "/".join(name.strip("/").split("/")[-parts:]) for name in remaining}
+        ends = {name: "-".join(name.strip("/").split("/")[-parts:]) for name in remaining}
         count = Counter([*ends.values(), *shortest.values()])
-        found = {name: end for name, end in ends.items() if count[end] == 1 or end == name.strip("/")}
+        longest = max(name.count("/") for name in remaining) < parts
+        # A name that is not told apart by all of its parts is "a/b" beside "a-b".
+        found = {
+            name: end if count[end] == 1 else _with_digest(name, end)
+            for name, end in ends.items()
+            if count[end] == 1 or longest
+        }
         shortest |= found
         remaining = [name for name in remaining if name not in found]
         parts += 1
-    return {name: end.replace("/", "-") for name, end in shortest.items()}
+    return shortest
+
+
+def _with_digest(name: str, end: str) -> str:
+    stem, dot, suffix = end.rpartition(".")
+    digest = digest_of(name)[:8]
+    return f"{stem}-{digest}.{suffix}" if dot else f"{end}-{digest}"
 
 
 def _check_count(count: int, allow_empty: bool) -> None:

@@ -94,10 +94,11 @@ def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = l
     foreign: Counter[str] = Counter()
     for digests in rows.digests():
         known = memory.known([digest.key for digest in digests]) if memory else {}
-        fates.extend(_fate(digest, known.get(digest.key)) for digest in digests)
-        if memory and known:
-            for digest in digests:
-                _relate(digest, known.get(digest.key), memory.source, relations, foreign)
+        for digest in digests:
+            entry = known.get(digest.key)
+            fates.append(_fate(digest, entry))
+            if memory and entry:
+                _relate(digest, entry, memory.source, relations, foreign)
         keys.extend([_short(digest.key) for digest in digests])
         tick(len(fates))
     ordered = _sorted(keys) if keys else keys
@@ -106,9 +107,9 @@ def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = l
     return Survey(fates, ordered, relations["changed"], relations["kept"], foreign)
 
 
-def _relate(digest: Digest, known: Known | None, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
+def _relate(digest: Digest, known: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
     """Count how a row relates to what its key stands for on the site."""
-    if known is None or known.content_hash is None:
+    if known.content_hash is None:
         return
     is_same = known.content_hash == digest.content
     if known.source == source:

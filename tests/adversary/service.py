@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.bounds import Body
+from airflow_provider_assistant.client import AssistantClient, ClientSettings
 
 SECRET = "canary-91f0c4e2b7a8"
 
@@ -32,7 +34,7 @@ class Answer:
     """
 
     status: int = 201
-    body: Literal["id", "empty", "page", "truncated", "list", "number", "deep", "large"] = "id"
+    body: Literal["id", "empty", "page", "truncated", "list", "number", "deep", "large", "secret"] = "id"
     identifier: str | int | None = "d"
     retry_after: str | None = None
     latency: float = 0.01
@@ -63,31 +65,59 @@ class Service:
     :param then: What it does with all later ones.
     :param timeout: Seconds after which the client gives up.
     :param most: How many requests it takes at most; one more breaks a promise.
-    :param killed_at: Number of the request, from 0, at which the client's process is killed; None for never.
+    :param on_request: Called with the number of every request, from 0, once it has arrived.
+    :param on_half: Called with the number of every upload, from 0, when half of its content has arrived.
+    :param check_alive: Raises what ends a process that was killed.
     """
 
-    answers: list[Answer]
+    answers: Sequence[Answer]
     then: Answer = WELL
     timeout: float = 30.0
     most: float = math.inf
-    killed_at: int | None = None
-    is_killed: bool = False
+    on_request: Callable[[int], None] = lambda _: None
+    on_half: Callable[[int], None] = lambda _: None
+    check_alive: Callable[[], None] = lambda: None
     received: int = 0
+    in_flight: int = 0
     documents: Counter[str] = field(default_factory=Counter)
+    names: dict[str, str] = field(default_factory=dict)
 
     async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Answer one request."""
-        number, self.received = self.received, self.received + 1
-        answer = self.answers[number] if number < len(self.answers) else self.then
-        if self.is_killed:
-            raise Killed
+        self.check_alive()
+        number = self.received
+        title = self._title(number, call)
+        self.received += 1
         assert number < self.most, "the number of requests is bounded"
-        if answer.is_carried_out and call.json:
-            self.documents[str(call.json["title"])] += 1
-        if number == self.killed_at:
-            self.is_killed = True
-            raise Killed
+        answer = self.answers[number] if number < len(self.answers) else self.then
+        self.in_flight += 1
+        try:
+            return await self._answered(number, answer, title)
+        finally:
+            self.in_flight -= 1
+
+    def _title(self, number: int, call: Call[Any]) -> str | None:
+        """Return what tells the document from others; None for a file of which only a part arrives."""
+        if call.upload is None:
+            return str((call.json or {})["title"])
+        with call.upload.open() as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            content = file.read(size // 2)
+            self.on_half(number)
+            while piece := file.read(size):
+                content += piece
+        title = title_of(content)
+        assert self.names.setdefault(call.upload.filename, title) == title, "different files have different names"
+        return title if len(content) == size else None
+
+    async def _answered(self, number: int, answer: Answer, title: str | None) -> Response | TransportFailure:
+        if answer.is_carried_out and title is not None:
+            self.documents[title] += 1
+        self.on_request(number)
         await asyncio.sleep(min(answer.latency, self.timeout))
+        if title is None:
+            return TransportFailure("connection", "broken off", sent=True)
         if answer.refuses:
             return TransportFailure("connection", "refused", sent=False)
         if answer.status == 0:
@@ -96,6 +126,11 @@ class Service:
             return TransportFailure("timeout", f"no answer within {self.timeout:g} s", sent=True)
         headers = {} if answer.retry_after is None else {"retry-after": answer.retry_after}
         return Response(answer.status, headers, body_of(answer))
+
+
+def title_of(content: bytes) -> str:
+    """Return what tells the document of a file from others: the first word of its content, and its size."""
+    return f"{content.split(b' ', 1)[0].decode()} ({len(content)} bytes)"
 
 
 def body_of(answer: Answer) -> bytes:
@@ -117,31 +152,29 @@ def body_of(answer: Answer) -> bytes:
             return b"[" * 5000
         case "large":
             return b'"' + b"x" * 200_000 + b'"'
+        case "secret":
+            return json.dumps({"error": f"the key {SECRET} is wrong"}).encode()
 
 
-class Client:
-    """What a load needs of a client, in front of a service."""
+class Client(AssistantClient):
+    """
+    A client whose requests go to a service of this process.
 
-    def __init__(self, service: Service, retries: int) -> None:
-        self.settings = ClientSettings(
-            "http://assistant.test/api/v1", SECRET, service.timeout, flow.RetryRule(retries + 1)
-        )
+    :param service: The service.
+    :param retries: Repetitions of one request.
+    :param now: Seconds since the epoch.
+    """
+
+    def __init__(self, service: Service, retries: int, now: Callable[[], float]) -> None:
+        rule = flow.RetryRule(retries + 1)
+        super().__init__(ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule), now=now)
         self._service = service
 
-    def now(self) -> float:
-        """Return seconds since the epoch."""
-        return 1.8e9 + asyncio.get_running_loop().time()
-
-    async def arun(self, steps: flow.Flow[Any], *, pause: Callable[[flow.Wait], Awaitable[None]] | None = None) -> Any:
-        """Run a flow to its end."""
-        outcome: flow.Outcome = None
-        while True:
-            try:
-                step = steps.send(outcome)
-            except StopIteration as end:
-                return end.value
-            outcome = None
-            if isinstance(step, flow.Send):
-                outcome = await self._service.exchange(step.call)
-            elif isinstance(step, flow.Wait):
-                await (pause(step) if pause else asyncio.sleep(step.seconds))
+    async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
+        outcome = await self._service.exchange(call)
+        # The expressions that find the key in any spelling take longer to compile than a short night.
+        if isinstance(outcome, TransportFailure) or SECRET.encode() not in outcome.body:
+            return outcome
+        received = Body(self.settings.max_response_bytes, "")
+        received.take(outcome.body)
+        return self._response(outcome.status, outcome.headers, received)

@@ -51,7 +51,6 @@ CALLS = {
     "find": lambda ledger, _: ledger.find(submissions, SCOPE, "k"),
     "outcomes": lambda ledger, _: ledger.outcomes(submissions, SCOPE, ["k"]),
     "intend": lambda ledger, _: ledger.intend(submissions, SCOPE, "k2", RUN, **CHAT),
-    "settle": lambda ledger, _: ledger.settle(submissions, SCOPE, "k", "done"),
     "once": lambda ledger, _: submit(ledger),
     "submission_of": lambda ledger, _: ledger.submission_of(SCOPE, "r"),
     "chat_ended": lambda ledger, _: ledger.chat_ended(SCOPE, "r", "complete"),

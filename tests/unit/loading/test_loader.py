@@ -19,7 +19,11 @@ from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousErrorForGood,
+    AssistantAuthenticationError,
+    AssistantError,
+)
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
 from airflow_provider_assistant.loading import loader
 from airflow_provider_assistant.loading.loader import Load, LoadOptions
@@ -204,6 +208,7 @@ def test_intents_without_an_outcome_are_in_doubt(on_ambiguous, run, tmp_path):
             assert ends(counts) == {"created": 2, "ambiguous": 2}
             assert sorted(service.titles) == ["a", "d"]
         case "fail":
+            assert isinstance(error, AssistantAmbiguousErrorForGood), "a retry would stop at the same row"
             assert "on_ambiguous is 'fail'" in str(error)
             assert not {"b", "c"} & set(service.titles)
 

@@ -1,0 +1,218 @@
+"""One try of a load, or of two at once, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal, TypeAlias
+from unittest import mock
+
+import pyarrow.parquet as pq
+
+from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.loading import loader, report
+from airflow_provider_assistant.loading.limiter import Limiter
+from airflow_provider_assistant.loading.loader import Load, LoadOptions
+from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading.rows import Rows
+from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger
+from tests.adversary.service import WELL, Answer, Client, Killed, Service
+from tests.virtual_time import now, simulated
+
+# Opens what one load reads.
+Opened: TypeAlias = Callable[[], contextlib.AbstractContextManager[Rows]]
+# Findings are written after so many, so that a few rows are enough for a full disk in the middle of a load.
+FLUSH = 3
+# Rows are looked up so many at a time, so that this happens while requests are under way.
+LOOK_AHEAD = 5
+LOGGER = logging.getLogger("airflow_provider_assistant")
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    How a load is configured.
+
+    :param max_concurrency: The most requests in flight.
+    :param retries: Repetitions of one request.
+    :param max_pause: Longest wait for a rate limit, in seconds.
+    :param timeout: Seconds after which a client gives up.
+    :param on_ambiguous: What to do with rows that may exist.
+    :param ledger: Whether the load has a ledger.
+    """
+
+    max_concurrency: int = 4
+    retries: int = 2
+    max_pause: float = 60.0
+    timeout: float = 30.0
+    on_ambiguous: Literal["retry", "skip", "fail"] = "retry"
+    ledger: bool = True
+
+
+@dataclass(frozen=True)
+class Weather:
+    """
+    What happens around one try.
+
+    :param answers: What the service does with its first requests.
+    :param then: What it does with all later ones.
+    :param interruptions: What interrupts it.
+    """
+
+    answers: tuple[Answer, ...] = ()
+    then: Answer = WELL
+    interruptions: tuple[Interruption, ...] = ()
+
+    @property
+    def odd(self) -> list[Answer]:
+        """The answers that are not those of a service that is well."""
+        return [answer for answer in (*self.answers, self.then) if answer != WELL]
+
+
+@dataclass
+class Ended:
+    """How a load ended."""
+
+    counts: Counts = field(default_factory=Counts)
+    error: BaseException | None = None
+    findings: list[dict[str, object]] = field(default_factory=list)
+
+
+@dataclass
+class Tried:
+    """How a try ended: its service, its loads, and what was logged."""
+
+    service: Service
+    faults: Faults
+    ended: list[Ended]
+    seconds: float = 0.0
+    messages: list[str] = field(default_factory=list)
+
+
+def tried(
+    weather: Weather,
+    loads: Sequence[tuple[RunRef, Opened]],
+    options: Options,
+    *,
+    ledger: NightLedger,
+    clock: Clock,
+    folder: Path,
+    most: float,
+    on_half: Callable[[int], None] = lambda _: None,
+) -> Tried:
+    """
+    Run the loads of one try at once, and return how they ended.
+
+    :param weather: What happens around them.
+    :param loads: The task instance of each, and what it reads.
+    :param options: How they are configured.
+    :param ledger: The ledger, which they share.
+    :param clock: The machine's clock.
+    :param folder: Where to write the findings.
+    :param most: The number of requests that is the bound of all of them together.
+    :param on_half: Called with the number of every upload when half of its content has arrived.
+    """
+    paths = [folder / f"findings-{number}.parquet" for number in range(len(loads))]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    faults = ledger.faults = Faults(weather.interruptions, clock)
+    service = Service(
+        weather.answers, weather.then, options.timeout, most, faults.on_request, on_half, faults.check_alive
+    )
+    if len(loads) == 1:
+        faults.in_flight = lambda: service.in_flight
+    result = Tried(service, faults, [Ended() for _ in loads])
+
+    async def main() -> float:
+        running = [
+            _load(run, opened, options, ended, result, ledger, clock, path)
+            for (run, opened), ended, path in zip(loads, result.ended, paths, strict=True)
+        ]
+        await asyncio.gather(*running)
+        return now()
+
+    with _quiet(result.messages):
+        result.seconds = simulated(main())
+    clock.advance(result.seconds)
+    for path, ended in zip(paths, result.ended, strict=True):
+        if path.exists() and not faults.is_killed:
+            ended.findings = pq.ParquetFile(path).read().to_pylist()
+    return result
+
+
+async def _load(
+    run: RunRef,
+    opened: Opened,
+    options: Options,
+    ended: Ended,
+    result: Tried,
+    night_ledger: NightLedger,
+    clock: Clock,
+    path: Path,
+) -> None:
+    """Do what an operator does around a load."""
+    try:
+        with contextlib.ExitStack() as stack:
+            rows = stack.enter_context(opened())
+            memory = None
+            if options.ledger:
+                ledger = Ledger(night_ledger.engine, now=clock.datetime)
+                names = {"scope": "s", "site_id": "site", "source": "source", "run": run}
+                record = stack.enter_context(ledger.load(endpoint="documents/qa", **names))
+                memory = stack.enter_context(ledger.documents(**names))
+            findings = stack.enter_context(Findings(result.faults.findings_path(path), always=False))
+            load = Load(
+                Client(result.service, options.retries, clock.now),
+                rows,
+                LoadOptions(options.max_concurrency, options.max_pause, options.on_ambiguous),
+                memory=memory,
+                findings=findings,
+                limiter=Limiter(options.max_concurrency, now=now),
+                rng=random.Random(0),
+            )
+            ended.counts = load.counts
+            result.faults.end = load.end
+            try:
+                await load.run()
+            finally:
+                if options.ledger:
+                    record.counts = load.counts.as_dict()
+    except (Exception, Killed) as error:  # noqa: BLE001 (judged by the promises)
+        ended.error = error
+    if result.faults.is_killed:
+        ended.error = Killed()
+
+
+@contextlib.contextmanager
+def _quiet(messages: list[str]) -> Iterator[None]:
+    """Collect what is logged, and let no retry of the ledger take time."""
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+            if record.exc_info and record.exc_info[1]:
+                messages.append(str(record.exc_info[1]))
+
+    collector, before = Collector(), (LOGGER.propagate, LOGGER.level)
+    LOGGER.addHandler(collector)
+    LOGGER.propagate = False
+    LOGGER.setLevel(logging.INFO)
+    no_time = SimpleNamespace(sleep=lambda _: None)
+    try:
+        with (
+            mock.patch("tenacity.nap.time", no_time),
+            mock.patch.object(report, "FLUSH", FLUSH),
+            mock.patch.object(report, "PROGRESS", 3600.0),
+            mock.patch.object(loader, "LOOK_AHEAD", LOOK_AHEAD),
+        ):
+            yield
+    finally:
+        LOGGER.propagate, level = before
+        LOGGER.setLevel(level)
+        LOGGER.removeHandler(collector)

@@ -1,0 +1,111 @@
+"""Nights of uploads of files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_assistant.keys import shortened
+from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.loading.rows import FileRows
+from tests.adversary.load_faults import night_folder
+from tests.adversary.load_promises import stops
+from tests.adversary.load_try import Options, Tried, Weather
+from tests.adversary.night_course import RUN, Course
+from tests.adversary.service import title_of
+from tests.adversary.upload_inputs import Change, File, Folder
+
+CALM, USUAL = Weather(), Options()
+
+
+@dataclass(frozen=True)
+class UploadTry:
+    """
+    One try of a task.
+
+    :param weather: What happens around it.
+    :param changes: The files that change while it runs; before the next try they are as they were.
+    """
+
+    weather: Weather = CALM
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True)
+class UploadNight:
+    """
+    One folder, uploaded again and again until all is well.
+
+    :param files: Its files.
+    :param tries: The tries; after them comes one in which all is well, and one more.
+    :param options: How the load is configured.
+    :param is_retried: Whether the last tries are of the same task instance; otherwise they are those of the next day.
+    :param allow_empty: Whether there may be no files.
+    """
+
+    files: tuple[File, ...]
+    tries: tuple[UploadTry, ...]
+    options: Options = USUAL
+    is_retried: bool = True
+    allow_empty: bool = False
+
+
+class _Files(Course):
+    """The course of a night of files."""
+
+    def __init__(self, night: UploadNight, folder: Path) -> None:
+        self._night = night
+        self._files = Folder(folder / "files", night.files)
+        seen = [file for file in night.files if not file.is_hidden]
+        loaded = [file for file in seen if file.is_loaded]
+        self._bad = len(seen) - len(loaded)
+        super().__init__(
+            folder,
+            night.options,
+            count=len(seen),
+            titles={title_of(file.octets) for file in loaded},
+            titles_of={shortened(storable(file.name)): {title_of(file.octets)} for file in loaded},
+            is_loadable=bool(seen) or night.allow_empty,
+        )
+
+    @property
+    def bad(self) -> int:
+        return self._bad
+
+    def good(self, number: int, *runs: str) -> Tried:
+        return self._tried(UploadTry(), *runs)
+
+    def tried(self, attempt: UploadTry) -> Tried:
+        """Go through a try."""
+        return self._tried(attempt, RUN)
+
+    def _tried(self, attempt: UploadTry, *runs: str) -> Tried:
+        self._files.restore()
+
+        def change(request: int) -> None:
+            for one in attempt.changes:
+                if one.request == request:
+                    self._files.change(one)
+
+        return self.through(attempt.weather, lambda: self._opened(attempt), *runs, on_half=change)
+
+    @contextlib.contextmanager
+    def _opened(self, attempt: UploadTry) -> Iterator[FileRows]:
+        yield self._files.rows(attempt.changes, allow_empty=self._night.allow_empty)
+
+
+def check(night: UploadNight) -> None:
+    """Go through a night, and hold every try and the end against the promises."""
+    with night_folder() as folder:
+        course = _Files(night, folder)
+        with contextlib.closing(course):
+            for number, attempt in enumerate(night.tries):
+                result = course.tried(attempt)
+                if number == 0 and course.is_loadable and not stops(attempt.weather, night.options):
+                    counts = result.ended[0].counts
+                    lost = counts.rejected + counts.failed + counts.ambiguous
+                    most = len(attempt.weather.odd) + len(attempt.changes) + course.bad
+                    assert lost <= most, "one bad answer, and one file that changes, costs one file"
+            course.check_end(is_retried=night.is_retried, was_beside=False)

@@ -1,0 +1,52 @@
+"""Claims when the clock is set: the row of a killed task is free again, and that of a live one is not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_assistant.ledger import RENEWAL, Claim, RunRef
+from airflow_provider_assistant.ledger.batches import LEASE
+
+ONE, OTHER = RunRef("dag", "one", "load", -1), RunRef("dag", "other", "load", -1)
+
+
+@pytest.fixture
+def batch(ledger):
+    batches = []
+
+    def open_batch(run):
+        batches.append(ledger.documents(scope="s", site_id="s", source="kb", run=run))
+        return batches[-1]
+
+    yield open_batch
+    for one in batches:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"),
+    [
+        (0, "elsewhere"),
+        (LEASE.total_seconds() - 1, "elsewhere"),
+        (1 - LEASE.total_seconds(), "elsewhere"),
+        (LEASE.total_seconds(), "unclear"),
+        (-LEASE.total_seconds(), "unclear"),
+        (-timedelta(days=30).total_seconds(), "unclear"),
+    ],
+)
+def test_a_claim_of_a_task_that_was_killed_is_free_however_the_clock_was_set(batch, clock, seconds, state):
+    batch(ONE).exchange((), [Claim("k", "k", None)])
+    clock.advance(seconds)
+    assert batch(OTHER).known(["k"])["k"].state == state
+
+
+def test_a_live_load_renews_its_claims_when_the_clock_is_set_back(batch, clock):
+    live = batch(ONE)
+    live.exchange((), [Claim("k", "k", None)])
+    clock.advance(-timedelta(days=30).total_seconds())
+    live.exchange((), ())
+    assert batch(OTHER).known(["k"])["k"].state == "elsewhere"
+    clock.advance(RENEWAL.total_seconds())
+    assert batch(OTHER).known(["k"])["k"].state == "elsewhere"

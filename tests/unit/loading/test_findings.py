@@ -1,0 +1,47 @@
+"""A disk that is full when findings are written: the load records all it did, and says that the list is lost."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad
+from airflow_provider_assistant.loading.report import FLUSH, Findings
+from tests.adversary.load_faults import FullDisk
+
+
+@pytest.fixture
+def full(tmp_path):
+    return FullDisk(tmp_path / "findings.parquet", 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, FLUSH, 2 * FLUSH + 1])
+def test_a_full_disk_is_said_at_the_end_with_path_and_advice(full, count):
+    findings = Findings(full)
+    for number in range(count):
+        findings.add("rejected", str(number), "bad")
+    with pytest.raises(AssistantError, match=rf"{full}.*No space left.*list of {count} rows.*run the task again") as e:
+        findings.close()
+    assert not isinstance(e.value, AirflowFailException)
+
+
+def test_a_full_disk_does_not_hide_why_the_load_ended(full, caplog):
+    def load():
+        with Findings(full) as findings:
+            findings.add("failed", "1", "no answer")
+            raise AssistantIncompleteLoad("1 row failed")
+
+    with pytest.raises(AssistantIncompleteLoad):
+        load()
+    assert f"cannot be written to '{full}'" in caplog.text
+
+
+def test_half_a_list_is_removed(tmp_path):
+    path = tmp_path / "findings.parquet"
+    findings = Findings(FullDisk(path, 1000))
+    for number in range(2 * FLUSH):
+        findings.add("rejected", str(number), "bad")
+    assert path.exists()
+    with pytest.raises(AssistantError, match=f"list of {2 * FLUSH} rows"):
+        findings.close()
+    assert not path.exists()
