@@ -16,7 +16,8 @@ from tests.adversary.night_generation import NIGHTS
 from tests.adversary.upload_generation import UPLOAD_NIGHTS
 
 COUNT = int(os.environ.get("ASSISTANT_TEST_NIGHTS", "300"))
-PARTS = 4
+# Each part has a seed of its own; Hypothesis keeps what it has generated, some MB a night, until a part ends.
+PARTS = max(4, COUNT // 250)
 # One night in so many is one of uploads.
 UPLOADS = 5
 # The same nights every time, and no shrunk night that is kept from an earlier run.
