@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_assistant.asking.poller import Ended
-from airflow_provider_assistant.lake import replace, storable
+from airflow_provider_assistant.lake import replace, storable, storing
 from airflow_provider_assistant.quantiles import percentiles
 
 if TYPE_CHECKING:
@@ -60,9 +60,10 @@ def snapshot(
     arrays = {name: pa.array(values, types.get(name, pa.string())) for name, values in columns.items()}
     arrays |= {name: _column(values) for name, values in carried.items()}
     table = pa.table(arrays, metadata={FACTS: json.dumps(facts), OWN_SESSIONS: json.dumps(own_sessions)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        pq.write_table(table, file)
+    with storing(path, "a retry takes up what was submitted"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            pq.write_table(table, file)
 
 
 def read_snapshot(path: Path_) -> pa.Table:
