@@ -40,6 +40,8 @@ LEAST_JITTER = 0.1
 LONGEST_UNASKED = 1.0
 # 2 to this power times any first pause is longer than every ``max_pause``.
 MOST_DOUBLINGS = 64
+# Seconds after a deadline in which a last poll may still be answered: shorter than Airflow waits for a trigger.
+LAST_POLL = 120.0
 # What is logged of an error that a poll returned.
 POLLING_GOES_ON = "Polling goes on after this: %s"
 

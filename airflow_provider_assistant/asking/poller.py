@@ -153,7 +153,7 @@ class Poller:
             return
         now = self._now()
         is_full = not self._due or len(self._flying) >= self._max_concurrency
-        last = max(now, self._deadline) + self._client.settings.timeout
+        last = max(now, self._deadline) + min(self._client.settings.timeout, flow.LAST_POLL)
         until = last if is_full else self._due[0][0]
         if not await self._news_before(until - now) and is_full:
             # Nothing has come for so long after the deadline: a pause that the service asked for lasts longer.

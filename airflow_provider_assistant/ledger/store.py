@@ -304,8 +304,10 @@ class Ledger:
         if state != "lost":
             where &= table.c.completed_at.is_(None)
         moment = sa.literal(at or self._now(), table.c.completed_at.type)
-        ended = sa.update(table).where(where).values(
-            state=state, completed_at=sa.func.coalesce(table.c.completed_at, moment)
+        ended = (
+            sa.update(table)
+            .where(where)
+            .values(state=state, completed_at=sa.func.coalesce(table.c.completed_at, moment))
         )
         write(self.engine, lambda connection: connection.execute(ended))
 

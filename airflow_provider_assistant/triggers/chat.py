@@ -108,7 +108,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         has passed already, as after an outage of the triggerer, there is time for the one poll.
         """
         left = self.deadline - client.now()
-        return left + GRACE if left > 0 else client.settings.timeout
+        return left + GRACE if left > 0 else min(client.settings.timeout, flow.LAST_POLL)
 
 
 def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
