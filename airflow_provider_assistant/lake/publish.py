@@ -152,8 +152,8 @@ def replace(table: pa.Table, target: ObjectStoragePath) -> int:
 
     :param table: Its rows.
     :param target: The file.
-    :raises AssistantStorageError: The file cannot be written, and what was there is as it was; on object storage, where an answer
-        may get lost after the upload, it may have been replaced as a whole.
+    :raises AssistantStorageError: The file cannot be written, and what was there is as it was; on object storage, where
+        an answer may get lost after the upload, it may have been replaced as a whole.
     """
     return replace_bytes(_encoded(table), target)
 

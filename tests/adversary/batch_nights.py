@@ -152,7 +152,8 @@ def _check_end(night: BatchNight, world: World, listed: Counter[str], received: 
     service, number = world.service, len(night.tries)
     wanted = {_message(at) for at in range(night.questions)} - service.failing
     ended = None
-    for number in range(number + 1, number + 4):
+    for _ in range(3):
+        number += 1
         ended = _tried(world, night, Try(), number, PATIENT)
         listed += _listed(world)
         if ended.error is None and ended.result["complete"] == len(wanted):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.asking.rating import BREAKER, RatingCounts, Rater
+from airflow_provider_assistant.asking.rating import BREAKER, Rater, RatingCounts
 from airflow_provider_assistant.evaluation.ratings import Rating
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
