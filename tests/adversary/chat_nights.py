@@ -95,6 +95,8 @@ def check_chat(night: ChatNight) -> None:
             elif ended.error is None:
                 assert made <= 1 + ended.xcom.get("possibly_duplicated", 0), "what was asked twice is counted"
             assert ended.error is not None or ended.result["seconds"] >= 0
+            if ended.error is None and ended.entries[-1].answered:
+                assert ended.result["text"] == answer_to(MESSAGE)
         good = world.tried(Try(), execute, number=len(night.tries) + 1)
         assert good.error is None, repr(good.error)
         assert good.result["text"] == answer_to(MESSAGE)

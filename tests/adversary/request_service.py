@@ -308,7 +308,11 @@ SHAPED = st.builds(Answer, **SHAPES)
 REFUSALS = st.builds(Answer, status=st.just(429), retry_after=RETRY_AFTER)
 BROKEN = st.builds(Answer, status=st.sampled_from([0, 500, 503]), stores=st.booleans(), refuses=st.booleans())
 OFTEN_WELL = st.one_of(st.just(WELL), SHAPED, ANSWERS, REFUSALS, BROKEN)
-THEN = st.one_of(st.just(WELL), st.just(WELL), SHAPED, ANSWERS, REFUSALS)
+# Asks for no pause, again and again.
+NO_PAUSE = st.builds(
+    Answer, status=st.just(429), retry_after=st.sampled_from(["0", "0.0", "Thu, 01 Jan 1970 00:00:00 GMT"])
+)
+THEN = st.one_of(st.just(WELL), st.just(WELL), SHAPED, ANSWERS, REFUSALS, NO_PAUSE)
 
 
 @dataclass(frozen=True)
