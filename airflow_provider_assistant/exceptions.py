@@ -25,6 +25,7 @@ Every error of the package, one tree.
     │   └── AssistantRequestFailedForGood  the same, where only polling it again is left              *
     ├── AssistantRequestTimeout        an async chat request that did not end before its deadline
     ├── AssistantRequestLost           an async chat request that the service no longer knows
+    ├── AssistantStorageError          a file cannot be written; it is also an OSError
     ├── AssistantWarehouseError        the warehouse cannot be opened or written; it is as it was
     ├── AssistantGateFailed            an evaluation did not pass its gate; all its files are written      *
     └── AssistantLedgerError           the ledger's database is away, locked or full: a retry may help
@@ -240,6 +241,22 @@ class AssistantRequestTimeout(AssistantError):
 
 class AssistantRequestLost(AssistantError):
     """Async chat requests that the service accepted and no longer knows; they have to be submitted again."""
+
+
+class AssistantStorageError(AssistantError, OSError):
+    """
+    A file cannot be written: the disk is full or read-only, or the object storage is away. A retry may help.
+
+    :param message: Which file, why, and what became of the one that was there before.
+    :param code: Number of the operating system's error, or None.
+    """
+
+    def __init__(self, message: str = "", *, code: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class AssistantWarehouseError(AssistantError):

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
+from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import shortened
-from airflow_provider_assistant.api.verdict import LOST
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailed
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
@@ -83,7 +83,7 @@ def is_lost(error: AssistantAPIError, request_id: str | None, hook: AssistantHoo
     :param hook: The hook of its site.
     :param ledger: Where to record it, if anywhere.
     """
-    if error.status not in LOST or not request_id:
+    if not errors.is_lost(error) or not request_id:
         return False
     if ledger:
         ledger.chat_ended(hook.target(), request_id, "lost")

@@ -61,10 +61,11 @@ def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
 
     def parse(raw: Any, exchange: Exchange) -> SubmittedChat:
         request_id = find_request_id(raw)
-        if request_id is None:
+        if request_id is None or not _fits_into_path(request_id):
+            what = "no request_id" if request_id is None else f"the request_id {request_id[:20]!a}, which fits no URL"
             raise AssistantResponseError(
-                f"the service accepted the chat request (status {exchange.status}) but its reply carries no "
-                "request_id, so its answer cannot be polled"
+                f"the service accepted the chat request (status {exchange.status}) but its reply carries {what}, so "
+                "its answer cannot be polled"
             )
         return SubmittedChat(raw, exchange, request_id)
 
@@ -147,9 +148,16 @@ def _on_site(
 
 
 def _segment(field: str, value: str) -> str:
-    if not isinstance(value, str) or not value.strip() or value in {".", ".."}:
+    if not isinstance(value, str) or not value.strip():
         raise AssistantInputError(
             f"{field} must be a non-empty string; give it to the operator or hook, or in the connection's extra",
             field=field,
         )
+    if not _fits_into_path(value):
+        raise AssistantInputError(f"{field} {value[:20]!a} cannot be sent, because it fits no URL", field=field)
     return quote(value, safe="")
+
+
+def _fits_into_path(value: str) -> bool:
+    """Return whether a text can be a segment of a path: not blank, not relative, and no half of a surrogate pair."""
+    return bool(value.strip()) and value not in {".", ".."} and not any("\ud800" <= char <= "\udfff" for char in value)

@@ -1,9 +1,9 @@
 """
 From an answer, or the lack of one, to an exception: the specification's error table, once.
 
-Three questions are answered here and nowhere else: which exception it is, whether sending the same
-request again can help (:func:`is_transient`), and whether the request may have taken effect
-(:func:`may_have_happened`).
+These questions are answered here and nowhere else: which exception it is, whether sending the same request again can
+help (:func:`is_transient`) or cannot (:func:`is_refused`), whether the request may have taken effect
+(:func:`may_have_happened`), and whether a polled chat request is lost (:func:`is_lost`).
 """
 
 from __future__ import annotations
@@ -84,6 +84,13 @@ REFUSED = Row(
     "the service refuses this request",
     "Fix the payload; the same request would be refused again.",
 )
+# The client errors that HTTP itself asks to send again: Request Timeout and Too Early. The service did nothing.
+TOO_SOON = Row(
+    AssistantAPIError,
+    "the service asks for the same request once more",
+    "If it persists, alert the service's owner.",
+)
+SENT_AGAIN = frozenset({408, 425})
 UNEXPECTED = Row(
     AssistantAPIError,
     "an answer the specification does not list",
@@ -118,6 +125,8 @@ def _row_of_class(status: int) -> Row:
     """Return how to treat a status that the specification does not list: as its class says."""
     if status >= 500:
         return SERVER_ERROR
+    if status in SENT_AGAIN:
+        return TOO_SOON
     return REFUSED if status >= 400 else UNEXPECTED
 
 
@@ -135,11 +144,27 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
 
 
 def is_transient(error: AssistantError) -> bool:
-    """Return whether the same request may succeed a little later (429, 5xx, no answer)."""
+    """Return whether the same request may succeed a little later (408, 425, 429, 5xx, no answer)."""
+    if isinstance(error, AssistantAPIError) and error.status in SENT_AGAIN:
+        return True
     return isinstance(
         error,
         AssistantRateLimitError | AssistantServerError | AssistantConnectionError | AssistantTimeout,
     )
+
+
+def is_refused(error: AssistantError) -> bool:
+    """Return whether the service would refuse the same request again (any other 4xx)."""
+    return isinstance(error, AssistantAPIError) and 400 <= error.status < 500 and not is_transient(error)
+
+
+def is_lost(error: AssistantError) -> bool:
+    """
+    Return whether the answer to a poll means that the service no longer knows a chat request it had accepted.
+
+    401 and 403 are about the API key instead.
+    """
+    return is_refused(error) and not isinstance(error, AssistantAuthenticationError | AssistantPermissionError)
 
 
 def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> bool:

@@ -40,6 +40,8 @@ LEAST_JITTER = 0.1
 LONGEST_UNASKED = 1.0
 # 2 to this power times any first pause is longer than every ``max_pause``.
 MOST_DOUBLINGS = 64
+# Seconds after a deadline in which a last poll may still be answered: shorter than Airflow waits for a trigger.
+LAST_POLL = 120.0
 # What is logged of an error that a poll returned.
 POLLING_GOES_ON = "Polling goes on after this: %s"
 
@@ -173,7 +175,8 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
         if isinstance(outcome, Response) and outcome.is_success:
-            exchange = Exchange(outcome.status, attempt, ambiguous, now() - started)
+            # A clock that is set back must not make it negative.
+            exchange = Exchange(outcome.status, attempt, ambiguous, max(0.0, now() - started))
             return _parsed(call, outcome, exchange)
         error = _error(call, outcome, now)
         unclear = errors.may_have_happened(call, outcome)
@@ -206,22 +209,22 @@ def poll(
     call: Call[ChatRequest], *, since: float, now: Clock, due: float | None = None
 ) -> Flow[ChatRequest | AssistantError]:
     """
-    Ask once for an async chat request; a transient error is returned, for the caller to report, not raised.
+    Ask once for an async chat request; an error that may pass is returned, for the caller to report, not raised.
 
-    A success whose body cannot be used, such as the page of a proxy, counts as transient: the next poll may go well.
+    What a proxy answers counts as one: a redirect, or a success with the page of a proxy as its body.
 
     :param call: The request of endpoint 7.
     :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
     :param now: Seconds since the epoch.
     :param due: When this poll was to be sent, if there was such a moment.
-    :raises AssistantAPIError: 400, 401, 403 or 404: polling on would not help.
+    :raises AssistantAPIError: A 4xx that does not pass: polling on would not help.
     """
     outcome = _answered((yield Send(call)))
     if due is not None:
-        yield Polled(now() - due)
+        yield Polled(max(0.0, now() - due))
     if not (isinstance(outcome, Response) and outcome.is_success):
         error = _error(call, outcome, now)
-        if not errors.is_transient(error):
+        if errors.is_refused(error):
             raise error
         return error
     try:
@@ -229,7 +232,7 @@ def poll(
     except AssistantResponseError as error:
         return error
     if request.state != "pending":
-        yield Measured(request.state, now() - since)
+        yield Measured(request.state, max(0.0, now() - since))
     return request
 
 
@@ -239,9 +242,10 @@ def wait_for(
     """
     Poll an async chat request until it ends, and return it with the number of polls.
 
-    Transient errors are part of waiting: an outage shorter than the deadline does no harm. The deadline
-    is wall-clock, so that a flow started anew after a restart keeps it. A driver that cannot send for so long
-    throws a TimeoutError into the flow, which then ends as it does at its deadline.
+    Transient errors are part of waiting: an outage shorter than the deadline does no harm. The deadline is wall-clock,
+    so that a flow that starts again after a restart keeps it. Within one flow the pauses are added up as well: a clock
+    that is set back makes the wait no longer. A driver that cannot send for so long throws a TimeoutError into the
+    flow, which then ends as it does at its deadline.
 
     :param call: The request of endpoint 7.
     :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
@@ -249,11 +253,12 @@ def wait_for(
     :param interval: Seconds between polls; a longer Retry-After is honoured.
     :param now: Seconds since the epoch.
     :raises AssistantRequestTimeout: The deadline passed.
-    :raises AssistantAPIError: 400, 401, 403 or 404.
+    :raises AssistantAPIError: A 4xx that does not pass.
     """
     status = request_id = ""
     last = "requests are held back, and it was not its turn"
     polls = 0
+    left = deadline - now()
     due: float | None = None
     with contextlib.suppress(TimeoutError):
         while True:
@@ -272,11 +277,13 @@ def wait_for(
                     status = request.status
             else:
                 return request, polls
-            remaining = deadline - (seen := now())
+            remaining = min(left, deadline - (seen := now()))
             if remaining <= 0:
                 break
-            due = seen + min(pause, remaining)
-            yield Wait(min(pause, remaining))
+            pause = min(pause, remaining)
+            left -= pause
+            due = seen + pause
+            yield Wait(pause)
     raise _timed_out(call, polls, now() - since, last, request_id=request_id, status=status)
 
 
@@ -284,8 +291,8 @@ def _timed_out(
     call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
 ) -> AssistantRequestTimeout:
     return AssistantRequestTimeout(
-        f"Chat did not end within {seconds:.0f} s and {polls} polls; {last} ({call}). It may still complete: wait "
-        "longer by running the task again. If that status is final, add it to the status words of the Airflow "
+        f"Chat did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may still complete: "
+        "wait longer by running the task again. If that status is final, add it to the status words of the Airflow "
         "connection.",
         request_id=request_id,
         status=status,

@@ -299,7 +299,7 @@ END_FIELDS = ("completed_at", "finished_at", "ended_at")
 # Words of an envelope that say how the HTTP call went: nothing of the answer, or of a request's status.
 ACKNOWLEDGEMENTS = frozenset({"ok", "success", "successful", "true"})
 # In these fields an acknowledgement is as likely as an answer.
-SHARED_FIELDS = frozenset({"response", "output", "result"})
+SHARED_FIELDS = frozenset({"response", "output", "result", "text", "content", "message"})
 
 
 def error_text(raw: Any) -> str | None:

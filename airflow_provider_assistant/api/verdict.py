@@ -8,9 +8,6 @@ from typing import Literal
 
 State = Literal["pending", "complete", "failed"]
 
-# HTTP statuses of a poll that mean that the service no longer knows a request it had accepted.
-LOST = frozenset({400, 404, 410})
-
 
 @dataclass(frozen=True, slots=True)
 class StatusWords:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_assistant.asking.poller import Ended
-from airflow_provider_assistant.lake import replace, storable
+from airflow_provider_assistant.lake import replace, storable, storing
 from airflow_provider_assistant.quantiles import percentiles
 
 if TYPE_CHECKING:
@@ -57,12 +57,14 @@ def snapshot(
     import pyarrow.parquet as pq
 
     types = _types()
-    arrays = {name: pa.array(values, types.get(name, pa.string())) for name, values in columns.items()}
+    texts = {name: values if name in types else _stored(values) for name, values in columns.items()}
+    arrays = {name: pa.array(values, types.get(name, pa.string())) for name, values in texts.items()}
     arrays |= {name: _column(values) for name, values in carried.items()}
     table = pa.table(arrays, metadata={FACTS: json.dumps(facts), OWN_SESSIONS: json.dumps(own_sessions)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        pq.write_table(table, file)
+    with storing(path, "a retry takes up what was submitted"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            pq.write_table(table, file)
 
 
 def read_snapshot(path: Path_) -> pa.Table:
@@ -88,7 +90,7 @@ def joined(asked: pa.Table, answers: Mapping[str, Ended]) -> pa.Table:
     submitted = asked["submitted_at"].to_pylist()
     statuses = [_status(end, request) for end, request in zip(ended, requests, strict=True)]
     new = {
-        "request_id": [end.request_id if end else request for end, request in zip(ended, requests, strict=True)],
+        "request_id": _stored([end.request_id if end else one for end, one in zip(ended, requests, strict=True)]),
         "answer": [end.text and storable(end.text) if end else None for end in ended],
         "status": statuses,
         "error": [_error(end, status, error) for end, status, error in zip(ended, statuses, errors, strict=True)],
@@ -191,6 +193,10 @@ def _percentiles(name: str, seconds: list[float | None]) -> dict[str, float | No
     found = percentiles(known, _PERCENTS) if known else [None] * len(_PERCENTS)
     rounded = (None if one is None else round(one, 3) for one in found)
     return {f"{name}_p{percent}": one for percent, one in zip(_PERCENTS, rounded, strict=True)}
+
+
+def _stored(texts: Sequence[str | None]) -> list[str | None]:
+    return [text and storable(text) for text in texts]
 
 
 def _moment(seconds: float) -> datetime:

@@ -25,7 +25,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantNotFoundError,
 )
-from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.lake import storable, storing
 from airflow_provider_assistant.ledger import BatchLedger, End, key_of
 from airflow_provider_assistant.loading.interruptible import Interruptible
 from airflow_provider_assistant.loading.limited import LimitedClient
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["async", "sync"]
 # Ends after which polling the request again is of no use.
 USELESS = {"failed", "lost"}
+# What it means that a file of the batch cannot be written.
+UNHARMED = "a retry takes up what was submitted"
 
 log = logging.getLogger(__name__)
 
@@ -346,6 +348,11 @@ class _Findings(Findings):
     def add(
         self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
     ) -> None:
-        super().add(kind, key, reason, row=row, document_ids=document_ids)
+        with storing(self.path, UNHARMED):
+            super().add(kind, key, reason, row=row, document_ids=document_ids)
         if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
             self._reasons[row] = storable(f"{kind}: {reason}")
+
+    def close(self) -> None:
+        with storing(self.path, UNHARMED):
+            super().close()

@@ -18,7 +18,8 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from airflow_provider_assistant.asking.poller import Ended, Pending
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+from airflow_provider_assistant.lake import storing
 from airflow_provider_assistant.loading.source import Path_, storage_path
 
 log = logging.getLogger(__name__)
@@ -50,14 +51,15 @@ class Journal:
         """
         Make sure that the folder can be written to, before there is anything to write.
 
-        :raises AssistantError: It cannot.
+        :raises AssistantStorageError: It cannot.
         """
         probe = self.folder / "probe"
         try:
             self._write(probe, ())
-        except Exception as error:  # every storage has errors of its own
-            raise AssistantError(
-                f"nothing can be written beside output_path, in {self.folder}: {error}. Nothing was sent."
+        except AssistantStorageError as error:
+            raise AssistantStorageError(
+                f"nothing can be written beside output_path, in {self.folder}: {error}. Nothing was sent.",
+                code=error.errno,
             ) from error
         with contextlib.suppress(Exception):
             probe.unlink()
@@ -119,9 +121,10 @@ class Journal:
             log.warning("%s is of no more use, and could not be removed: %s", self.folder, error)
 
     def _write(self, path: Path_, lines: Iterable[str]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            file.write("".join(f"{line}\n" for line in lines).encode())
+        with storing(path, "a retry takes up what was submitted"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 @contextlib.asynccontextmanager

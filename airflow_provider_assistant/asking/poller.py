@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant import tracing
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import endpoints, errors, flow
 from airflow_provider_assistant.client import AssistantClient
-from airflow_provider_assistant.exceptions import (
-    AssistantBadRequestError,
-    AssistantError,
-    AssistantNotFoundError,
-)
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +99,8 @@ class Poller:
         self.polls = 0
         self.open = 0
         self._client = client
+        # Seconds since the epoch when the poller's own clock is at 0: a wall clock may be set while it waits.
+        self._epoch = 0.0
         self._site_id = site_id
         self._interval = interval
         self._deadline = deadline
@@ -121,7 +119,8 @@ class Poller:
 
         :raises AssistantAPIError: 401 or 403: polling on would not help.
         """
-        now = self._client.now()
+        self._epoch = self._client.now() - asyncio.get_running_loop().time()
+        now = self._now()
         # Whoever comes late, to requests of an earlier try, still polls each of them once.
         latest = max(now, self._deadline)
         self._due = [
@@ -142,9 +141,13 @@ class Poller:
                 await asyncio.gather(progress, *self._flying, return_exceptions=True)
                 span.set_attributes({"assistant.open": self.open, "assistant.polls": self.polls})
 
+    def _now(self) -> float:
+        """Return seconds since the epoch by a clock that only goes forward, at its pace."""
+        return self._epoch + asyncio.get_running_loop().time()
+
     async def _step(self) -> None:
         """Start what is due, or wait until something is."""
-        now = self._client.now()
+        now = self._now()
         self._news.clear()
         while self._due and self._due[0][0] <= now and len(self._flying) < self._max_concurrency:
             due, polls, number, pending = heapq.heappop(self._due)
@@ -153,9 +156,9 @@ class Poller:
             task.add_done_callback(self._landed)
         if not self._flying and not self._due:
             return
-        now = self._client.now()
+        now = self._now()
         is_full = not self._due or len(self._flying) >= self._max_concurrency
-        last = max(now, self._deadline) + self._client.settings.timeout
+        last = max(now, self._deadline) + min(self._client.settings.timeout, flow.LAST_POLL)
         until = last if is_full else self._due[0][0]
         if not await self._news_before(until - now) and is_full:
             # Nothing has come for so long after the deadline: a pause that the service asked for lasts longer.
@@ -181,9 +184,11 @@ class Poller:
         self.polls += 1
         call = endpoints.get_chat_request(self._site_id, pending.request_id, self._client.settings.words)
         try:
-            steps = flow.poll(call, since=pending.submitted_at, now=self._client.now, due=due)
+            steps = flow.poll(call, since=pending.submitted_at, now=self._now, due=due)
             reply = await self._client.arun(steps)
-        except (AssistantNotFoundError, AssistantBadRequestError) as error:
+        except AssistantAPIError as error:
+            if not errors.is_lost(error):
+                raise
             self._end(pending, polls, "lost", error=str(error))
             return
         if isinstance(reply, AssistantError):
@@ -194,7 +199,7 @@ class Poller:
             return
         else:
             self._note(reply.status)
-        now = self._client.now()
+        now = self._now()
         if now < self._deadline:
             pause = getattr(reply, "retry_after", None) or 0.0
             due = min(max(self._next(pending, now), now + pause), self._deadline)
@@ -219,7 +224,7 @@ class Poller:
         self.open -= 1
         self.ended[status] += 1
         # To the microsecond, as the output keeps it: an answer that is read from there is the same.
-        noticed = round(self._client.now() - pending.submitted_at, 6)
+        noticed = round(max(0.0, self._now() - pending.submitted_at), 6)
         # The service's own times do not depend on when the request was polled; they cannot be longer than the wait.
         latency = None if took is None else min(round(took, 6), noticed)
         seconds = noticed if latency is None else latency

@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.models import Feedback, checked
 from airflow_provider_assistant.client import ClientSettings
 from airflow_provider_assistant.evaluation.ratings import Rating
 from airflow_provider_assistant.exceptions import (
-    AssistantAPIError,
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteLoad,
@@ -33,8 +32,6 @@ from airflow_provider_assistant.loading.report import LOGGED, Findings, Kind
 BREAKER = 25
 # These concern the key, or the ledger, and so every rating.
 FATAL = (AssistantAuthenticationError, AssistantPermissionError, AssistantRateLimitError, AssistantLedgerError)
-# The client errors that pass: timeout, too early, too many requests.
-_PASSING = {408, 425, 429}
 # What is in flight when a task has to end gets so long, in seconds. Airflow kills five seconds after it asked.
 GRACE = 2.0
 
@@ -197,7 +194,7 @@ class Rater:
             await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
 
     def _failed(self, rating: Rating, error: AssistantError) -> None:
-        is_refused = _is_refused(error)
+        is_refused = errors.is_refused(error)
         self._refused += is_refused
         self._failures += not is_refused
         kind: Kind = "ambiguous" if outcome_of(error) == "ambiguous" else "failed"
@@ -213,11 +210,6 @@ class Rater:
 
     def _find(self, kind: Kind, rating: Rating, reason: str) -> None:
         self._findings.add(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])
-
-
-def _is_refused(error: AssistantError) -> bool:
-    """Return whether the service would refuse the same rating again: it concerns this one only, and no others."""
-    return isinstance(error, AssistantAPIError) and 400 <= error.status < 500 and error.status not in _PASSING
 
 
 def _key(rating: Rating) -> str:

@@ -30,6 +30,7 @@ from airflow_provider_assistant.lake.publish import (
     replace,
     replace_bytes,
     rows_there,
+    storing,
 )
 
 __all__ = [
@@ -57,4 +58,5 @@ __all__ = [
     "statistics_schema",
     "statistics_table",
     "storable",
+    "storing",
 ]

@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import __version__
+from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,8 +152,8 @@ def replace(table: pa.Table, target: ObjectStoragePath) -> int:
 
     :param table: Its rows.
     :param target: The file.
-    :raises OSError: The file cannot be written, and what was there is as it was; on object storage, where an answer
-        may get lost after the upload, it may have been replaced as a whole.
+    :raises AssistantStorageError: The file cannot be written, and what was there is as it was; on object storage, where
+        an answer may get lost after the upload, it may have been replaced as a whole.
     """
     return replace_bytes(_encoded(table), target)
 
@@ -163,23 +164,38 @@ def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
 
     :param content: All of it.
     :param target: The file.
-    :raises OSError: As :func:`replace` does.
+    :raises AssistantStorageError: As :func:`replace` does.
     """
     # No connection, or no provider for this storage: that is not the storage's failure.
     storage = target.fs
     is_local = target.protocol in {"file", ""}
     unharmed = "what was there before is as it was" + ("" if is_local else ", or replaced as a whole")
-    try:
+    with storing(target, unharmed):
         if is_local:
             _replace_local(content, Path(target.path))
         else:
             _replace_object(content, target, storage)
+    return len(content)
+
+
+@contextlib.contextmanager
+def storing(target: Path | ObjectStoragePath, then: str) -> Iterator[None]:
+    """
+    Write a file in a ``with`` block.
+
+    :param target: The file.
+    :param then: What a failure means, for the message.
+    :raises AssistantStorageError: It cannot be written.
+    """
+    try:
+        yield
+    except AssistantError:
+        raise
     except Exception as error:
         # Clients of object storages raise what they like.
         code = getattr(error, "errno", None) or errno.EIO
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise OSError(code, f"{reason} ({unharmed})", str(target)) from error
-    return len(content)
+        raise AssistantStorageError(f"{target} cannot be written: {reason} ({then})", code=code) from error
 
 
 def _encoded(table: pa.Table) -> bytes:

@@ -278,11 +278,20 @@ class Ledger:
         """
         Record how an async chat request ended; the first record stands, later ones change nothing.
 
+        Only ``lost`` replaces another: a service may forget a request after it has answered it.
+
         :param at: When it ended, aware; by default now.
         """
         table = submissions
-        where = (table.c.scope == scope) & (table.c.request_id == request_id) & table.c.completed_at.is_(None)
-        ended = sa.update(table).where(where).values(state=state, completed_at=at or self._now())
+        where = (table.c.scope == scope) & (table.c.request_id == request_id)
+        if state != "lost":
+            where &= table.c.completed_at.is_(None)
+        moment = sa.literal(at or self._now(), table.c.completed_at.type)
+        ended = (
+            sa.update(table)
+            .where(where)
+            .values(state=state, completed_at=sa.func.coalesce(table.c.completed_at, moment))
+        )
         transaction(self.engine, lambda connection: connection.execute(ended), writes=True)
 
     @property

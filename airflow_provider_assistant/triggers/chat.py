@@ -107,7 +107,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         has passed already, as after an outage of the triggerer, there is time for the one poll.
         """
         left = self.deadline - client.now()
-        return left + GRACE if left > 0 else client.settings.timeout
+        return left + GRACE if left > 0 else min(client.settings.timeout, flow.LAST_POLL)
 
 
 def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float | None]:
@@ -120,7 +120,8 @@ def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float 
     :return: ``seconds`` by the service's own times, None where its reply has none; ``noticed_after``, seconds from
         submission to the poll that noticed the end; ``ended_at``, in seconds since the epoch.
     """
-    noticed_after = now - since
+    # A clock that is set back must not make it negative.
+    noticed_after = max(0.0, now - since)
     took = request.service_seconds
     seconds = None if took is None else min(took, noticed_after)
     return {

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from airflow_provider_assistant import exceptions
-from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, escaped
+from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantStorageError, escaped
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 
 FORGED = "done\n[2026-11-21] INFO - all is well \x1b[2J\x1b[1;31m\x07\x85\u2028\u202ereversed\x00\ud800"
@@ -40,3 +40,9 @@ def test_what_does_not_steer_stays(text):
 
 def test_what_is_kept_stays():
     assert escaped("a\tb\nc\r", kept="\n\t") == "a\tb\nc\\r"
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_both_kinds():
+    error = AssistantStorageError("a cannot be written", code=28)
+    assert isinstance(error, OSError)
+    assert (error.errno, str(error)) == (28, "a cannot be written")

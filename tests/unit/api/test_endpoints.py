@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.api.call import Exchange
+from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 
 
 @pytest.mark.parametrize("bad", ["", "  ", None, 5, ".", ".."])
@@ -28,3 +30,12 @@ def test_only_reads_are_repeatable() -> None:
     assert endpoints.get_limits("t").repeatable
     assert endpoints.get_chat_request("s", "r").repeatable
     assert not endpoints.other("post", "/m2m/x").repeatable
+
+
+@pytest.mark.parametrize("request_id", [" ", ".", "..", "\ud800", "a\udfffb"])
+def test_an_id_that_fits_no_path_is_refused_where_it_is_received(request_id):
+    call = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
+    with pytest.raises(AssistantResponseError, match="cannot be polled"):
+        call.parse({"request_id": request_id}, Exchange(200))
+    with pytest.raises(AssistantInputError, match="request_id"):
+        endpoints.get_chat_request("docs", request_id)

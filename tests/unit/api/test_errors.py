@@ -3,6 +3,7 @@ from __future__ import annotations
 import email.utils
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,7 +118,21 @@ def test_what_may_pass() -> None:
         for status in range(300, 600)
         if errors.is_transient(errors.from_response(GET, Response(status, {}, b""), NOW))
     }
-    assert transient == {429, *range(500, 600)}
+    assert transient == {408, 425, 429, *range(500, 600)}
     assert errors.is_transient(errors.from_failure(GET, TransportFailure("timeout", "", sent=True)))
     assert not errors.is_transient(AssistantAPIError("a redirect", status=302))
     assert not errors.is_transient(AssistantError("anything else"))
+
+
+@pytest.mark.parametrize(
+    ("status", "refused", "lost"),
+    [
+        (302, False, False), (400, True, True), (401, True, False), (403, True, False), (404, True, True),
+        (408, False, False), (409, True, True), (410, True, True), (422, True, True), (425, False, False),
+        (429, False, False), (500, False, False),
+    ],
+)  # fmt: skip
+def test_what_a_status_means_for_a_request_and_for_a_poll(status: int, refused: bool, lost: bool) -> None:
+    error = errors.from_response(GET, Response(status, {}, b""), NOW)
+    assert (errors.is_refused(error), errors.is_lost(error)) == (refused, lost)
+    assert refused == isinstance(error, AirflowFailException)

@@ -260,3 +260,39 @@ def test_a_driver_that_forgets_the_outcome_is_told() -> None:
     next(steps)
     with pytest.raises(TypeError):
         steps.send(None)
+
+
+class TestOddClocksAndStatuses:
+    def test_a_clock_that_is_set_back_makes_a_wait_no_longer(self) -> None:
+        times = iter([100.0, *(100.0 - number for number in range(1000))])
+        steps = flow.wait_for(POLL, since=0.0, deadline=200.0, interval=10.0, now=lambda: next(times))
+        waited, outcome = 0.0, None
+        with contextlib.suppress(AssistantRequestTimeout):
+            while waited <= 1000.0:
+                step = steps.send(outcome)
+                outcome = response(body={"status": "queued"}) if isinstance(step, flow.Send) else None
+                waited += step.seconds if isinstance(step, flow.Wait) else 0.0
+        assert waited == 100.0
+
+    def test_a_clock_that_is_set_back_makes_no_time_negative(self) -> None:
+        times = iter([100.0, 40.0])
+        steps = flow.perform(GET, flow.RetryRule(), now=lambda: next(times), rng=random.Random(1))
+        next(steps)
+        with pytest.raises(StopIteration) as end:
+            steps.send(response(body={}))
+        assert end.value.value.exchange.seconds == 0.0
+
+    @pytest.mark.parametrize("status", [302, 408, 425])
+    def test_polling_goes_on_after_what_passes(self, status: int) -> None:
+        (request, polls), _, _ = wait_for([response(status), response(body={"status": "complete"})])
+        assert (request.state, polls) == ("complete", 2)
+
+    @pytest.mark.parametrize("status", [408, 425])
+    def test_what_the_service_wants_once_more_is_sent_again(self, status: int) -> None:
+        reply, steps = perform(POST, [response(status), response(body={"id": "d"})])
+        assert (reply.document_id, reply.exchange.ambiguous, len(steps)) == ("d", 0, 3)
+
+    def test_a_timeout_ends_its_sentence_once(self) -> None:
+        with pytest.raises(AssistantRequestTimeout) as late:
+            wait_for([response(503)], seconds=0.0)
+        assert ".." not in str(late.value)

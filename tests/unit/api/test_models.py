@@ -215,6 +215,11 @@ class TestReplies:
     def test_the_error_in_envelopes(self, wrapped: Any, name: str) -> None:
         assert ChatRequest(wrapped({"status": "failed", name: "no credit"}), ONCE, "r").error == "no credit"
 
+    @pytest.mark.parametrize("name", ["message", "text", "content", "answer"])
+    def test_an_acknowledgement_around_an_answer_is_none(self, name: str) -> None:
+        raw = {"status": "success", "message": "OK", "data": {"request_id": "r", name: "Paris"}}
+        assert ChatAnswer(raw, ONCE).text == "Paris"
+
     @pytest.mark.parametrize("raw", [{"message": "OK"}, {"result": "Success", "message": ""}, {"response": "ok"}])
     def test_an_acknowledgement_is_the_answer_where_there_is_no_other(self, raw: Any) -> None:
         assert ChatAnswer(raw, ONCE).text == next(iter(raw.values()))

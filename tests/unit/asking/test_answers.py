@@ -22,6 +22,7 @@ from airflow_provider_assistant.asking.answers import (
     snapshot,
 )
 from airflow_provider_assistant.asking.poller import Ended
+from airflow_provider_assistant.exceptions import AssistantStorageError
 
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
 FACTS = {"submitted": 3, "reused": 0, "findings": None}
@@ -212,3 +213,14 @@ def test_a_file_that_is_something_else_is_no_answer(content, tmp_path):
 def test_parquet_of_somebody_else_is_no_answer(tmp_path):
     pq.write_table(pa.table({"status": ["complete"]}), tmp_path / "out.parquet")
     assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine") == {}
+
+
+def test_half_a_surrogate_pair_in_an_id_becomes_an_escape(tmp_path):
+    (row,) = table_of(tmp_path, ["q"], [ended("q", request_id="\ud800")]).to_pylist()
+    assert row["request_id"] == "\\ud800"
+
+
+def test_a_disk_that_is_full_is_reported(tmp_path):
+    (tmp_path / "folder").touch()
+    with pytest.raises(AssistantStorageError, match=r"folder/questions\.parquet cannot be written"):
+        snapshot(asked(["q"]), {}, FACTS, tmp_path / "folder" / "questions.parquet")

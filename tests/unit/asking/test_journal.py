@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant.asking import journal as module
 from airflow_provider_assistant.asking.journal import Journal, recording
 from airflow_provider_assistant.asking.poller import Ended, Pending
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 MOMENT = 1_790_000_000.25
 
@@ -270,3 +270,9 @@ async def test_who_can_never_write_goes_on_with_a_warning(quick, caplog):
         "Answers cannot be noted down in somewhere: disk full",
         "1 answers are not noted down; they are fetched again.",
     ]
+
+
+def test_a_journal_that_cannot_be_written_says_which_file(tmp_path):
+    (tmp_path / "journal").touch()
+    with pytest.raises(AssistantStorageError, match=r"journal/pending\.jsonl cannot be written.*a retry takes up"):
+        Journal(str(tmp_path / "journal")).write_pending(pending(1))

@@ -362,3 +362,20 @@ def test_what_cannot_be_noted_ends_the_polling():
             await poller.run([Pending(f"r{number}", EPOCH) for number in range(20)])
 
     simulated(main())
+
+
+@pytest.mark.parametrize("jump", [-900.0, 864_000.0])
+def test_a_clock_that_is_set_changes_nothing(jump):
+    class Jumping(Wire):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.now = lambda: EPOCH + now() + (jump if self.sent else 0.0)
+
+    polled = poll(lambda *_: PENDING, deadline=100.0, client=lambda: Jumping(SETTINGS))
+    assert (polled.poller.open, round(polled.took)) == (1, 100)
+
+
+@pytest.mark.parametrize("status", [302, 408, 425])
+def test_polling_goes_on_after_a_status_that_passes(status):
+    polled = poll(lambda _, number: response(status) if number == 1 else COMPLETE)
+    assert polled.ended["r0"].status == "complete"

@@ -24,6 +24,7 @@ from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from airflow_provider_assistant import __version__, lake
+from airflow_provider_assistant.exceptions import AssistantStorageError
 
 DAY = date(2026, 11, 21)
 
@@ -370,9 +371,9 @@ def test_object_storage_gets_the_file_under_its_own_name(bucket):
 @pytest.mark.parametrize(
     ("failure", "kind", "said"),
     [
-        (OSError("connection reset"), OSError, "connection reset"),
-        (PermissionError(errno.EACCES, "read-only"), PermissionError, "read-only"),
-        (RuntimeError("endpoint is gone"), OSError, "RuntimeError: endpoint is gone"),
+        (OSError("connection reset"), AssistantStorageError, "connection reset"),
+        (PermissionError(errno.EACCES, "read-only"), AssistantStorageError, "read-only"),
+        (RuntimeError("endpoint is gone"), AssistantStorageError, "RuntimeError: endpoint is gone"),
         (KeyboardInterrupt(), KeyboardInterrupt, None),
     ],
 )

@@ -152,6 +152,15 @@ def test_the_first_end_of_a_chat_stands(ledger, clock):
     assert row.completed_at == START + timedelta(seconds=5)
 
 
+def test_a_chat_that_was_lost_after_it_had_ended_is_lost(ledger, clock):
+    submit(ledger, Sender())
+    clock.advance(5)
+    ledger.chat_ended(SCOPE, "req-1", "complete")
+    ledger.chat_ended(SCOPE, "req-1", "lost")
+    row = ledger.submission_of(SCOPE, "req-1")
+    assert (row.state, row.completed_at) == ("lost", START + timedelta(seconds=5))
+
+
 def test_a_request_of_another_site_is_another_request(ledger):
     submit(ledger, Sender())
     ledger.chat_ended("elsewhere", "req-1", "complete")

@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.flow import RetryRule
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.limiter import Limiter
 from tests.virtual_time import now, simulated
@@ -267,3 +267,30 @@ def test_errors_of_the_service_are_raised_as_by_every_client(wire):
 
     with pytest.raises(AssistantError, match="404"):
         run(main)
+
+
+def test_a_pause_that_is_too_long_ends_those_who_wait_for_their_turn(wire):
+    wire.answers = [response(429, retry_after="86400")]
+
+    async def main():
+        client = limited(4)
+        calls = [client.asend(CALL) for _ in range(20)]
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        return done, now()
+
+    done, took = run(main)
+    assert {type(one) for one in done if isinstance(one, Exception)} == {AssistantRateLimitError}
+    assert took < 10
+
+
+def test_polls_wait_out_a_long_pause_because_they_have_a_deadline(wire):
+    wire.answers = [response(429, retry_after="1800")]
+
+    async def main():
+        client = limited(1)
+        poll = endpoints.get_chat_request("docs", "r1")
+        for _ in range(2):
+            await client.arun(flow.poll(poll, since=0.0, now=client.now))
+
+    run(main)
+    assert wire.sent[1] >= 1800

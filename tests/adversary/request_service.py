@@ -1,0 +1,368 @@
+"""A service with every endpoint but the loads', in memory: it does what a night says, and keeps a journal of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.multipart import UploadBody
+from tests.adversary.service import SECRET
+
+SITE, TENANT, HOST = "docs", "acme", "assistant.test"
+# As JSON may spell it.
+ESCAPED_SECRET = "".join(f"\\u{ord(char):04x}" for char in SECRET)
+# Ids that no path can have.
+UNUSABLE = {"", ".", "..", " "}
+Body = Literal["good", "empty", "page", "truncated", "list", "number", "deep", "large", "typed", "echo"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    What the service does with one request.
+
+    :param status: The status of its answer; 0 for none, because the connection breaks.
+    :param body: What kind of body: ``good`` says what was asked for, the others are as odd as their names.
+    :param identifier: What new ids begin with; None for ordinary ones, ``""`` for empty ones.
+    :param levels: Envelopes around a good body.
+    :param envelope: Field of each envelope that has the rest.
+    :param is_generic: Whether the answer stands in a field that has other uses as well.
+    :param word: Status word of a request that has not ended.
+    :param is_odd: Whether the status words of the end are written in an odd case.
+    :param retry_after: The header as sent; None for no such header.
+    :param latency: Seconds until the answer; a client gives up earlier.
+    :param stores: Whether the request is carried out although there is a 5xx or no answer.
+    :param refuses: With status 0: whether there is not even a connection.
+    :param forgets: Whether all chat requests are lost just before.
+    """
+
+    status: int = 200
+    body: Body = "good"
+    identifier: str | int | None = None
+    levels: int = 0
+    envelope: str = "data"
+    is_generic: bool = False
+    word: Any = "queued"
+    is_odd: bool = False
+    retry_after: str | None = None
+    latency: float = 0.01
+    stores: bool = False
+    refuses: bool = False
+    forgets: bool = False
+
+    @property
+    def is_carried_out(self) -> bool:
+        """Whether the effect of the request exists afterwards."""
+        if self.refuses or 300 <= self.status < 500:
+            return False  # a refusal means what it says
+        return self.stores or 200 <= self.status < 300
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the client gets what it asked for."""
+        is_answered = 200 <= self.status < 300 and not self.refuses and self.latency < 20
+        return is_answered and self.body == "good" and self.identifier not in {*UNUSABLE, "\ud800"}
+
+
+WELL = Answer()
+
+
+@dataclass
+class Request:
+    """An async chat request."""
+
+    session_id: str
+    message: str
+    ends_after: int
+    fails: bool = False
+    polls: int = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has been polled often enough."""
+        return self.polls > self.ends_after
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    One request, in the journal.
+
+    :param endpoint: Name of the endpoint.
+    :param item: What it was about: a message, a request, a session, a file name.
+    :param status: How it was answered; 0 for not at all, 404 for a request that is not known.
+    :param is_done: Whether it was carried out.
+    :param at: When, in virtual seconds.
+    :param answered: The question whose answer reached the client, if one did.
+    """
+
+    endpoint: str
+    item: str
+    status: int
+    is_done: bool
+    at: float
+    answered: str | None = None
+
+
+@dataclass
+class Service:
+    """
+    Takes requests one by one, and remembers what it did over all tries of a night.
+
+    :param ends_after: How many polls find a request still going.
+    :param failing: Messages whose requests end failed.
+    """
+
+    ends_after: int = 1
+    failing: frozenset[str] = frozenset()
+    journal: list[Entry] = field(default_factory=list)
+    requests: dict[str, Request] = field(default_factory=dict)
+    chats: Counter[tuple[str, str]] = field(default_factory=Counter)
+    submitted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    ratings: list[tuple[str, str, str]] = field(default_factory=list)
+    closed: Counter[str] = field(default_factory=Counter)
+    files: list[tuple[str, bytes]] = field(default_factory=list)
+    _ids: int = 0
+
+    def receive(self, call: Call[Any], answer: Answer, at: float, timeout: float) -> tuple[int, bytes]:
+        """
+        Carry out a request as the answer says, and return status and body.
+
+        The status is 0 where the client sees no answer.
+        """
+        if answer.forgets:
+            self.requests.clear()
+        item, act = self._acts(call, answer)
+        said = None
+        if answer.is_carried_out or call.method == "GET":
+            said = act()
+        status = 404 if said is None and 200 <= answer.status < 300 else answer.status
+        if answer.refuses or answer.latency >= timeout:
+            status = 0
+        is_done = answer.is_carried_out and said is not None
+        answered = self._answered(call, item, said or {}) if 200 <= status < 300 and answer.body == "good" else None
+        self.journal.append(Entry(call.endpoint, item, status, is_done, at, answered))
+        return status, _body(answer, status, said)
+
+    def _answered(self, call: Call[Any], item: str, said: dict[str, Any]) -> str | None:
+        if call.endpoint == "chat":
+            return item
+        return self.requests[item].message if call.endpoint == "chat.request" and "result" in said else None
+
+    def _acts(self, call: Call[Any], answer: Answer) -> tuple[str, Callable[[], dict[str, Any] | None]]:
+        sent: dict[str, Any] = dict(call.json or {})
+        match call.endpoint:
+            case "chat":
+                return sent["message"], lambda: self._chat(sent, answer)
+            case "chat.async":
+                return sent["message"], lambda: self._submit(sent, answer)
+            case "chat.request":
+                request_id = unquote(call.path.rpartition("/")[2])
+                return request_id, lambda: self._poll(request_id, answer)
+            case "chat.feedback":
+                rating = (sent["session_id"], sent["request_id"], sent["feedback"])
+                return sent["request_id"], lambda: self._rate(rating)
+            case "session.close":
+                return sent["session_id"], lambda: self._close(sent["session_id"])
+            case "documents.upload":
+                return call.upload.filename if call.upload else "", lambda: self._upload(call)
+            case _:
+                site = unquote(call.path.split("/")[3])
+                return site, lambda: {"name": site, "chats": {"total": 7, "share": 0.5}, "tags": ["a", None]}
+
+    def _chat(self, sent: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        self.chats[sent["session_id"], sent["message"]] += 1
+        name = "message" if answer.is_generic else "answer"
+        return {"request_id": self._new_id(answer), "session_id": sent["session_id"], name: answer_to(sent["message"])}
+
+    def _submit(self, sent: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        self.submitted[sent["session_id"], sent["message"]] += 1
+        request_id = self._new_id(answer)
+        fails = sent["message"] in self.failing
+        self.requests[str(request_id)] = Request(sent["session_id"], sent["message"], self.ends_after, fails)
+        return {"request_id": request_id, "status": "queued"}
+
+    def _poll(self, request_id: str, answer: Answer) -> dict[str, Any] | None:
+        request = self.requests.get(request_id)
+        if request is None:
+            return None
+        request.polls += 1
+        state = "state" if answer.is_generic else "status"
+        if not request.has_ended:
+            return {"request_id": request_id, state: answer.word}
+        word = "failed" if request.fails else "complete"
+        word = f" {word.title()} " if answer.is_odd else word
+        if request.fails:
+            return {"request_id": request_id, state: word, "error": {"message": "no idea"}}
+        name = "text" if answer.is_generic else "answer"
+        return {"request_id": request_id, state: word, "result": {name: answer_to(request.message)}}
+
+    def _rate(self, rating: tuple[str, str, str]) -> dict[str, Any]:
+        self.ratings.append(rating)
+        return {"received": True}
+
+    def _close(self, session_id: str) -> dict[str, Any]:
+        self.closed[session_id] += 1
+        return {}
+
+    def _upload(self, call: Call[Any]) -> dict[str, Any]:
+        assert call.upload is not None
+        with call.upload.open() as content:
+            form = UploadBody(content, call.upload.filename, call.upload.content_type).read()
+        assert form is not None
+        self.files.append((call.upload.filename, form.partition(b"\r\n\r\n")[2].rpartition(b"\r\n--")[0]))
+        return {"document_id": f"d{len(self.files)}"}
+
+    def _new_id(self, answer: Answer) -> str | int:
+        self._ids += 1
+        if answer.identifier is None:
+            return f"r{self._ids}"
+        if isinstance(answer.identifier, int):
+            return answer.identifier * 1000 + self._ids
+        return answer.identifier if answer.identifier in UNUSABLE else f"{answer.identifier}{self._ids}"
+
+
+def answer_to(message: str) -> str:
+    """Return what the assistant says."""
+    return f"About {message}"
+
+
+ODD_BODIES: dict[str, bytes] = {
+    "empty": b"",
+    "page": b"<html><title>Maintenance</title>",
+    "truncated": b'{"request_id": "r',
+    "list": b"[1, null]",
+    "number": b"1e400",
+    "deep": b"[" * 5000,
+    "large": b'"' + b"x" * 1_000_000 + b'"',
+    "typed": b'{"request_id": {}, "status": 7, "answer": [], "error": null, "document_id": false}',
+    "echo": f'{{"error": "bad key {SECRET}, {ESCAPED_SECRET}", "{SECRET}": 1}}'.encode(),
+}
+
+
+def _body(answer: Answer, status: int, said: dict[str, Any] | None) -> bytes:
+    if answer.body != "good":
+        return ODD_BODIES[answer.body]
+    if not 200 <= status < 300:
+        said = {"error": {"message": f"status {status}"}}
+    return json.dumps(_in_envelopes(said or {}, answer)).encode()
+
+
+def _in_envelopes(said: dict[str, Any], answer: Answer) -> dict[str, Any]:
+    for _ in range(answer.levels):
+        said = {"status": "success", "message": "OK", "code": 200, answer.envelope: said}
+    return said
+
+
+# -- generation ------------------------------------------------------------------------------------
+
+LISTED = (200, 201, 202, 204, 400, 401, 403, 404, 408, 410, 425, 429, 500, 502, 503, 504)
+RETRY_AFTER = st.one_of(
+    st.none(),
+    st.sampled_from(["0", "-1", "0.5", "1", "3", "59", "3600", "99999999999", "soon", "", "\u0663", "1e3", "nan"]),
+    st.sampled_from(["Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]),
+    st.just("Fri, 15 Jan 2027 08:00:10 GMT"),  # ten seconds after the virtual clock begins
+)
+IDENTIFIERS = st.one_of(
+    st.none(),
+    st.none(),
+    st.integers(1, 10**12),
+    st.text(min_size=1, max_size=12),
+    st.sampled_from(
+        ["", "\x00", "a\x00b", "\ud800", "../../", "a/b?c#d", ".", "..", " ", "\n", "x" * 251, "x" * 9_990, "Ω" * 300]
+    ),
+)
+WORDS = st.sampled_from(["queued", "RUNNING", "archived", "", None, 7, "success", ["complete"], "x" * 150])
+BODIES: st.SearchStrategy[Body] = st.sampled_from(
+    ["good", "good", "good", "empty", "page", "truncated", "list", "number", "deep", "large", "typed", "echo"]
+)
+SHAPES: dict[str, st.SearchStrategy[Any]] = {
+    "identifier": IDENTIFIERS,
+    "levels": st.integers(0, 3),
+    "envelope": st.sampled_from(["data", "result", "payload", "response", "chat"]),
+    "is_generic": st.booleans(),
+    "word": WORDS,
+    "is_odd": st.booleans(),
+}
+ANSWERS = st.builds(
+    Answer,
+    status=st.one_of(st.sampled_from(LISTED), st.integers(200, 599), st.just(0)),
+    body=BODIES,
+    retry_after=RETRY_AFTER,
+    latency=st.sampled_from([0.0, 0.01, 0.3, 5.0, 29.0, 31.0, 3600.0]),
+    stores=st.booleans(),
+    refuses=st.booleans(),
+    forgets=st.sampled_from([False, False, False, True]),
+    **SHAPES,
+)
+# Correct answers of many shapes.
+SHAPED = st.builds(Answer, **SHAPES)
+REFUSALS = st.builds(Answer, status=st.just(429), retry_after=RETRY_AFTER)
+BROKEN = st.builds(Answer, status=st.sampled_from([0, 500, 503]), stores=st.booleans(), refuses=st.booleans())
+# A success that says something else.
+ODD: st.SearchStrategy[Answer] = st.builds(
+    Answer, status=st.sampled_from([200, 202]), body=st.sampled_from([*ODD_BODIES])
+)
+OFTEN_WELL = st.one_of(st.just(WELL), SHAPED, ANSWERS, REFUSALS, BROKEN, ODD)
+# Asks for no pause, again and again.
+NO_PAUSE = st.builds(
+    Answer, status=st.just(429), retry_after=st.sampled_from(["0", "0.0", "Thu, 01 Jan 1970 00:00:00 GMT"])
+)
+THEN = st.one_of(st.just(WELL), st.just(WELL), SHAPED, ANSWERS, REFUSALS, NO_PAUSE, ODD)
+
+
+@dataclass(frozen=True)
+class Try:
+    """
+    One try of a task.
+
+    :param answers: What the service does with its first requests.
+    :param then: What it does with all later ones.
+    :param killed_at: Number of the request, from 0, at which the process is killed, if it is; a triggerer is started
+        again, a worker's try has ended.
+    :param ledger_away: From which statement on how many fail.
+    :param disk_full: From which file on how many cannot be written.
+    :param jump: At which request the clock jumps by how many seconds.
+    """
+
+    answers: tuple[Answer, ...] = ()
+    then: Answer = WELL
+    killed_at: int | None = None
+    ledger_away: tuple[int, float] | None = None
+    disk_full: tuple[int, float] | None = None
+    jump: tuple[int, float] | None = None
+
+    @property
+    def odd(self) -> list[Answer]:
+        """The answers that do not give what was asked for."""
+        return [answer for answer in (*self.answers, self.then) if not answer.is_well]
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether only the service is odd."""
+        return self.killed_at is None and not (self.ledger_away or self.disk_full or self.jump)
+
+
+def _rarely(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(st.none(), st.none(), st.none(), strategy)
+
+
+TIMES = st.sampled_from([1, 3, 9, math.inf])
+TRIES = st.builds(
+    Try,
+    # A single call often ends with its first answer: where there is none, all of them are the same.
+    answers=st.one_of(st.just(()), st.lists(OFTEN_WELL, min_size=1, max_size=10).map(tuple)),
+    then=THEN,
+    killed_at=_rarely(st.integers(0, 8)),
+    ledger_away=_rarely(st.tuples(st.integers(0, 12), TIMES)),
+    disk_full=_rarely(st.tuples(st.integers(0, 6), TIMES)),
+    jump=_rarely(st.tuples(st.integers(0, 5), st.sampled_from([-900.0, -30.0, 30.0, 7200.0, 864_000.0]))),
+)

@@ -1,0 +1,387 @@
+"""The world of a night: a service, a clock, a disk and a ledger that fail when a night says so."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import errno
+import io
+import json
+import logging
+import random
+import shutil
+import sqlite3
+import tempfile
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import airflow.configuration
+import sqlalchemy as sa
+import tenacity.nap
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Ledger, store
+from airflow_provider_assistant.loading.limiter import Limiter
+from airflow_provider_assistant.operators import ask, chat
+from tests.adversary.request_service import HOST, SITE, TENANT, Answer, Entry, Service, Try
+from tests.adversary.service import SECRET
+from tests.virtual_time import VirtualTimeLoop
+
+EPOCH = 1.8e9
+# What Airflow itself raises for a task; anything else has to be an AssistantError.
+AIRFLOWS = (AirflowSkipException, AirflowFailException, AirflowSensorTimeout)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Ended:
+    """
+    How a try ended.
+
+    :param result: What the task returned.
+    :param error: What it raised.
+    :param seconds: How long it took, in virtual time without the jumps of the clock.
+    :param entries: The requests that the service received.
+    :param xcom: What was pushed to XCom.
+    """
+
+    result: Any
+    error: BaseException | None
+    seconds: float
+    entries: list[Entry]
+    xcom: dict[str, Any]
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether the process was killed."""
+        return isinstance(self.error, Killed)
+
+    def sent(self, endpoint: str) -> list[Entry]:
+        """Return the requests to one endpoint."""
+        return [entry for entry in self.entries if entry.endpoint == endpoint]
+
+
+class World:
+    """
+    What one night takes place in.
+
+    :param service: The service.
+    :param timeout: Seconds after which a client gives up.
+    :param retries: Repetitions of one request.
+    :param max_concurrency: The most requests in flight.
+    """
+
+    def __init__(self, service: Service, *, timeout: float = 30.0, retries: int = 2, max_concurrency: int = 4) -> None:
+        self.service = service
+        self.timeout = timeout
+        self.elapsed = 0.0
+        self.jumped = 0.0
+        self.folder = Path(tempfile.mkdtemp(prefix="night-"))
+        self.logged: list[str] = []
+        self.most = 10_000.0
+        self._try = Try()
+        self._requests = self._statements = self._files = 0
+        self._is_dead = False
+        self._connection = json.dumps(
+            {
+                "conn_type": "assistant",
+                "host": f"http://{HOST}/api/v1",
+                "password": SECRET,
+                "extra": {
+                    "tenant_id": TENANT, "site_id": SITE, "timeout": timeout, "retries": retries,
+                    "max_concurrency": max_concurrency,
+                },
+            }
+        )  # fmt: skip
+
+    def now(self) -> float:
+        """Return seconds since the epoch, as a wall clock does."""
+        return EPOCH + self.elapsed + self.jumped
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.elapsed += seconds
+
+    def tried(
+        self, attempt: Try, execute: Callable[[dict[str, Any]], Any], *, number: int, is_clear: bool = False
+    ) -> Ended:
+        """
+        Run a task once, in a process of its own.
+
+        :param attempt: What happens meanwhile.
+        :param execute: Runs the task; it is given Airflow's context.
+        :param number: Number of the try, from 1.
+        :param is_clear: Whether the task was cleared before, and not retried.
+        """
+        self._try = attempt
+        self._requests = self._statements = self._files = 0
+        self._is_dead = False
+        began, first = self.elapsed, len(self.service.journal)
+        xcom: dict[str, Any] = {}
+        ti = SimpleNamespace(
+            dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=number,
+            max_tries=number if is_clear else 0, xcom_push=lambda key, value: xcom.update({key: value}),
+        )  # fmt: skip
+        run = SimpleNamespace(logical_date=datetime(2027, 1, 15, tzinfo=UTC), run_after=None)
+        result = error = None
+        try:
+            result = execute({"ti": ti, "outlet_events": {}, "dag_run": run})
+        except BaseException as raised:  # noqa: BLE001 (judged by the promises)
+            error = raised
+        if self._is_dead:
+            result, error = None, Killed()
+        self._try = Try()
+        self._is_dead = False
+        ended = Ended(result, error, self.elapsed - began, self.service.journal[first:], xcom)
+        self._check(ended)
+        return ended
+
+    def _check(self, ended: Ended) -> None:
+        """Hold a try against what every operation promises."""
+        error = ended.error
+        if error is not None and not ended.is_killed:
+            told = "".join(traceback.format_exception(error))
+            assert isinstance(error, (AssistantError, *AIRFLOWS)), told
+            assert str(error).strip(), "an error says something"
+            assert SECRET not in told, "no secret in an error"
+            names = (
+                f"'{SITE}",
+                HOST,
+                TENANT,
+                str(self.folder),
+                *(entry.item for entry in ended.entries[-50:] if entry.item),
+            )
+            assert any(ascii(name)[1:-1] in ascii(str(error)) or name in str(error) for name in names), (
+                f"an error names the host or the item: {error}"
+            )
+        # Texts of megabytes would stand in the report of a failure.
+        xcom_has_secret = SECRET in json.dumps([ended.result, ended.xcom])
+        assert not xcom_has_secret, "no secret in XCom"
+        log_has_secret = any(SECRET in line for line in self.logged)
+        assert not log_has_secret, "no secret in the log"
+        self.logged.clear()
+        for path in self.folder.rglob("*"):
+            file_has_secret = path.is_file() and SECRET.encode() in path.read_bytes()
+            assert not file_has_secret, f"no secret in {path.name}"
+
+    # -- deferral ----------------------------------------------------------------------------------
+
+    def executed(self, make: Callable[[], Any], context: dict[str, Any]) -> Any:
+        """Execute a task, in the triggerer as well where it defers, and return what it returns."""
+        task, method, extra = make(), "execute", {}
+        while True:
+            try:
+                return getattr(task, method)(context, **extra)
+            except TaskDeferred as deferred:
+                began = self.elapsed
+                event = self._triggered(deferred.trigger)
+                timeout = deferred.timeout
+                assert timeout is None or self._try.jump or self.elapsed - began <= timeout.total_seconds(), (
+                    "the trigger reports in time"
+                )
+                # Another process goes on.
+                task, method, extra = make(), deferred.method_name, {**(deferred.kwargs or {}), "event": event}
+
+    def _triggered(self, trigger: Any) -> Any:
+        _, arguments = trigger.serialize()
+        for _ in range(2):
+            again = type(trigger)(**json.loads(json.dumps(arguments)))
+            try:
+                event = self.run(anext(again.run()))
+                return json.loads(json.dumps(event.payload))
+            except BaseException:
+                if not self._is_dead:
+                    raise
+            # Another triggerer takes over.
+            self._is_dead = False
+            self._try = Try(**{**vars(self._try), "killed_at": None})
+        raise AssertionError("a triggerer is killed once")
+
+    # -- what fails --------------------------------------------------------------------------------
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the clock of this world."""
+        world = self
+
+        class Loop(VirtualTimeLoop):
+            @property
+            def _now(self) -> float:
+                return world.elapsed
+
+            @_now.setter
+            def _now(self, seconds: float) -> None:
+                world.elapsed = max(world.elapsed, seconds)
+
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            return runner.run(main)
+
+    def _received(self, call: Call[Any]) -> tuple[float, Callable[[AssistantClient], Response | TransportFailure]]:
+        """Take a request; return how long its answer takes, and the answer as a client makes it of what arrives."""
+        if self._is_dead:
+            raise Killed
+        number, self._requests = self._requests, self._requests + 1
+        assert number < self.most, "the number of requests is bounded"
+        if self._try.jump and self._try.jump[0] == number:
+            self.jumped += self._try.jump[1]
+        answers = self._try.answers
+        answer = answers[number] if number < len(answers) else self._try.then
+        status, body = self.service.receive(call, answer, self.elapsed, self.timeout)
+        if number == self._try.killed_at:
+            self._is_dead = True
+            raise Killed
+        return min(answer.latency, self.timeout), lambda client: self._outcome(client, answer, status, body)
+
+    def _outcome(
+        self, client: AssistantClient, answer: Answer, status: int, body: bytes
+    ) -> Response | TransportFailure:
+        if self._is_dead:
+            raise Killed
+        if answer.refuses:
+            return TransportFailure("connection", "refused", sent=False, host=HOST)
+        if answer.status == 0:
+            return TransportFailure("connection", "broken off", sent=True, host=HOST)
+        if answer.latency >= self.timeout:
+            return TransportFailure("timeout", f"no answer within {self.timeout:g} s", sent=True, host=HOST)
+        headers = {"x-request-id": f"x-{SECRET}"}
+        if answer.retry_after is not None:
+            headers["retry-after"] = answer.retry_after
+        received = client._bounded(headers)
+        received.take(body)
+        return client._response(status, headers, received)
+
+    def _statement(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if self._is_dead:
+            raise Killed
+        number, self._statements = self._statements, self._statements + 1
+        if _is_in(number, self._try.ledger_away):
+            locked = sqlite3.OperationalError("database is locked")
+            locked.sqlite_errorcode = 5
+            raise sa.exc.OperationalError(statement, {}, locked)
+
+    def _open(self, file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if isinstance(file, int) or not set(mode) & set("wxa+") or not str(file).startswith(str(self.folder)):
+            return _open(file, mode, *arguments, **options)
+        if self._is_dead:
+            raise Killed
+        number, self._files = self._files, self._files + 1
+        return (
+            _FullDisk(file, mode) if _is_in(number, self._try.disk_full) else _open(file, mode, *arguments, **options)
+        )
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[World]:
+        """Have the package live in this world."""
+        world = self
+
+        def exchange(client: AssistantClient, call: Call[Any]) -> Response | TransportFailure:
+            seconds, outcome = world._received(call)
+            world.sleep(seconds)
+            return outcome(client)
+
+        async def aexchange(client: AssistantClient, call: Call[Any]) -> Response | TransportFailure:
+            seconds, outcome = world._received(call)
+            await asyncio.sleep(seconds)
+            return outcome(client)
+
+        async def looked_up(hook: AssistantHook) -> Any:
+            hook.settings = hook._read_settings()
+            return hook.settings
+
+        clocks = {"now": self.now, "sleep": self.sleep, "rng": random.Random(1)}
+        moment = {"now": lambda: datetime.fromtimestamp(self.now(), UTC)}
+        shutil.copy(_empty_ledger(), self.folder / "assistant_ledger.db")
+        handler = _Handler(self.logged)
+        loggers = [logging.getLogger(name) for name in ("airflow_provider_assistant", "airflow.task")]
+        with contextlib.ExitStack() as stack:
+            for patch in (
+                mock.patch.object(AssistantClient, "_exchange", exchange),
+                mock.patch.object(AssistantClient, "_aexchange", aexchange),
+                mock.patch.object(AssistantHook, "look_up", looked_up),
+                mock.patch.dict(AssistantClient.__init__.__kwdefaults__, clocks),
+                mock.patch.dict(Ledger.__init__.__kwdefaults__, moment),
+                mock.patch.dict(Limiter.__init__.__kwdefaults__, {"now": lambda: self.elapsed}),
+                mock.patch.dict("os.environ", {"AIRFLOW_CONN_ASSISTANT_DEFAULT": self._connection}),
+                mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(self.folder)),
+                mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),
+                mock.patch.object(ask, "time", SimpleNamespace(time=self.now)),
+                mock.patch.object(chat, "time", SimpleNamespace(time=self.now)),
+                mock.patch.object(store, "sqlite_engine", _engine),
+                mock.patch.object(asyncio, "run", self.run),
+                mock.patch.object(builtins, "open", self._open),
+                mock.patch.object(io, "open", self._open),
+            ):
+                stack.enter_context(patch)
+            for logger in loggers:
+                stack.callback(logger.setLevel, logger.level)
+                stack.callback(setattr, logger, "propagate", logger.propagate)
+                stack.callback(logger.removeHandler, handler)
+                logger.propagate = False
+                logger.addHandler(handler)
+                logger.setLevel(logging.INFO)
+            sa.event.listen(sa.Engine, "before_cursor_execute", self._statement)
+            stack.callback(sa.event.remove, sa.Engine, "before_cursor_execute", self._statement)
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            yield self
+
+
+class _FullDisk(io.FileIO):
+    """A file that takes half of what is written to it."""
+
+    def write(self, content: Any, /) -> int:
+        super().write(bytes(content)[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class _Handler(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what a log file would have."""
+        self._lines.append(self.format(record))
+
+
+def _is_in(number: int, span: tuple[int, float] | None) -> bool:
+    return span is not None and span[0] <= number < span[0] + span[1]
+
+
+_open = builtins.open
+_sqlite_engine = store.sqlite_engine
+# SQL takes longer to compile than to execute.
+_compiled: dict[Any, Any] = {}
+_templates: list[Path] = []
+
+
+def _engine(path: Path) -> sa.Engine:
+    engine = _sqlite_engine(path)
+    engine.update_execution_options(compiled_cache=_compiled)
+    return engine
+
+
+def _empty_ledger() -> Path:
+    """Return the file of a ledger without entries, which is made once."""
+    if not _templates:
+        path = Path(tempfile.mkdtemp(prefix="night-")) / "ledger.db"
+        Ledger(_sqlite_engine(path)).close()
+        _templates.append(path)
+    return _templates[0]
