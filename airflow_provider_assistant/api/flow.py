@@ -291,9 +291,9 @@ def _timed_out(
     call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
 ) -> AssistantRequestTimeout:
     return AssistantRequestTimeout(
-        f"Chat did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may still complete: "
-        "wait longer by running the task again. If that status is final, add it to the status words of the Airflow "
-        "connection.",
+        f"Chat did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may still "
+        "complete: wait longer by running the task again. If that status is final, add it to the status words of the "
+        "Airflow connection.",
         request_id=request_id,
         status=status,
     )
