@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Self, TypeAlias, cast
 
 from airflow_provider_assistant.api.models import ApiReply
-from airflow_provider_assistant.exceptions import AssistantError, escaped
+from airflow_provider_assistant.exceptions import AssistantStorageError, escaped
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import Known, Settlement
 from airflow_provider_assistant.loading.limiter import Limiter
@@ -138,7 +138,7 @@ class Findings:
         """
         Finish the file.
 
-        :raises AssistantError: It could not be written, now or before.
+        :raises AssistantStorageError: It could not be written, now or before.
         """
         if self.count or self._always:
             self._flush()
@@ -153,10 +153,11 @@ class Findings:
             # Half a Parquet file cannot be read.
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
-            raise AssistantError(
+            raise AssistantStorageError(
                 f"the findings cannot be written to {str(self.path)!r}: {self._error}. What was created is in the "
                 f"ledger, but the list of {self.count} rows that need attention is lost. Free some space or choose "
-                "another path, then run the task again: it lists them again."
+                "another path, then run the task again: it lists them again.",
+                code=self._error.errno,
             ) from self._error
 
     def __enter__(self) -> Self:
@@ -165,7 +166,7 @@ class Findings:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         try:
             self.close()
-        except AssistantError as problem:
+        except AssistantStorageError as problem:
             if error is None:
                 raise
             # The error that ends the load says more.
