@@ -280,6 +280,13 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "Correct [assistant] ledger_conn_id, the permissions or the version of the package.",
     ),
     Message(
+        errors.AssistantStorageError,
+        "A file cannot be written.",
+        "The disk is full or read-only, or the object storage is away.",
+        "A file that was there before is as it was. What was created is recorded in the ledger and is not sent again.",
+        "Free some space or choose another path, then run the task again.",
+    ),
+    Message(
         errors.AssistantWarehouseError,
         "The warehouse cannot be opened or written.",
         "Another process locks it, it cannot be reached, or it does not take the rows.",

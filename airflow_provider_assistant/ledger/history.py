@@ -66,7 +66,8 @@ def feedback_between(
     rows = _rows(engine, query)
     for row in rows:
         name = row.pop("scope"), row["request_id"]
-        row["answer_seconds"] = _seconds(row.pop("submitted_at"), row.pop("completed_at")) or seconds.get(name)
+        alone = _seconds(row.pop("submitted_at"), row.pop("completed_at"))
+        row["answer_seconds"] = seconds.get(name) if alone is None else alone
     return rows
 
 

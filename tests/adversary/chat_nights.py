@@ -334,7 +334,8 @@ def check_sensor(night: WaitingNight) -> None:
             _check_wait(night, attempt, ended)
             if ended.error is None:
                 assert ended.result["text"] == answer_to(MESSAGE)
-                assert ended.result["seconds"] >= 0
+                assert (ended.result["seconds"] or 0) >= 0
+                assert ended.result["noticed_after"] is None or ended.result["noticed_after"] >= 0
                 assert ended.result["polls"] >= 1
         if "r1" in service.requests and not night.fails:
             good = world.tried(Try(), lambda context: waited(context, PATIENT), number=9)

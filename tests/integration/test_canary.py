@@ -126,7 +126,7 @@ def test_a_service_that_repeats_the_key(deferrable, canary, service, run_operato
         poll_interval=0.01,
     )
     assert run.state == "success", run.errors
-    assert "The password is ***, they say." in run.xcom(key="text")
+    assert "The password is ***, they say." in run.xcom()["text"]
     assert canary not in repr(run.xcoms())
     assert canary not in outputs()
 
