@@ -204,6 +204,14 @@ def test_feedback_has_the_seconds_its_answer_took(ledger, clock):
     assert (rows[0]["dag_id"], rows[0]["map_index"], rows[0]["attempts"]) == ("dag", -1, 1)
 
 
+def test_an_answer_that_took_no_time_has_zero_seconds(ledger):
+    submit(ledger, Sender())
+    ledger.chat_ended(SCOPE, "req-1", "complete")
+    rate(ledger)
+    (row,) = feedback_between(ledger.engine, START, START + timedelta(seconds=1))
+    assert row["answer_seconds"] == 0
+
+
 def test_feedback_of_an_unfinished_chat_has_no_seconds(ledger):
     submit(ledger, Sender())
     rate(ledger)
