@@ -90,7 +90,7 @@ faults: venv ## Break loads, the service and the ledger, 20 times each, and prin
 # On a virtual clock; the same nights every time.
 NIGHTS ?= 10000
 .PHONY: adversary
-adversary: venv ## Hold loads against their promises in NIGHTS generated nights of odd answers and kills; 15 minutes
+adversary: venv ## Hold every operation against its promises in NIGHTS generated nights of odd answers, kills and outages
 	ASSISTANT_TEST_NIGHTS=$(NIGHTS) $(BIN)/pytest -q -n 2 --no-loadscope-reorder tests/adversary
 
 .PHONY: flaky
