@@ -118,7 +118,7 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(
-    "row", table(section(ERRORS, "Why a batch of questions fails")), ids=lambda row: row["What happened"][:30]
+    "row", table(section(ERRORS, "Why a chat batch fails")), ids=lambda row: row["What happened"][:30]
 )
 def test_why_a_batch_fails(
     row: dict[str, str],
