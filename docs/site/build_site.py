@@ -2,7 +2,7 @@
 Build the site: the pages as they are in the repository, the example DAGs, and the reference from docstrings.
 
 ``python docs/site/build_site.py [FOLDER]`` builds it in ``build/docs/html``, or below another folder. The pages are
-written for GitHub, so they come here only to get their navigation, and links to what the site has in another place.
+written for GitHub. This script adds the navigation, and rewrites links whose target has another path on the site.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ MODULES = {
 
 def main(folder: Path) -> int:
     """
-    Put the pages together and run Sphinx over them, warnings being errors.
+    Collect the pages and run Sphinx on them. A warning is an error.
 
-    :param folder: Where to work; the site is ``html`` in it.
+    :param folder: The working folder; the site is built in its folder ``html``.
     """
     # Importing Airflow writes its configuration, and reads this.
     os.environ["AIRFLOW_HOME"] = str(folder / "airflow")
@@ -123,7 +123,7 @@ def assemble(source: Path) -> None:
 
 
 def places_of() -> dict[str, str]:
-    """Return where on the site each file and folder of the repository is."""
+    """Return the path on the site for each file and folder of the repository."""
     places = {f"docs/{place}": place for place in _below(ROOT / "docs")} | OTHERS
     places |= {f"dags/{dag.name}": f"examples/{dag.stem}.md" for dag in dags()}
     places["dags"] = "examples/index.md"
@@ -135,12 +135,12 @@ def places_of() -> dict[str, str]:
 
 def relinked(text: str, original: str, place: str, places: dict[str, str]) -> str:
     """
-    Return a page with links to where the site has their targets.
+    Return a page whose links lead to the targets' paths on the site.
 
-    A link to what the site does not have, such as a test, becomes its text.
+    If the site does not have the target, such as a test, the link is replaced by its text.
 
-    :param original: Where the page is in the repository.
-    :param place: Where it is on the site.
+    :param original: Path of the page in the repository.
+    :param place: Path of the page on the site.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -192,7 +192,7 @@ def write_examples(folder: Path) -> None:
 
 
 def summary_of(dag: Path) -> str:
-    """Return what an example does: the first sentence of its docstring."""
+    """Return the description of an example: the first sentence of its docstring."""
     return (ast.get_docstring(ast.parse(dag.read_text())) or "").partition("\n\n")[0].replace("\n", " ")
 
 
@@ -213,7 +213,7 @@ def write_reference(folder: Path) -> None:
 
 
 def _below(folder: Path) -> list[str]:
-    """Return the paths of all files below a folder, without the tools of this one."""
+    """Return the paths of all files below a folder, except the tools in ``docs/site``."""
     found = (path for path in folder.rglob("*") if path.is_file() and TOOLS not in path.parents)
     return sorted(path.relative_to(folder).as_posix() for path in found)
 

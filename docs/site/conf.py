@@ -1,4 +1,4 @@
-"""Sphinx: how the site is built from the pages that ``build_site.py`` has put together."""
+"""Sphinx configuration for the pages that ``build_site.py`` collects."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
 """
-The entry of the Apache Airflow Provider Registry, from what the provider declares.
+Write the entry of the Apache Airflow Provider Registry from the provider's metadata.
 
-``python docs/site/registry.py`` writes it. The registry reads ``.airflow-registry.yaml`` from the root of a repository.
+``python docs/site/registry.py`` writes it to ``.airflow-registry.yaml`` in the root of the repository.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def written() -> str:
 
 
 def classes(modules: list[ModuleType]) -> list[type]:
-    """Return the public classes of these modules, without the base classes that others of them extend."""
+    """Return the public classes of these modules, without base classes of other classes."""
     found = [
         thing
         for module in modules

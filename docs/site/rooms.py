@@ -1,7 +1,7 @@
 """
-The picture of the rooms, from the layers that import-linter enforces.
+Draw the packages and their layers, as import-linter enforces them.
 
-``python docs/site/rooms.py`` writes it.
+``python docs/site/rooms.py`` writes the picture.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ STYLE = """
 
 
 def layers() -> list[list[str]]:
-    """Return the rooms, from top to bottom; those on one line do not know each other."""
+    """Return the packages of each layer, from top to bottom; packages of one layer do not import each other."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (contract,) = [found for found in settings["tool"]["importlinter"]["contracts"] if found["type"] == "layers"]
     return [[room.strip() for room in layer.split("|")] for layer in contract["layers"]]

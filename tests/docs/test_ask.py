@@ -108,7 +108,7 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "Most of them did not end": ({"processing_seconds": 600}, {"deadline": 0.2}, 3),
     "Most of them are no longer known": ({"action": "status:404", "path": POLL}, {}, 6),
     "Most of them could not be submitted": ({"action": "status:503", "path": SUBMIT, "skip": 1}, {}, 1),
-    "All of them are bad rows": ({}, {"source": BLANK, "key_columns": "id"}, 3),
+    "All of them are invalid rows": ({}, {"source": BLANK, "key_columns": "id"}, 3),
     "The source cannot be asked": ({}, {"source": [{"question": "When?"}]}, 0),
     "401 or 403": ({"action": "status:401", "path": POLL}, {}, 3),
     "No question could be submitted": ({"action": "retry-after:900", "path": SUBMIT}, {}, 0),
@@ -118,7 +118,7 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(
-    "row", table(section(ERRORS, "Why a batch of questions fails")), ids=lambda row: row["What happened"][:30]
+    "row", table(section(ERRORS, "Why a chat batch fails")), ids=lambda row: row["What happened"][:30]
 )
 def test_why_a_batch_fails(
     row: dict[str, str],

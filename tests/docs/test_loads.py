@@ -221,7 +221,7 @@ TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number i
 # By the beginning of the row: a fault from the third request on, arguments, and how many documents stand there.
 ENDS: dict[str, tuple[str | None, dict[str, Any], int]] = {
     "The source cannot be loaded": (None, {"source": [{"title": "T"}]}, 0),
-    "More bad rows": (None, {"source": [{**TEXTS[0], "content": " "}, *TEXTS[1:]]}, 3),
+    "More rejected rows": (None, {"source": [{**TEXTS[0], "content": " "}, *TEXTS[1:]]}, 3),
     "Rows failed": ("status:503", {"source": TEXTS}, 2),
     "401, 403 or 404": ("status:403", {"source": TEXTS}, 2),
     "The service is down": (

@@ -37,6 +37,6 @@ def test_conditions_can_be_read() -> None:
 def test_figures_of_the_golden_set() -> None:
     with (ROOT / "dags" / "golden_set" / "golden_set.csv").open(encoding="utf-8", newline="") as file:
         tags = Counter(row["tags"].split("|")[0] for row in csv.DictReader(file))
-    text = section(GOLDEN_SET, "The one of the example")
+    text = section(GOLDEN_SET, "The golden set of the example DAG")
     assert {codes(row["Tag"])[0]: int(row["Questions"]) for row in table(text)} == tags
     assert f"has {tags.total()} questions" in text
