@@ -97,7 +97,7 @@ def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
     def parse(raw: Any, exchange: Exchange) -> SubmittedChat:
         request_id = find_request_id(raw)
         if request_id is None or not _fits_into_path(request_id):
-            what = "no request_id" if request_id is None else f"the request_id {request_id[:20]!a}, which fits no URL"
+            what = "no request_id" if request_id is None else f"the request_id {request_id[:20]!a}, invalid in a URL"
             raise AssistantResponseError(
                 f"the service accepted the chat request (status {exchange.status}) but its reply carries {what}, so "
                 "its answer cannot be polled"
@@ -210,7 +210,7 @@ def _segment(field: str, value: str) -> str:
             field=field,
         )
     if not _fits_into_path(value):
-        raise AssistantInputError(f"{field} {value[:20]!a} cannot be sent, because it fits no URL", field=field)
+        raise AssistantInputError(f"{field} {value[:20]!a} cannot be sent: it cannot be part of a URL", field=field)
     return quote(value, safe="")
 
 
