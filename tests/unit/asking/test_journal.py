@@ -257,7 +257,7 @@ async def test_what_could_not_be_written_is_written_with_the_next(error, quick, 
             await until(lambda: not written.failures)
             record(ended(1))
     assert sorted(name for file in written.files for name in file) == ["r0", "r1"]
-    assert [record.message for record in caplog.records] == [f"Answers cannot be noted down in somewhere: {error}"]
+    assert [record.message for record in caplog.records] == [f"Answers cannot be saved in somewhere: {error}"]
 
 
 async def test_who_can_never_write_goes_on_with_a_warning(quick, caplog):
@@ -267,8 +267,8 @@ async def test_who_can_never_write_goes_on_with_a_warning(quick, caplog):
             record(ended(0))
             await until(lambda: written.failures < 9_990)
     assert [record.message for record in caplog.records] == [
-        "Answers cannot be noted down in somewhere: disk full",
-        "1 answers are not noted down; they are fetched again.",
+        "Answers cannot be saved in somewhere: disk full",
+        "1 answers were not saved; a later attempt polls for them again.",
     ]
 
 

@@ -216,7 +216,7 @@ async def test_who_cannot_write_goes_on_with_a_warning(service, connection, ask,
         event = await event_of(trigger())
     assert event["ended"] == {"complete": 5}
     assert "read-only file system" in caplog.text
-    assert "5 answers are not noted down" in caplog.text
+    assert "5 answers were not saved" in caplog.text
     assert len(journal.read_open()) == 5
 
 
