@@ -221,7 +221,7 @@ def reserved(name):
         (pd.DataFrame({"id": [1], "message": [7]}), {}, "message is of type int64"),
         ("nowhere.parquet", {}, "does not exist"),
         (7, {}, "not int"),
-        ([{"id": 1, "message": "?", 3: "x"}], {}, "no text"),
+        ([{"id": 1, "message": "?", 3: "x"}], {}, "not text"),
         *((reserved(name), {}, f"column {name}") for name in COLUMNS if name not in {"message", "session_id"}),
         (reserved("question"), {"columns": {"message": "question"}}, "column message"),
         (reserved("session_id"), {"session": "per_row"}, "column session_id"),
