@@ -173,7 +173,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "The request was sent, and the service answered with a 5xx, with an unreadable response, or not at all. "
         "The API has no way to look up the outcome.",
         f"{_RECORDED} The request itself is recorded as ambiguous.",
-        'A retry sends it again, unless on_ambiguous is "fail". '
+        "A retry sends it again, unless on_ambiguous forbids it. "
         "'airflow assistant ledger ambiguous' lists such requests, and 'ledger resolve' records their outcome.",
     ),
     Message(

@@ -1,4 +1,4 @@
-"""A key that goes everywhere a key goes, and is found nowhere."""
+"""The API key appears in no log, no output and no file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 @pytest.fixture
 def outputs(capfd, caplog):
-    """Return everything that was written to a log, standard output or standard error."""
+    """Return all text in logs, standard output and standard error."""
     caplog.set_level(logging.DEBUG)
 
     def read() -> str:

@@ -1,4 +1,4 @@
-"""Every example DAG runs against the service, for real, and costs little to parse."""
+"""Every example DAG runs against the sandbox service, and is cheap to parse."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def evaluations(folder):
 
 
 def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
-    """Twice the same answers pass; cut ones do not, and the run after that is compared with the last good one."""
+    """Identical answers pass and truncated ones fail; the next run is compared with the last run that passed."""
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
     run_dag(load("assistant_knowledge_base"))
     first = run_dag(load("assistant_evaluation"))

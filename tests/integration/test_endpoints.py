@@ -1,4 +1,4 @@
-"""Every row of the specification's endpoint table, from the hook's method to a running service and back."""
+"""Call every route with its hook method against a running service."""
 
 from __future__ import annotations
 

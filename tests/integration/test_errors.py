@@ -1,4 +1,4 @@
-"""Every row of the specification's error table, and the answers it does not list, through a real socket."""
+"""Produce every error status, listed and unlisted, over a real socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from airflow_provider_assistant.sandbox.server import SandboxServer
 from tests.wire import Answer, FakeTime, ScriptedService, refusing_port
 
 KEY = "canary-key-0123456789"
-# Seconds: longer than any test lasts.
+# Seconds; longer than any test runs.
 NEVER = 3600
 GET = endpoints.get_statistics("docs")
 QA = QADocument(title="t", question="q", answer="a", category="c")
@@ -47,7 +47,7 @@ def url():
 
 
 class TestAgainstTheEmbeddedService:
-    """The conditions of the table, made for real."""
+    """Produce each condition of the error table at the service."""
 
     def test_400(self, send, url) -> None:
         call = endpoints.other("POST", "/m2m/sites/acme-docs/documents/qa", {"title": "only"})

@@ -1,4 +1,4 @@
-"""Evaluations on object storage, where nothing is renamed and folders are names."""
+"""Evaluations on object storage, which has neither rename nor folders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("moto")
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-# Airflow keeps the file system of a connection, so there is one for the module.
+# Airflow caches the file system of a connection, so the module uses one.
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
     import boto3

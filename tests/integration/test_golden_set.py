@@ -1,4 +1,4 @@
-"""The golden set that is shipped is what its script makes, and asks what the knowledge base can answer."""
+"""The shipped golden set equals the output of its script, and its questions can be answered from the knowledge base."""
 
 from __future__ import annotations
 

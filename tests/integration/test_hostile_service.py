@@ -1,4 +1,4 @@
-"""A service that lies, floods, drips and breaks off: every answer ends, in a reply or in an error of ours."""
+"""Malformed, huge, slow and truncated responses: every call ends with a reply or an AssistantError."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 @pytest.fixture
 def send(send):
-    """Send a call once, in both colours."""
+    """Send a call once, synchronously and with asyncio."""
     return partial(send, retry=ONCE, timeout=5.0)
 
 
 def saying(*pieces, close=False):
-    """Return a service that says the same to every request."""
+    """Return a service that sends the same response to every request."""
 
     def speak(line):
         line.say(*pieces)
@@ -182,7 +182,7 @@ def test_an_answer_that_drips_ends_by_its_deadline(send, call, head, dripped):
         started = time.monotonic()
         with pytest.raises(AssistantTimeout if call is READ else AssistantAmbiguousError) as caught:
             send(service.url, call, timeout=0.4)
-        # What is dripped takes minutes, so the error is that of the deadline, and not early.
+        # The slow response takes minutes, so the error comes from the response timeout, not from its end.
         assert time.monotonic() - started > 0.3
     assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeout)
     check_error(caught.value)
@@ -207,7 +207,7 @@ def test_an_upload_may_take_longer_than_its_answer(send):
 
 
 def test_waiting_for_a_connection_does_not_count():
-    """Many requests that share one connection each get the whole time."""
+    """Each of many requests on one connection has the full response timeout."""
 
     async def run(url):
         async with client_of(url, retry=ONCE, max_concurrency=1, timeout=0.5) as client:
@@ -217,7 +217,7 @@ def test_waiting_for_a_connection_does_not_count():
         assert [reply.raw for reply in asyncio.run(run(service.url))] == [{"n": 1}] * 8
 
 
-# -- HTTP that is none -----------------------------------------------------------------------------
+# -- malformed HTTP -----------------------------------------------------------------------------
 
 BROKEN = {
     "cut": answer(b'{"a": 1}', length=100),
@@ -251,7 +251,7 @@ def test_what_is_no_http_is_no_answer(send, call, broken):
             check_error(error)
             kinds.append(type(error))
         else:
-            # Some parsers are more tolerant than others; what they read has to be what was sent.
+            # Some parsers are more tolerant than others, but what they return must be what was sent.
             assert reply.raw in ({}, None)
             assert broken in {"no colon", "many headers", "two lengths", "huge header"}
     assert AssistantConnectionError not in kinds or call is READ
@@ -259,7 +259,7 @@ def test_what_is_no_http_is_no_answer(send, call, broken):
 
 def test_a_length_that_is_too_short_gives_no_half_answer(send):
     with saying(answer(b'{"a": 1}', length=4)) as service:
-        # aiohttp looks at what comes behind the answer, httpx does not.
+        # aiohttp checks for data after the response, httpx does not.
         with pytest.raises((AssistantResponseError, AssistantConnectionError), match=r"not JSON|Bad status line"):
             send(service.url, READ)
 
@@ -295,7 +295,7 @@ def test_a_retry_after_that_is_nonsense_is_not_waited_for(send, asked):
     assert sum(clock.waited) < 150
 
 
-# -- anything at all -------------------------------------------------------------------------------
+# -- arbitrary bytes -------------------------------------------------------------------------------
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
@@ -337,7 +337,7 @@ def test_whatever_is_answered_is_a_reply_or_an_error_of_ours(send, said, name):
 
 
 def test_what_a_signal_handler_raises_in_the_parser_is_no_broken_answer(send, monkeypatch):
-    """aiohttp's parser takes whatever is raised while it hands on a piece for a flaw of the answer."""
+    """aiohttp's parser treats any exception raised while it passes on a chunk as a malformed response."""
 
     def alarm(*_):
         raise AirflowTaskTimeout("execution_timeout")
@@ -349,7 +349,7 @@ def test_what_a_signal_handler_raises_in_the_parser_is_no_broken_answer(send, mo
 
 
 def test_no_socket_is_left_open(send):
-    """A service that is left in the middle of an answer sees its client go."""
+    """When the client stops reading a response, the service sees the connection close."""
     seen = []
 
     def speak(line):

@@ -1,4 +1,4 @@
-"""OpenLineage's own classes and its file transport take what the operators say; where its provider is installed."""
+"""OpenLineage's classes and file transport accept the operators' lineage, if its provider is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In
 
 @pytest.fixture
 def event(ran, connection, tmp_path):
-    """Run an operator, and return the event that the file transport wrote of what it read and wrote."""
+    """Run an operator, and return the event that the file transport wrote about the operator's inputs and outputs."""
     from airflow.providers.openlineage.extractors.base import DefaultExtractor
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import Job, Run, RunEvent, RunState

@@ -1,4 +1,4 @@
-"""The ledger on a real PostgreSQL: its rules, and loads that go through it."""
+"""The ledger on a real PostgreSQL: its rules, and loads that use it."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_many_want_the_same_keys_in_any_order(server, ledger):
     for thread in threads:
         thread.join()
     assert failures == []
-    # A key that another has settled by the time it is looked at may rightly be claimed anew by this raw loop.
+    # If another thread has finished a key before this loop reads it, claiming it again is correct.
     assert set(winners) == set(keys)
 
 
@@ -223,7 +223,7 @@ def test_a_ledger_of_the_first_version_is_migrated(engine):
 
 @pytest.fixture
 def third(engine):
-    """A ledger as version 3 created it."""
+    """A ledger with the schema of version 3."""
     with engine.begin() as connection:
         for statement in VERSION_3.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
             if statement.strip():
@@ -312,7 +312,7 @@ def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
         memory.exchange([], wanted)
         memory.exchange([created(claim) for claim in wanted], [])
         ends = {f"doc-{claim.key}-1": End("complete", START + timedelta(seconds=2), "s") for claim in wanted[:200]}
-        # Nothing but None in a whole statement has no type of its own.
+        # If all values of a statement are None, PostgreSQL cannot infer a type.
         ends |= {f"doc-{claim.key}-1": End("timed_out", None, None) for claim in wanted[200:]}
         memory.ended(ends)
         memory.ended({"doc-000-1": End("lost", START, "s")})
@@ -359,7 +359,7 @@ def test_a_server_that_is_not_there(server):
 
 
 class PostgresCase(Case):
-    """A load whose ledger is on PostgreSQL, opened through an Airflow connection."""
+    """A load with a ledger on PostgreSQL, opened through an Airflow connection."""
 
     engine: sa.Engine
     env: dict[str, str]

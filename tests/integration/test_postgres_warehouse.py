@@ -1,4 +1,4 @@
-"""The warehouse in a real PostgreSQL: the same rows as in DuckDB, and nobody's half."""
+"""The warehouse in a real PostgreSQL: the same rows as in DuckDB, and never half of a load."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(engine):
 
 
 def in_order(rows):
-    # Collations differ, NaN is not equal to itself, and the databases interpolate with different rounding errors.
+    # Collations differ, NaN is not equal to itself, and the databases round interpolated values differently.
     return sorted(repr({name: _plain(value) for name, value in row.items()}) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""A service that sends its clients elsewhere: the key stays with its host."""
+"""Redirects are not followed, so the API key is sent to its own host only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.wire import Answer, ScriptedService
 
 @pytest.fixture
 def send(send):
-    """Send a call with the key that must not get elsewhere, in both colours."""
+    """Send a call with the secret API key, synchronously and with asyncio."""
     return partial(send, api_key=KEY)
 
 

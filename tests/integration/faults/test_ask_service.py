@@ -1,4 +1,4 @@
-"""A service that fails while many questions are asked of it."""
+"""A service that fails during a chat batch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMI
 
 COUNT = 100
 SHARE = 0.1
-# A quarter of all requests.
+# A quarter of all chat requests.
 SOME = re.compile(r"req_[0-3]")
 
 
 @pytest.fixture
 def later(asking):
-    """Do something while questions are asked: when so many requests were seen."""
+    """Call a function during the batch, once the service has seen a number of requests."""
     threads = []
 
     def do(what, count, path=SUBMITS, status=None):
@@ -49,7 +49,7 @@ def gone(asking):
 
 
 def kept_answers(asking, complete):
-    """The file has every good answer of a task that failed."""
+    """The output of a failed task has every complete answer."""
     rows = asking.rows()
     assert len(rows) == COUNT
     assert asking.statuses()["complete"] == complete
@@ -99,7 +99,7 @@ def test_a_storm_of_429(asking, measured):
 
 
 def test_a_pause_of_an_hour_for_submissions_ends_the_try(asking, measured):
-    """Longer than a task waits: what is open is waited for, and the message says the rest."""
+    """Retry-After exceeds the limit of the task: it still waits for the open requests, and the message has the rest."""
     rule = {"action": "retry-after:3600", "match": {"path": SUBMITS}, "times": None, "skip": COUNT // 2}
     asking.service.faults(processing_seconds=SOON, rules=[rule])
     attempt = asking.attempt(COUNT)
@@ -148,7 +148,7 @@ def test_words_for_going_on_that_nobody_has_heard(asking, caplog, measured):
 
 
 def test_a_word_for_the_end_that_nobody_has_heard(asking, measured):
-    """It costs a deadline; told the word, the retry has the answers."""
+    """The first attempt times out; with the word added to the connection, the retry gets the answers."""
     asking.service.faults(processing_seconds=SOON, async_status_words={"complete": "finito"})
     with pytest.raises(AssistantRequestTimeout) as raised:
         asking.run(asking.attempt(COUNT, options={"deadline": 1.0}))
@@ -172,7 +172,7 @@ def test_a_service_that_never_finishes(asking, measured):
     assert asking.statuses() == {"timed_out": COUNT}
     polls = asking.polls()
     assert len(polls) == COUNT, "each was polled"
-    # A deadline that has passed before the try begins: one poll for each.
+    # The deadline has passed before the attempt starts, so each request is polled once.
     asking.service.reset("journal")
     with pytest.raises(AssistantRequestTimeout):
         asking.run(asking.attempt(COUNT, options={"deadline": 0.0}))
@@ -202,7 +202,7 @@ def test_requests_that_fail(asking, measured):
 
 
 def test_failed_lost_and_late_at_once(asking):
-    """The most frequent decides the exception; the message has them all."""
+    """The most frequent reason decides the exception; the message has all of them."""
     asking.service.faults(processing_seconds=SOON, fail_messages=r"Question [1-4]\d\?")
     asking.service.faults(rules=[failing(f"{POLLS}req_[01]", "status:404"), failing(f"{POLLS}req_[2-9]", "status:503")])
     attempt = asking.attempt(COUNT, options={"deadline": 2.0})
@@ -214,7 +214,7 @@ def test_failed_lost_and_late_at_once(asking):
     assert plan in str(raised.value)
     asking.service.reset("journal", "faults")
     asking.service.faults(processing_seconds=SOON)
-    # Of those that were late, some have failed meanwhile.
+    # Some of the requests that timed out have failed in the meantime.
     result = asking.run(asking.attempt(COUNT, options={"max_failed": 40}))
     assert result["submitted"] == found["failed"] + found["lost"] == asking.seen(SUBMITS)
     assert result["complete"] + result["failed"] == COUNT

@@ -1,4 +1,4 @@
-"""A loader that is killed, and its retry."""
+"""A load that is killed, and its retry."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
     doubt = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
     assert len(doubt) == 3
     assert doubt <= listed(attempt.findings_path, "ambiguous")
-    # The service stores what it was asked to store, although the client is gone.
+    # The service stores the documents it received, although the client has disconnected.
     case.service.faults(rules=[])
     case.service.settle()
     case.run(attempt)
@@ -133,10 +133,10 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_execution_timeout(seed, case, measured):
-    """Airflow raises its timeout in a signal handler, wherever the event loop is at that moment."""
+    """Airflow raises its timeout in a signal handler, at any point in the event loop."""
     attempt = case.attempt(MANY)
     timeout = TimeoutPosix(random.Random(seed).uniform(0.2, 0.6))
-    # However slow the machine is, the load cannot end before its timeout.
+    # Also on a slow machine, the load cannot end before its timeout.
     case.service.hold(DOCUMENTS, skip=len(MANY) - CONCURRENCY)
     with pytest.raises(AirflowTaskTimeout), no_garbage_collection(), timeout:
         case.run(attempt)

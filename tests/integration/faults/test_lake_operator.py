@@ -1,4 +1,4 @@
-"""A whole export to an S3, and who reads it there."""
+"""A complete export to S3, and readers of its files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_pandas(bucket):
 
 
 def with_duckdb(bucket):
-    """Through s3fs: DuckDB's own S3 is an extension that it would have to fetch."""
+    """Read through s3fs: DuckDB's own S3 support is an extension that would have to be downloaded."""
     with duckdb.connect() as database:
         database.register_filesystem(bucket.fs)
         files = f"s3://{bucket.name}/lake/statistics/*/*.parquet"

@@ -1,4 +1,4 @@
-"""A lake on an object storage that fails in the middle of a write."""
+"""Datasets on an object storage that fails during a write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def small(number):
 
 
 def large(number, size=12 * 2**20):
-    """Return a table that stays large however it is compressed."""
+    """Return a table that stays large after compression."""
     return pa.table({"n": pa.array([number], pa.int64()), "noise": pa.array([os.urandom(size)], pa.binary())})
 
 
@@ -45,7 +45,7 @@ def numbers(bucket):
 
 @pytest.fixture
 def in_parts(bucket, monkeypatch):
-    """What is larger than ten megabytes is uploaded in parts; s3fs has a limit of a hundred."""
+    """Upload files larger than 10 MB in parts; the default threshold of s3fs is 100 MB."""
     monkeypatch.setattr(bucket.fs, "pipe_file", partial(bucket.fs.pipe_file, chunksize=PART))
     return bucket
 

@@ -1,4 +1,4 @@
-"""A task that rates many answers, killed or ended, and its retry."""
+"""A task that rates many answers and is killed or terminated, and its retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that fails while it is loaded."""
+"""A service that fails during a load."""
 
 from __future__ import annotations
 

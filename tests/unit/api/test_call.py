@@ -1,4 +1,4 @@
-"""Bodies of answers, read as JSON."""
+"""Decode response bodies from JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever JSON an endpoint answers, the reply is readable or the error ours."""
+"""For any JSON body, the reply is readable or the error is an AssistantError."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_retry_after_that_is_nonsense(value, seconds):
 
 @pytest.mark.parametrize("page", [b"<" * 1_000_000, b"<title" * 200_000, b"<title>" * 200_000, b"&#x" * 300_000])
 def test_a_page_that_makes_patterns_slow_is_not_read_on(page):
-    # A pattern that looked at all of it would take hours: the test's own time limit would end it.
+    # Searching the whole body would take hours and exceed the time limit of the test.
     error = errors.from_response(CALLS["limits"], Response(500, {}, page), 0.0)
     assert len(error.detail) <= errors.DETAIL_LENGTH
 

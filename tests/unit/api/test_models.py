@@ -45,7 +45,7 @@ FEEDBACK = {"session_id": "s", "request_id": "r", "feedback": "good"}
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> Callable[[dict[str, Any]], Any]:
-    """Draw how to wrap a reply: in one to three objects that have generic fields of their own."""
+    """Draw one to three envelopes with generic fields, and wrap a reply in them."""
     noise = st.fixed_dictionaries(
         {},
         optional={

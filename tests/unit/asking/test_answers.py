@@ -1,4 +1,4 @@
-"""The table of answers: a row for every question, whatever became of it and whatever stood beside it."""
+"""The output table: one row per question, for every outcome and every kind of additional column."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ended(name, status="complete", **changes):
 
 
 def asked(names, **changes):
-    """Return the columns of questions with these requests; None was not submitted."""
+    """Return the columns of questions with these request ids; None is a question that was not submitted."""
     columns = {
         "key": [str(number) for number in range(len(names))],
         "message": ["?"] * len(names),

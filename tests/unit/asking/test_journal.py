@@ -1,4 +1,4 @@
-"""The journal: what is written is read, by whoever comes next and however the writer ended."""
+"""The batch state: another process reads what was written, also after the writer was killed."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_file_in_place_of_the_folder_says_what_to_do(tmp_path):
 
 
 class Written:
-    """A journal that fails at first, and counts."""
+    """A batch state whose first writes fail; it counts the writes."""
 
     folder = "somewhere"
 

@@ -1,4 +1,4 @@
-"""The poller in a simulated time: how often it asks, when it stops, and what it makes of every kind of answer."""
+"""The poller with a simulated clock: how often it polls, when it stops, and how it handles every response."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FAILED = said("failed", error={"message": "no idea"})
 
 
 class Wire(AssistantClient):
-    """A client whose service is a function of the request and its poll's number."""
+    """A client whose responses are a function of the request and the number of the poll."""
 
     latency = 0.02
 
@@ -73,14 +73,14 @@ class Wire(AssistantClient):
 
 
 class LimitedWire(LimitedClient, Wire):
-    """The same behind the limiter that triggers share."""
+    """The same client behind the shared rate limiter of triggers."""
 
     def __init__(self, most: int) -> None:
         super().__init__(SETTINGS, Limiter(most, now=now), rng=random.Random(1))
 
 
 class Polled:
-    """What came of polling."""
+    """The result of polling."""
 
     def __init__(self, poller: Poller, client: Wire, ended: list[Ended]) -> None:
         self.poller = poller
@@ -100,7 +100,7 @@ def poll(
     interval: float = INTERVAL,
     client: Any = lambda: Wire(SETTINGS),
 ) -> Polled:
-    """Poll so many requests; times count from the beginning."""
+    """Poll a number of chat requests; times are relative to the start."""
 
     async def main() -> Polled:
         wire, ended = client(), []
@@ -347,7 +347,7 @@ def test_who_is_cancelled_leaves_no_task_behind(at):
 
 
 def test_what_cannot_be_noted_ends_the_polling():
-    """An answer that nobody keeps must not be counted as one that is."""
+    """If an answer cannot be saved, the poller raises the error."""
 
     async def main():
         wire = Wire(SETTINGS)

@@ -1,4 +1,4 @@
-"""What is asked of a source: which column is what, which conversation, and what is refused before any request."""
+"""Read questions from a source: column mapping, sessions, and inputs that are rejected before any request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def questions(source, **options):
 
 
 def messages(read):
-    """Return what would be sent: a body for each good row, or the problem of a bad one."""
+    """Return the body of each valid row, or the problem of an invalid one."""
     items = read.rows(lambda message: message).items(lambda _: True)
     return [item.call.body() if isinstance(item.call, ChatMessage) else item.problem for item in items]
 

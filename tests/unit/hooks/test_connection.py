@@ -1,4 +1,4 @@
-"""From a connection, in any form Airflow knows, to settings."""
+"""Read settings from connections in every form that Airflow supports."""
 
 from __future__ import annotations
 

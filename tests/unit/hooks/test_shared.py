@@ -1,4 +1,4 @@
-"""One client for all that use the same connection: who shares it, when it opens, when it is closed."""
+"""Share one client per connection: who shares it, when it opens, when it is closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALL = endpoints.get_limits("acme-inc")
 
 
 class Service:
-    """Answers every request after a moment, and knows which connections are open."""
+    """A service that answers every request after a short delay and records the open connections."""
 
     def __init__(self):
         self.open = self.most = self.opened = 0
@@ -72,7 +72,7 @@ async def service():
 
 @pytest.fixture
 def point(monkeypatch):
-    """Point a connection at a service."""
+    """Create an Airflow connection to a service."""
 
     def pointed(service, conn_id="assistant_default", key="key-0123456789", **extra):
         connection = {
@@ -95,7 +95,7 @@ def _nothing_is_left():
 
 @pytest.fixture
 def look_ups(monkeypatch):
-    """Count the look-ups, and hold each until it is let go; the first ones may fail."""
+    """Count the reads of a connection, and block each until it is released; the first ones may fail."""
 
     class LookUps:
         def __init__(self):
@@ -117,7 +117,7 @@ def look_ups(monkeypatch):
 
 
 async def use(conn_id="assistant_default", sends=1):
-    """Send something by the shared client, and return the client."""
+    """Send a request with the shared client, and return the client."""
     async with shared_client(AssistantHook(conn_id)) as client:
         for _ in range(sends):
             await client.asend(CALL)

@@ -1,4 +1,4 @@
-"""Every leaf of a reply becomes a row, whatever the reply looks like."""
+"""Every leaf of any reply becomes one row."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_lists_may_be_nested_deeper_than_python_calls():
     assert metric.metric == ".".join("0" * 3000)
 
 
-# -- items that are known by name --------------------------------------------------------------------
+# -- items that are named by a field --------------------------------------------------------------------
 
 
 def paths(raw, **list_keys):

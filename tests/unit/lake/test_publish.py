@@ -1,4 +1,4 @@
-"""A partition is replaced as a whole: readers see the old one or the new one, whatever happens."""
+"""A file of a partition is replaced as a whole: readers see the old or the new one, also after a crash."""
 
 from __future__ import annotations
 
@@ -114,16 +114,16 @@ def test_a_file_says_who_wrote_it(tmp_path):
 
 
 class Crashed(BaseException):
-    """The process is gone, and does nothing any more."""
+    """The simulated process has crashed."""
 
 
 class Process:
     """
-    Counts every step that touches the disk, and ends before or after one of them: from then on nothing works.
+    Count every disk operation, and crash before or after one of them; every later operation fails.
 
     :param end: Number of the step, from 1.
-    :param after: Whether it is still made, or half of it if it is a write.
-    :param error: What the step raises instead, once: the process lives on.
+    :param after: Whether the step is still executed; of a write, only half.
+    :param error: Error that the step raises once instead; the process continues.
     """
 
     def __init__(self, end=None, after=False, error=None):
@@ -323,7 +323,7 @@ def test_who_reads_while_it_is_written_sees_one_generation(tmp_path):
 
 
 class Bucket:
-    """An object storage: an upload is there when it is complete, also one that an exception cut short."""
+    """An object storage: an upload becomes visible on close, also after an exception cut it short."""
 
     failure = None
 

@@ -1,4 +1,4 @@
-"""The warehouse in DuckDB: what a load leaves there, whatever happens meanwhile."""
+"""The warehouse in DuckDB: the result of loads, also after errors and crashes."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ HOLDS = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flus
 
 @pytest.fixture
 def holder(root, load, database):
-    """Another process that has the warehouse open."""
+    """Another process that keeps the warehouse open."""
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     load(FIRST)
     process = subprocess.Popen(
@@ -421,7 +421,7 @@ def test_days_that_a_reply_lists_are_rows_of_the_history(root, load, read):
         ("2026-11-13", "daily", "chats", 7),
         ("2026-11-14", "daily", "chats", 8),
     ]
-    # What is not a month is an ordinary metric.
+    # A path with an invalid month is an ordinary metric.
     assert list(read("statistics_daily")[0])[4:] == ["total", "daily.2026-13-40.chats"]
 
 

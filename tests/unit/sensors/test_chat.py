@@ -1,4 +1,4 @@
-"""The sensor in its three modes: complete, failed and timed out are three different ends."""
+"""The sensor in its three modes: complete, failed and timed-out chat requests have different results."""
 
 from __future__ import annotations
 

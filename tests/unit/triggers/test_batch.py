@@ -1,4 +1,4 @@
-"""The trigger of a batch: it reads the journal, polls what is open, notes answers down, and says counts only."""
+"""The batch trigger: it reads the batch state, polls open chat requests, saves answers, and sends only counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def journal(tmp_path):
 
 @pytest.fixture
 def ask(service, journal):
-    """Submit so many questions, and write down that they are waited for."""
+    """Submit a number of questions, and write them to the batch state as open."""
 
     def asked(count):
         headers = {"X-API-Key": "dev-acme-full"}
@@ -293,7 +293,7 @@ async def test_progress_is_logged(service, connection, ask, trigger, capfd):
 
 @pytest.mark.parametrize("event", [None, {}, {"deadline": None}, {"deadline": "soon"}, {"status": "success"}])
 def test_an_event_that_says_nothing_is_an_error(event):
-    with pytest.raises(AssistantError, match="of no use"):
+    with pytest.raises(AssistantError, match="has no deadline"):
         deadline_of(event)
 
 

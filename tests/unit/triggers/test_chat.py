@@ -1,4 +1,4 @@
-"""The trigger: it only reads, keeps its deadline, survives a restart and never blocks the loop."""
+"""The trigger: it only reads, keeps its deadline, survives a restart and never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def trigger(request_id, **changes):
 
 @pytest.fixture
 def connect_to(ledger_home, monkeypatch):
-    """Point the connection at a service of the test's own."""
+    """Create the Airflow connection to a service that the test has started."""
 
     def connected(url):
         fields = {"conn_type": "assistant", "host": url, "password": "a-key-of-this-test", "extra": {"retries": 0}}
@@ -187,7 +187,7 @@ async def test_events_pass_through_airflow_s_serializer_and_hold_no_key(prepare,
 
 
 async def test_the_loop_goes_on_while_the_service_thinks(connect_to):
-    """The service answers only after the event loop has turned twenty times since the request."""
+    """The service answers only after 20 further iterations of the event loop, so polls must not block it."""
     asked, answered = threading.Event(), threading.Event()
 
     class Patient(ScriptedService):
@@ -213,7 +213,7 @@ async def test_the_loop_goes_on_while_the_service_thinks(connect_to):
 
 
 async def test_many_wait_together(connect_to):
-    """The service answers only after it has all polls: if one waited for the other, there would be no answer."""
+    """The service answers once it has received all polls, so sequential polls would never be answered."""
     together = threading.Barrier(20)
 
     class Together(ScriptedService):

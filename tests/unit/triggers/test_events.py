@@ -1,4 +1,4 @@
-"""Errors on their way through an event: they arrive as they left."""
+"""Errors keep their class and fields when they travel in an event."""
 
 from __future__ import annotations
 
