@@ -295,6 +295,13 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "Create the connection, or correct the parameter that names it.",
     ),
     Message(
+        errors.AssistantStorageError,
+        "A file could not be written.",
+        "The disk is full or read-only, a permission is missing, or the object storage failed.",
+        "Files are replaced as a whole: readers see the old file or the new one.",
+        "Check the path in the message from the worker, then run the task again.",
+    ),
+    Message(
         OSError,
         "A file or a storage could not be read or written.",
         "The disk is full, a path or a permission is wrong, or the object storage failed.",
