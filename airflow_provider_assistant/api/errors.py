@@ -116,10 +116,10 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     row = ERROR_TABLE.get(response.status) or _row_of_class(response.status)
     detail = _detail(response)
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-    said = f" The service said: {detail!r}." if detail else ""
-    asked = f" It asked to wait {retry_after:.0f} s." if retry_after is not None else ""
+    quoted = f" The service said: {detail!r}." if detail else ""
+    wait = f" It asked to wait {retry_after:.0f} s." if retry_after is not None else ""
     return row.error(
-        f"{response.status} {_phrase(response.status)}: {row.condition} ({call}).{said}{asked} {row.handling}",
+        f"{response.status} {_phrase(response.status)}: {row.condition} ({call}).{quoted}{wait} {row.handling}",
         status=response.status,
         endpoint=call.endpoint,
         detail=detail,

@@ -272,7 +272,7 @@ def wait_for(
     :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
     status = request_id = ""
-    last = "requests are held back, and it was not its turn"
+    last = "the rate limit held every poll back"
     polls = 0
     left = deadline - now()
     due: float | None = None
@@ -307,8 +307,8 @@ def _timed_out(
     call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
 ) -> AssistantRequestTimeout:
     return AssistantRequestTimeout(
-        f"Chat did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may still "
-        "complete: wait longer by running the task again. If that status is final, add it to the status words of the "
+        f"The chat request did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may "
+        "still complete: run the task again to wait longer. If the status is final, add it to the status words of the "
         "Airflow connection.",
         request_id=request_id,
         status=status,
@@ -331,8 +331,8 @@ def _parsed(call: Call[T], response: Response, exchange: Exchange) -> T:
     try:
         return call.parse(response.decoded(), exchange)
     except AssistantResponseError as error:
-        done = "" if call.repeatable else " By its status it was carried out; sending it again may create a duplicate."
-        raise AssistantResponseError(f"{call}: {error}.{done} Check the base URL in the Airflow connection.") from None
+        risk = "" if call.repeatable else " The status is a success, so sending it again may create a duplicate."
+        raise AssistantResponseError(f"{call}: {error}.{risk} Check the base URL in the Airflow connection.") from None
 
 
 def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:

@@ -45,7 +45,7 @@ class Questions:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def rows(self, call: Callable[[Any], Call[Any]] = lambda _: None) -> DataframeRows:  # type: ignore[assignment,return-value]  # who only wants digests needs no call
+    def rows(self, call: Callable[[Any], Call[Any]] = lambda _: None) -> DataframeRows:  # type: ignore[assignment,return-value]  # the default is for digests only
         """
         Return the questions as rows for the engine of loads.
 

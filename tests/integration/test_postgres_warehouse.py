@@ -152,7 +152,7 @@ def test_a_failure_in_the_middle_leaves_the_old_day(engine, root, load, read, mo
             )
 
     monkeypatch.setattr(stores._Postgres, "insert", breaks)
-    with pytest.raises(AssistantWarehouseError, match="rolled back, and the warehouse is as it was"):
+    with pytest.raises(AssistantWarehouseError, match="rolled back, and the warehouse is unchanged"):
         load(FIRST)
     assert [row["value"] for row in read("statistics")] == [1]
 

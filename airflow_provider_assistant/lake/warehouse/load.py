@@ -128,8 +128,8 @@ def _add_columns(store: Store, table: _Table, wanted: pa.Schema) -> None:
             kind = TYPES.get(str(field.type))
             if kind is None:
                 raise AssistantWarehouseError(
-                    f"column {field.name!r} for {table.name} is of type {field.type}, which no table of the warehouse "
-                    "has. Nothing was changed. Was the file written by a newer version? Upgrade "
+                    f"column {field.name!r} for {table.name} has type {field.type}, which the tables of the warehouse "
+                    "do not support. Nothing was changed. The file may come from a newer version: upgrade "
                     "airflow-provider-assistant on this worker."
                 )
             # Existing rows have no value for a new column, so it is nullable even if the Parquet schema is not.

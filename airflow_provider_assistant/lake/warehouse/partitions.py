@@ -55,8 +55,8 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
         return _without_nul(pa.concat_tables(found, promote_options="default"))
     except pa.ArrowException as error:
         raise AssistantWarehouseError(
-            f"the files of {folder} do not agree in the types of their columns: {error}. Nothing was changed in the "
-            "warehouse. Export that day again, with this version of the package."
+            f"the files of {folder} have columns of conflicting types: {error}. Nothing was changed in the warehouse. "
+            "Export that day again with this version of the package."
         ) from error
 
 

@@ -22,7 +22,7 @@ POLL = 1.0
 POSTGRES_PORT = 5432
 # Rows that are converted to CSV in memory at a time.
 ROWS_PER_COPY = 50_000
-UNCHANGED = "The transaction was rolled back, and the warehouse is as it was"
+UNCHANGED = "The transaction was rolled back, and the warehouse is unchanged"
 
 
 class Store(Protocol):

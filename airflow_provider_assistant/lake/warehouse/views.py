@@ -76,7 +76,9 @@ def _metrics(store: Store, schema: str) -> str:
     named = columns_of(metrics)
     wanted = list(dict.fromkeys([*existing, *named]))
     if left_out := wanted[MAX_METRICS:]:
-        log.warning("statistics_daily has %d metrics, and no room for: %s", MAX_METRICS, escaped(", ".join(left_out)))
+        log.warning(
+            "statistics_daily is limited to %d metrics and leaves out: %s", MAX_METRICS, escaped(", ".join(left_out))
+        )
     return "".join(f",\n    {_column(name, named)}" for name in wanted[:MAX_METRICS])
 
 

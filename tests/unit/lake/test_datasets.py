@@ -26,7 +26,7 @@ def capture(raw, *, site_id="docs", at=MOMENT, **fields):
 
 
 @given(JSON)
-def test_whatever_arrives_fits_the_table(raw):
+def test_any_reply_fits_the_schema(raw):
     table = lake.statistics_table([capture(raw)])
     assert table.schema == lake.statistics_schema()
     assert table.num_rows == len(leaves(raw))

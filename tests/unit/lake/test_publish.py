@@ -91,12 +91,12 @@ def test_a_part_name_stays_in_its_partition(tmp_path, part):
     assert path.is_file()
 
 
-def test_it_says_what_was_written(tmp_path):
+def test_it_returns_path_rows_and_bytes(tmp_path):
     written = lake.publish(numbers(1, 2), str(tmp_path), "numbers", DAY, "part")
     assert (written.rows, written.bytes) == (2, Path(written.path).stat().st_size)
 
 
-def test_a_file_says_who_wrote_it(tmp_path):
+def test_the_metadata_has_the_provenance(tmp_path):
     table = numbers(1).replace_schema_metadata({"kept": "yes"})
     provenance = {"dag_id": "d", "run_id": "manual__ü", "task_id": "t"}
     path = lake.publish(table, str(tmp_path), "numbers", DAY, "part", provenance=provenance).path
@@ -246,7 +246,7 @@ def test_a_folder_that_is_a_file_is_named(tmp_path):
         publish(tmp_path / "lake", 1)
 
 
-def test_a_disk_that_cannot_lock_is_written_all_the_same(tmp_path):
+def test_a_file_system_without_locks_works(tmp_path):
     process = Process(STEPS.index("flock") + 1, error=OSError(errno.ENOLCK, "no locks"))
     publish(tmp_path, 1)
     with process():
@@ -298,7 +298,7 @@ def test_a_killed_writer_leaves_the_old_day_and_the_next_one_cleans_up(tmp_path)
     assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
 
 
-def test_who_reads_while_it_is_written_sees_one_generation(tmp_path):
+def test_concurrent_readers_see_one_version(tmp_path):
     publish(tmp_path, *[0] * 1000)
     done = threading.Event()
 

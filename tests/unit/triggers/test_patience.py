@@ -91,7 +91,7 @@ def test_a_pause_that_outlasts_the_deadline_ends_close_to_it(service):
     assert len(service.polled) == 2
 
 
-def test_who_comes_in_a_pause_ends_at_the_deadline_as_well(service):
+def test_a_trigger_that_starts_during_a_pause_keeps_its_deadline(service):
     service.answers = [refusal(3600)]
 
     async def main():
@@ -132,7 +132,7 @@ def test_after_the_deadline_there_is_time_for_one_poll(service):
     assert ended_request(event)["state"] == "complete"
 
 
-def test_after_the_deadline_nobody_waits_for_the_end_of_a_pause(service):
+def test_after_the_deadline_no_trigger_waits_for_a_pause(service):
     service.answers = [refusal(3600)]
 
     async def main():
