@@ -41,7 +41,7 @@ class TestRetryAfter:
         assert errors.parse_retry_after(value, NOW) == seconds
 
     @given(st.text() | st.from_regex(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"))
-    def test_any_malformed_header_counts_as_absent(self, value: str) -> None:
+    def test_any_header_is_absent_or_not_negative(self, value: str) -> None:
         seconds = errors.parse_retry_after(value, NOW)
         assert seconds is None or seconds >= 0
 

@@ -234,7 +234,7 @@ class TestWaitFor:
         clock = FakeTime()
         steps = flow.wait_for(POLL, since=clock.now(), deadline=clock.now() + 25, interval=10, now=clock.now)
         next(steps)
-        with pytest.raises(AssistantRequestTimeout, match="0 polls; requests are held back"):
+        with pytest.raises(AssistantRequestTimeout, match="0 polls; the rate limit held every poll back"):
             steps.throw(TimeoutError())
 
     def test_transient_errors_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -103,7 +103,7 @@ def test_a_retry_after_is_a_bounded_time_or_none(value):
         ("3, 3", None),
     ],
 )
-def test_a_malformed_retry_after_is_ignored(value, seconds):
+def test_unusual_retry_after_values(value, seconds):
     assert errors.parse_retry_after(value, FakeTime().moment) == seconds
 
 

@@ -425,7 +425,7 @@ def test_days_that_a_reply_lists_are_rows_of_the_history(root, load, read):
     assert list(read("statistics_daily")[0])[4:] == ["total", "daily.2026-13-40.chats"]
 
 
-def test_an_invalid_date_in_a_path_is_an_ordinary_metric(root, load, read):
+def test_a_date_that_does_not_exist_rolls_over(root, load, read):
     write_statistics(root, FIRST, capture(FIRST, {"daily": {"2026-02-30": {"chats": 5}}}))
     load(FIRST)
     assert [row["date"].isoformat() for row in read("statistics_history")] == ["2026-03-02"]

@@ -275,7 +275,7 @@ async def test_two_batches_share_a_client(service, connection, ask, trigger, mon
     assert len(opened) == 1
 
 
-async def test_the_api_key_is_in_no_log_and_no_event(service, canary, ask, trigger):
+async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, ask, trigger):
     ask(2)
     one = trigger()
     event = await event_of(one)
