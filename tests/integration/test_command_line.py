@@ -107,7 +107,7 @@ def own_lines(stderr: str) -> list[str]:
 
 
 @EACH_ENTRY
-def test_standard_output_is_the_result_and_nothing_else(entry, run):
+def test_standard_output_has_only_the_result(entry, run):
     ran = run(*ENTRIES[entry], "limits", "--output", "json")
     assert (ran.returncode, own_lines(ran.stderr)) == (0, [])
     assert json.loads(ran.stdout)["limits"]["plan"] == "business"
@@ -142,7 +142,7 @@ def test_a_connection_in_airflow_s_database(run, environment, service, monkeypat
 
 
 class TestTerminal:
-    def test_a_terminal_gets_colours_and_a_pipe_lines(self, run, environment):
+    def test_colours_on_a_terminal_and_plain_lines_in_a_pipe(self, run, environment):
         code, seen = on_terminal(environment, *MODULE, "smoke")
         assert code == 0
         assert COLOUR.search(seen)

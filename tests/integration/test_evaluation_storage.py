@@ -69,7 +69,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "render", lambda summary, cases, scores, trend: f"{len(trend)} runs before")
 
 
-def test_nights_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket: str) -> None:
+def test_runs_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket: str) -> None:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     first = evaluate(bucket, 0)[1]
@@ -85,7 +85,7 @@ def test_nights_on_object_storage_are_compared_and_a_retry_changes_nothing(bucke
     assert Path(second["report_path"]).name == "report.html"
 
 
-def test_a_baseline_on_object_storage_that_is_not_there_is_refused(bucket: str) -> None:
+def test_a_missing_baseline_on_object_storage_is_an_error(bucket: str) -> None:
     from airflow_provider_assistant.evaluation.history import Place, find_baseline
 
     place = Place.of(bucket, "golden", NIGHT, "r")

@@ -66,7 +66,7 @@ def check_error(error):
 
 
 @BOTH
-def test_ten_megabytes_of_json_are_an_answer(send, call):
+def test_ten_megabytes_of_json_are_read(send, call):
     body = json.dumps({"id": "d1", "items": [{"n": number, "text": "x" * 80} for number in range(100_000)]}).encode()
     assert len(body) > 10_000_000
     with saying(answer(body)) as service:
@@ -120,7 +120,7 @@ def test_a_connection_is_used_again_after_a_reply_that_was_too_large(send):
 
 
 @BOTH
-def test_a_gzip_bomb_does_not_go_off(send, call):
+def test_a_gzip_bomb_is_not_decompressed_completely(send, call):
     bomb = gzip.compress(b" " * 300 * MEGABYTE, compresslevel=1)
     with saying(answer(bomb, b"Content-Encoding: gzip")) as service:
         tracemalloc.start()
@@ -173,7 +173,7 @@ def test_ten_thousand_levels_are_an_error(send):
     ],
     ids=["length", "close", "chunked", "headers", "continue"],
 )
-def test_an_answer_that_drips_ends_by_its_deadline(send, call, head, dripped):
+def test_a_slow_response_times_out(send, call, head, dripped):
     def speak(line):
         line.say(head)
         line.drip(dripped, 0.01)
@@ -188,7 +188,7 @@ def test_an_answer_that_drips_ends_by_its_deadline(send, call, head, dripped):
     check_error(caught.value)
 
 
-def test_an_answer_in_pieces_within_the_time_is_whole(send):
+def test_a_chunked_response_within_the_timeout_is_complete(send):
     def speak(line):
         line.drip(answer(b'{"n": 1}'), 0.001)
 
@@ -197,7 +197,7 @@ def test_an_answer_in_pieces_within_the_time_is_whole(send):
             assert send(service.url, READ).raw == {"n": 1}
 
 
-def test_an_upload_may_take_longer_than_its_answer(send):
+def test_an_upload_does_not_count_towards_the_timeout(send):
     content = b"x" * 32 * MEGABYTE
     call = endpoints.upload_document("docs", Upload(lambda: io.BytesIO(content), "a.bin", "application/octet-stream"))
     with HostileService(lambda line: line.say(answer(b'{"id": "d1"}')), pause=0.003) as service:
@@ -206,7 +206,7 @@ def test_an_upload_may_take_longer_than_its_answer(send):
     assert time.monotonic() - started > 1.2
 
 
-def test_waiting_for_a_connection_does_not_count():
+def test_waiting_for_a_pool_slot_does_not_count_towards_the_timeout():
     """Each of many requests on one connection has the full response timeout."""
 
     async def run(url):
@@ -242,7 +242,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 @BOTH
-def test_what_is_no_http_is_no_answer(send, call, broken):
+def test_malformed_http_is_an_error(send, call, broken):
     kinds = []
     with saying(BROKEN[broken], close=True) as service:
         try:
@@ -257,7 +257,7 @@ def test_what_is_no_http_is_no_answer(send, call, broken):
     assert AssistantConnectionError not in kinds or call is READ
 
 
-def test_a_length_that_is_too_short_gives_no_half_answer(send):
+def test_a_wrong_content_length_gives_no_partial_answer(send):
     with saying(answer(b'{"a": 1}', length=4)) as service:
         # aiohttp checks for data after the response, httpx does not.
         with pytest.raises((AssistantResponseError, AssistantConnectionError), match=r"not JSON|Bad status line"):
@@ -271,7 +271,7 @@ def test_invalid_utf_8_is_an_error(send, body):
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"400 Bad", b"500 Down", b"302 Found"])
-def test_no_log_and_no_error_has_a_line_of_the_service(send, status, caplog):
+def test_the_service_cannot_forge_log_lines(send, status, caplog):
     caplog.set_level(0)
     body = json.dumps({"error": "fine\nERROR forged \x1b[2J\x1b]0;owned\x07 \u202egnp.exe"}).encode()
     headers = (b"Content-Type: text/html\x1b[31m", b"X-Request-Id: a\x1b[31m", b"Location: /\x1b[31m")
@@ -286,7 +286,7 @@ def test_no_log_and_no_error_has_a_line_of_the_service(send, status, caplog):
 @pytest.mark.parametrize(
     "asked", [b"-1", b"nan", b"1e308", b"9" * 300, b"soon", b"Fri, 31 Dec 9999 23:59:59 GMT", b"\xff"]
 )
-def test_a_retry_after_that_is_nonsense_is_not_waited_for(send, asked):
+def test_a_malformed_retry_after_is_ignored(send, asked):
     clock = FakeTime()
     with saying(answer(b"{}", b"Retry-After: " + asked, status=b"429 Slow")) as service:
         with pytest.raises(AssistantAPIError):
@@ -326,7 +326,7 @@ ANSWERS = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(said=ANSWERS, name=st.sampled_from(sorted(CALLS)))
-def test_whatever_is_answered_is_a_reply_or_an_error_of_ours(send, said, name):
+def test_any_response_is_a_reply_or_an_error_of_this_package(send, said, name):
     with saying(said, close=True) as service:
         try:
             reply = send(service.url, CALLS[name], timeout=2.0)
@@ -336,7 +336,7 @@ def test_whatever_is_answered_is_a_reply_or_an_error_of_ours(send, said, name):
             assert json.dumps(reply.as_dict())
 
 
-def test_what_a_signal_handler_raises_in_the_parser_is_no_broken_answer(send, monkeypatch):
+def test_an_exception_of_a_signal_handler_in_the_parser_is_raised(send, monkeypatch):
     """aiohttp's parser treats any exception raised while it passes on a chunk as a malformed response."""
 
     def alarm(*_):

@@ -74,7 +74,7 @@ def test_an_export(event, service, tmp_path):
     assert (types["metric"], types["value"]) == ("string", "double")
 
 
-def test_an_asset_is_the_dataset_that_a_load_writes(service):
+def test_the_asset_and_the_output_are_one_dataset(service):
     from airflow.providers.openlineage.extractors.manager import ExtractorManager
 
     dataset = ExtractorManager.convert_to_ol_dataset(assistant_asset(host(service), "acme-docs"))

@@ -51,13 +51,13 @@ def test_a_redirect_is_an_error_and_carries_no_key(send, elsewhere, name, status
     assert KEY not in str(refused.value)
 
 
-def test_a_cookie_of_the_service_is_kept_by_nobody(send, elsewhere):
+def test_cookies_of_the_service_are_not_stored(send, elsewhere):
     with ScriptedService(Answer(503, headers={"Set-Cookie": "session=1; Path=/"}), Answer()) as service:
         send(service.url, CALLS["limits"])
     assert [request.headers.get("cookie") for request in service.received] == [None, None]
 
 
-def test_the_key_travels_in_the_header_only(send):
+def test_the_key_is_sent_in_the_header_only(send):
     with ScriptedService() as service:
         for name in ("limits", "text", "statistics", "close"):
             with contextlib.suppress(AssistantAPIError):

@@ -176,13 +176,13 @@ class Asking:
         assert not list(self.home.glob(".*.asking")), "the batch state is removed once the output is written"
         return twice.total()
 
-    def in_doubt(self) -> int:
+    def ambiguous(self) -> int:
         """Return the number of ambiguous questions in the ledger; check that the service has no unrecorded ones."""
         self.service.settle()
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
             found = dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
         done = {int(label) for label, outcome in found.items() if outcome == "done"}
-        doubt = {int(label) for label, outcome in found.items() if outcome in {"intended", "ambiguous"}}
+        ambiguous = {int(label) for label, outcome in found.items() if outcome in {"intended", "ambiguous"}}
         assert done <= set(self.asked())
-        assert set(self.asked()) <= done | doubt
-        return len(doubt)
+        assert set(self.asked()) <= done | ambiguous
+        return len(ambiguous)

@@ -132,9 +132,9 @@ class Case:
         documents, outcomes = self.documents(), self.outcomes(ledger)
         done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "done"}
         assert not made_up(done, documents)
-        doubt = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
-        assert set(documents) <= set(done) | doubt
-        assert len(doubt) <= CONCURRENCY
+        ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+        assert set(documents) <= set(done) | ambiguous
+        assert len(ambiguous) <= CONCURRENCY
 
 
 def made_up(done: dict[int, str | None], documents: dict[int, list[str]]) -> set[int]:

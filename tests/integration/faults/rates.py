@@ -111,15 +111,15 @@ class Rating:
         self.service.settle()
         return Counter((row["request_id"], row["rating"]) for row in rows_of(self.service, "feedback"))
 
-    def in_doubt(self) -> int:
+    def ambiguous(self) -> int:
         """Return the number of ambiguous ratings in the ledger; check that the service has no unrecorded ones."""
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
             rows = raw.execute("SELECT request_id, rating, outcome FROM assistant_ratings").fetchall()
         done = {(request, rating) for request, rating, outcome in rows if outcome == "done"}
-        doubt = {(request, rating) for request, rating, outcome in rows if outcome in {"intended", "ambiguous"}}
+        ambiguous = {(request, rating) for request, rating, outcome in rows if outcome in {"intended", "ambiguous"}}
         rated = set(self.rated())
-        assert done <= rated <= done | doubt
-        return len(doubt)
+        assert done <= rated <= done | ambiguous
+        return len(ambiguous)
 
     def suspected(self) -> set[str]:
         """Return the chat requests that the last attempt lists as possibly rated twice."""

@@ -67,11 +67,11 @@ def test_killed_while_it_submits(seed, asking, measured):
     attempt = asking.attempt(COUNT)
     assert killed_while_submitting(asking, attempt, seed).exitcode == -signal.SIGKILL
     asking.service.settle()
-    there, doubt = len(asking.requests()), asking.in_doubt()
-    assert doubt <= CONCURRENCY
+    there, ambiguous = len(asking.requests()), asking.ambiguous()
+    assert ambiguous <= CONCURRENCY
     result = asking.run(attempt)
     twice = asking.audit(COUNT)
-    assert twice <= result["possibly_duplicated"] == len(asking.suspected()) <= doubt
+    assert twice <= result["possibly_duplicated"] == len(asking.suspected()) <= ambiguous
     assert result["submitted"] + result["reused"] == result["complete"] == COUNT
     measured(killed_at=there, listed=len(asking.suspected()), twice=twice)
 
@@ -100,14 +100,14 @@ def test_killed_again_and_again(asking, measured):
         loader.kill()
         loader.wait()
         asking.service.faults(rules=[])
-        assert asking.in_doubt() <= CONCURRENCY
+        assert asking.ambiguous() <= CONCURRENCY
     asking.run(attempt)
     twice = asking.audit(COUNT, kills * CONCURRENCY)
     measured(kills=kills, listed=len(asking.suspected()), twice=twice)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_killed_while_it_fetches(seed, asking, measured):
+def test_killed_while_it_polls(seed, asking, measured):
     loader = most_of_them_answered(asking, asking.attempt(COUNT, setup="notes_answers_often"))
     time.sleep(random.Random(seed).uniform(0, 0.5))
     loader.kill()
@@ -123,10 +123,10 @@ def test_terminated_while_it_submits(seed, asking, measured):
     asking.service.faults(processing_seconds=SOON)
     attempt = asking.attempt(COUNT)
     ended = killed_while_submitting(asking, attempt, seed, signal.SIGTERM, rest="delay:0.5")
-    assert ended.error, "a task that is ended does not succeed"
+    assert ended.error, "a terminated task does not succeed"
     assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
     assert "a retry goes on with the others" in ended.error
-    assert asking.in_doubt() == 0
+    assert asking.ambiguous() == 0
     there = len(asking.requests())
     assert there < COUNT
     assert asking.run(attempt)["submitted"] == COUNT - there
@@ -152,7 +152,7 @@ def test_terminated_while_the_service_does_not_answer(asking, measured):
 
 
 @pytest.mark.parametrize("action", ["status:503", "hold"])
-def test_terminated_while_it_fetches(action, asking, measured):
+def test_terminated_while_it_polls(action, asking, measured):
     """The received answers are saved; polls without a response do not delay the end."""
     attempt = asking.attempt(COUNT)
     loader = most_of_them_answered(asking, attempt)

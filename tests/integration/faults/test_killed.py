@@ -101,7 +101,7 @@ def test_terminated(on_ambiguous, case, measured):
     there = case.service.count_documents()
     assert there < len(ROWS)
     done = {row for row, (outcome, _) in case.outcomes().items() if outcome == "done"}
-    assert done == set(case.documents()), "what was in flight came to its end"
+    assert done == set(case.documents()), "requests in flight were completed"
     case.run(attempt)
     audit = case.audit(ROWS, attempt)
     audit.complete()
@@ -117,9 +117,9 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
     ended, seconds = loader.terminate()
     assert "a retry goes on" in ended.error, ended.trace
     outcomes = case.outcomes()
-    doubt = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
-    assert len(doubt) == 3
-    assert doubt <= listed(attempt.findings_path, "ambiguous")
+    ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+    assert len(ambiguous) == 3
+    assert ambiguous <= listed(attempt.findings_path, "ambiguous")
     # The service stores the documents it received, although the client has disconnected.
     case.service.faults(rules=[])
     case.service.settle()
@@ -127,8 +127,8 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
     assert case.service.count_documents() == len(ROWS) + 3
     audit = case.audit(ROWS, attempt)
     audit.complete()
-    assert set(audit.duplicated) == doubt
-    measured(seconds=round(seconds, 1), listed=len(doubt), duplicates=audit.duplicates)
+    assert set(audit.duplicated) == ambiguous
+    measured(seconds=round(seconds, 1), listed=len(ambiguous), duplicates=audit.duplicates)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

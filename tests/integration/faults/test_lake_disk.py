@@ -225,7 +225,7 @@ def killed_at(step, after, root):
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_who_reads_while_writers_are_killed_sees_old_or_new(read, tmp_path, measured):
+def test_readers_see_old_or_new_while_writers_are_killed(read, tmp_path, measured):
     publish(tmp_path, 1)
     seen, wrong, done = [], [], threading.Event()
 

@@ -73,7 +73,7 @@ def test_an_export_to_s3_is_read_by_all(bucket, export):
         assert sortable(read(bucket)) == sortable(rows)
 
 
-def test_an_export_whose_upload_fails_is_an_error_that_a_retry_mends(bucket, export):
+def test_a_failed_upload_of_an_export_is_fixed_by_a_retry(bucket, export):
     bucket.fail("put", status=500)
     failed = export()
     assert failed.state == "failed"

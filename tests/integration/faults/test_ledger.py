@@ -111,7 +111,7 @@ def test_locked_for_a_while(case, measured):
         assert not loader.ends_within(1.5)
         before = case.service.count_documents()
         assert not loader.ends_within(0.3)
-        assert case.service.count_documents() == before, "nothing is sent without an intent"
+        assert case.service.count_documents() == before, "nothing is sent without a claim"
         other.execute("ROLLBACK")
     assert loader.wait().result["created"] == len(ROWS) - 20
     audit = case.audit(ROWS, attempt)

@@ -192,7 +192,7 @@ class TestWaitFor:
         assert clock.waited == [30.0]
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404])
-    def test_a_refusal_ends_it_at_once(self, status: int) -> None:
+    def test_a_refusal_ends_the_wait(self, status: int) -> None:
         with pytest.raises(AssistantError) as refused:
             wait_for([response(body={"status": "queued"}), response(status)])
         assert getattr(refused.value, "status", None) == status
@@ -212,11 +212,11 @@ class TestWaitFor:
         with pytest.raises(AssistantRequestTimeout):
             wait_for([response(body={"status": "queued"})], seconds=-100)
 
-    def test_a_timeout_in_an_outage_says_so(self) -> None:
+    def test_a_timeout_during_an_outage_names_the_last_error(self) -> None:
         with pytest.raises(AssistantRequestTimeout, match="503"):
             wait_for([response(503)] * 20)
 
-    def test_a_driver_that_cannot_send_ends_it_as_its_deadline_does(self) -> None:
+    def test_a_timeout_error_from_the_driver_ends_the_wait(self) -> None:
         clock = FakeTime()
         start = clock.now()
         steps = flow.wait_for(POLL, since=start, deadline=start + 25, interval=10, now=clock.now)
@@ -230,7 +230,7 @@ class TestWaitFor:
             steps.throw(TimeoutError())
         assert (late.value.request_id, late.value.status) == ("r1", "queued")
 
-    def test_a_driver_that_could_never_send_ends_it_too(self) -> None:
+    def test_a_timeout_error_before_the_first_poll_ends_the_wait(self) -> None:
         clock = FakeTime()
         steps = flow.wait_for(POLL, since=clock.now(), deadline=clock.now() + 25, interval=10, now=clock.now)
         next(steps)

@@ -329,7 +329,7 @@ class Bucket:
 
     def open(self, real):
         def opened(fs, path, mode="rb", **options):
-            assert mode == "rb", "what is written piece by piece may be cut short"
+            assert mode == "rb", "a file written in pieces may be incomplete"
             return real(fs, path, mode, **options)
 
         return opened
