@@ -331,7 +331,7 @@ def _parsed(call: Call[T], response: Response, exchange: Exchange) -> T:
     try:
         return call.parse(response.decoded(), exchange)
     except AssistantResponseError as error:
-        risk = "" if call.repeatable else " It was carried out; sending it again may create a duplicate."
+        risk = "" if call.repeatable else " The status says that it was carried out; a retry may create a duplicate."
         raise AssistantResponseError(f"{call}: {error}.{risk} Check the base URL in the Airflow connection.") from None
 
 
