@@ -1,8 +1,8 @@
 """
-Drives flows over HTTP, with and without asyncio: the only module that knows httpx and aiohttp.
+Run flows over HTTP, with and without asyncio; no other module imports httpx or aiohttp.
 
-Without asyncio it is httpx. Under asyncio it is aiohttp: httpx's own connection pool collapses beyond about
-50 connections, and httpx on aiohttp's transport spends most of its time translating between the two.
+Synchronous requests use httpx. Asyncio requests use aiohttp: httpx's own connection pool slows down badly beyond about
+50 connections, and httpx on aiohttp's transport spends most of its time converting between the two.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ T = TypeVar("T")
 _Connection: TypeAlias = tuple[httpx.Client, Watch]
 
 CONNECT_TIMEOUT = 10.0
-# Shorter than the five seconds after which common servers close an idle connection: a request written to a
-# connection that is just being closed would be an ambiguous one.
+# Common servers close an idle connection after five seconds. A request that is written while the server closes the
+# connection is ambiguous, so the client closes idle connections earlier.
 KEEPALIVE_EXPIRY = 3.0
 REDACTED = "***"
 NOTHING = r"(?!)"
-# Keys from this length on are secrets. Below it words and numbers are not: they also stand in ordinary replies.
+# A key of at least SURELY_SECRET characters is always redacted. A shorter one is not redacted if it is a word or a
+# number, because ordinary replies may contain it.
 SURELY_SECRET = 16
 SHORTEST_SECRET = 8
 
@@ -60,16 +61,19 @@ SHORTEST_SECRET = 8
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """
-    What a client needs to know.
+    Settings of a client.
 
-    :param base_url: The versioned API root, ending in ``/api/v1``.
+    :param base_url: Versioned base URL, ending in ``/api/v1``.
     :param api_key: Value of the ``X-API-Key`` header.
-    :param timeout: Seconds from the end of a request to the last byte of its answer, after which it is given up.
-    :param retry: How often and how long one call is repeated.
-    :param max_concurrency: The most requests in flight, and connections held, at a time.
-    :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with.
-    :param max_response_bytes: The largest body of an answer, once it is decompressed; of a larger one no more is read.
-    :param words: The status words that end polling.
+    :param timeout: Response timeout in seconds, from the end of the request to the last byte of the response.
+        Default: 30.
+    :param retry: Retry rule of one call. Default: :class:`~airflow_provider_assistant.api.flow.RetryRule` with its
+        defaults.
+    :param max_concurrency: Maximum number of requests in flight, and of open connections. Default: 32.
+    :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with. Default: True.
+    :param max_response_bytes: Maximum size of a response body in bytes, after decompression; reading stops there.
+        Default: 16 MiB.
+    :param words: Status words that end polling. Default: the built-in ones.
     """
 
     base_url: str
@@ -84,15 +88,17 @@ class ClientSettings:
 
 class AssistantClient:
     """
-    Sends calls and runs flows.
+    Send calls and run flows for one connection.
 
-    One instance serves one connection, in threads by :meth:`send` or in one event loop by :meth:`asend`.
+    Use :meth:`send` from any number of threads, or :meth:`asend` from one event loop. Close the client with
+    :meth:`close` or :meth:`aclose`, or use it as a context manager.
 
-    :param settings: Where to send, and how.
-    :param now: Seconds since the epoch.
-    :param sleep: Waits for seconds, without asyncio.
-    :param asleep: Waits for seconds, with asyncio.
-    :param rng: Source of the jitter.
+    :param settings: Base URL, API key, timeout and the other settings.
+    :param now: Clock, returning seconds since the epoch. Default: :func:`time.time`.
+    :param sleep: Function that waits a number of seconds, for :meth:`send`. Default: :func:`time.sleep`.
+    :param asleep: Coroutine function that waits a number of seconds, for :meth:`asend`. Default:
+        :func:`asyncio.sleep`.
+    :param rng: Random generator of the retry jitter. Default: a new one.
     """
 
     def __init__(
@@ -110,9 +116,9 @@ class AssistantClient:
         self._asleep = asleep
         self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
         self._requests = metrics.Requests()
-        # Few who use a client by hand close it.
+        # Users often forget to close a client: send its pending metrics when it is garbage-collected.
         weakref.finalize(self, self._requests.flush)
-        # The last one used comes first, so that few stay open; None is one that is not open.
+        # Reuse the most recently used connection, so that few stay open. None is a connection that is not open yet.
         self._connections: queue.LifoQueue[_Connection | None] = queue.LifoQueue()
         for _ in range(settings.max_concurrency):
             self._connections.put(None)
@@ -121,22 +127,39 @@ class AssistantClient:
         """
         Send one call, with retries, and return its reply.
 
-        :param call: The request.
-        :param on_ambiguous: What to do when the call may have taken effect although it failed, see
-            :func:`~airflow_provider_assistant.api.ambiguity.decided`; by default what the settings' retry rule says.
-        :raises AssistantError: See :func:`~airflow_provider_assistant.api.flow.perform`.
+        :param call: The call.
+        :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless. ``retry`` sends it
+            again as often as the retry rule allows, except for a ``POST …/chat`` that timed out. ``fail`` never sends
+            it again. Default: None, follow ``retry_ambiguous`` of the retry rule.
+        :return: The reply that the call's parser builds.
+        :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
+        :raises AssistantConnectionError: There is no connection, or it broke.
+        :raises AssistantTimeout: No complete response came within ``timeout``.
+        :raises AssistantAmbiguousError: The call creates something, failed, and may have taken effect nevertheless.
+        :raises AssistantResponseError: The status is a success, but the body cannot be used.
         """
         steps = self._performed(call)
         with _spanned(call):
             return self.run(steps if on_ambiguous is None else decided(steps, call, on_ambiguous))
 
     async def asend(self, call: Call[T]) -> T:
-        """Send one call under asyncio; otherwise like :meth:`send`."""
+        """
+        Send one call under asyncio, with retries, and return its reply.
+
+        :param call: The call.
+        :return: The reply that the call's parser builds.
+        :raises AssistantError: The call failed; the subclasses are those of :meth:`send`.
+        """
         with _spanned(call):
             return await self.arun(self._performed(call))
 
     def run(self, steps: flow.Flow[T]) -> T:
-        """Run a flow to its end and return its result."""
+        """
+        Run a flow to its end and return its result.
+
+        :param steps: The flow.
+        :return: What the flow returns; errors that it raises are raised unchanged.
+        """
         outcome: flow.Outcome = None
         while True:
             try:
@@ -161,7 +184,9 @@ class AssistantClient:
         Run a flow to its end under asyncio and return its result.
 
         :param steps: The flow.
-        :param pause: Waits in place of this client, such as for many flows that share a limit.
+        :param pause: Coroutine function that performs the flow's waits, for example a shared rate limiter's. Default:
+            None, wait with ``asleep``.
+        :return: What the flow returns; errors that it raises are raised unchanged.
         """
         outcome: flow.Outcome = None
         while True:
@@ -213,9 +238,10 @@ class AssistantClient:
         outcome: Response | TransportFailure
         try:
             with _opened(call) as content:
-                # Who waits for a connection, or uploads a file, is not late.
+                # The response timeout starts once the request has been sent: waiting for a pool slot or uploading a
+                # file does not count.
                 async with self._slots, asyncio.timeout(None if content else self._time_to_answer) as clock:
-                    # Only uploads are traced: others ignore the clock.
+                    # The trace of an upload restarts the timeout; the session of other calls has no trace.
                     options = _body(call, content, "data") | {"allow_redirects": False, "trace_request_ctx": clock}
                     session = self._uploading if content else self._async
                     async with session.request(call.method, self._url(call), **options) as answer:
@@ -245,19 +271,19 @@ class AssistantClient:
 
     def _response(self, status: int, headers: Mapping[str, str], received: Body) -> Response:
         body = received.end()
-        # A service that repeats the key in a message must not bring it into logs or XCom.
+        # A service may repeat the API key in a message: keep it out of logs and XCom.
         clean = {name.lower(): self._without_key(value) for name, value in headers.items()}
         if len(body) >= len(self.settings.api_key):
             body = self._key_bytes.sub(REDACTED.encode(), body)
         return Response(status, clean, body, received.flaw)
 
     def _without_key(self, text: str) -> str:
-        # No spelling is shorter than the key itself; most headers are.
+        # No spelling is shorter than the key itself, and most headers are shorter: skip those.
         return self._key.sub(REDACTED, text) if len(text) >= len(self.settings.api_key) else text
 
     def _failure(self, error: Exception, timed_out: bool, sent: bool) -> TransportFailure:
-        said = str(error) or f"no complete answer within {self.settings.timeout:g} s"
-        detail = self._key.sub(REDACTED, f"{type(error).__name__}: {said}")
+        reason = str(error) or f"no complete answer within {self.settings.timeout:g} s"
+        detail = self._key.sub(REDACTED, f"{type(error).__name__}: {reason}")
         host = _whereabouts(self.settings.base_url)
         return TransportFailure("timeout" if timed_out and sent else "connection", detail, sent, host)
 
@@ -273,10 +299,10 @@ class AssistantClient:
     @contextlib.contextmanager
     def _borrowed(self) -> Iterator[_Connection]:
         """
-        Give a connection to one thread at a time.
+        Lend a connection to one thread at a time.
 
-        httpx's own pool may close a connection that another thread was given a moment before: it looks at its
-        state and at its socket one after the other.
+        httpx's own pool has a race: it checks a connection's state and its socket in two steps, so it may close a
+        connection that another thread has just received.
         """
         connection = self._connections.get()
         try:
@@ -304,7 +330,7 @@ class AssistantClient:
 
     @cached_property
     def _uploading(self) -> aiohttp.ClientSession:
-        # Of its own, because tracing costs every request of a session a tenth of its time.
+        # Uploads have a separate session: tracing makes every request of a session about a tenth slower.
         return self._session(self._async.connector, connector_owner=False, trace_configs=[self._clocked()])
 
     def _session(self, connector: aiohttp.BaseConnector | None, **options: Any) -> aiohttp.ClientSession:
@@ -329,11 +355,11 @@ class AssistantClient:
         return self._connect_timeout + self.settings.timeout
 
     def _clocked(self) -> aiohttp.TraceConfig:
-        """Let the clock of an upload begin when it is sent."""
+        """Return a trace that restarts the response timeout with each part of an upload that is sent."""
         import aiohttp
 
         async def sent(_: Any, context: Any, __: Any) -> None:
-            # It has ended where the service answers before it has read all of an upload.
+            # If the service answers before it has read the whole upload, the timeout has already ended.
             with contextlib.suppress(RuntimeError):
                 context.trace_request_ctx.reschedule(asyncio.get_running_loop().time() + self.settings.timeout)
 
@@ -359,7 +385,7 @@ class AssistantClient:
     def _tls(self) -> ssl.SSLContext:
         base_url, verify = self.settings.base_url, self.settings.verify
         if base_url.startswith("http:") and not _proxy_for(base_url):
-            # Never used, and empty: reading all certificates takes as long as a hundred requests.
+            # TLS is not used here, so the context stays empty: loading the certificates takes as long as 100 requests.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if isinstance(verify, str):
             try:
@@ -414,22 +440,26 @@ class AssistantClient:
 
 def _interruption(error: BaseException) -> BaseException | None:
     """
-    Return what was raised inside aiohttp's work that is no failure of the connection.
+    Return the exception inside an aiohttp error that did not come from the connection, or None.
 
-    A signal handler raises while an answer is parsed, and an upload while its file is read: the file has changed.
+    A signal handler may raise while aiohttp parses a response, and an upload may raise while its file is read.
+    aiohttp wraps both in its own errors.
     """
     cause: BaseException | None = error
     while isinstance(cause, Exception) and not isinstance(cause, AssistantInputError):
         cause = cause.__cause__
-    # What a deadline cancelled was not interrupted from outside.
+    # A CancelledError comes from the timeout itself, not from an interruption.
     return None if isinstance(cause, asyncio.CancelledError) else cause
 
 
 def is_recognisable(key: str) -> bool:
     """
-    Return whether an API key can be told from ordinary text, and so be taken out of what a service says.
+    Return whether an API key differs enough from ordinary text to be redacted from replies.
 
-    A key such as ``test``, ``1234`` or ``assistant`` cannot: replies would lose words, and their JSON its numbers.
+    A key such as ``test``, ``1234`` or ``assistant`` does not: redaction would remove words and numbers from replies.
+
+    :param key: The API key.
+    :return: True from 16 characters on, or from 8 if the key is neither all letters nor all digits.
     """
     if len(key) >= SURELY_SECRET:
         return True
@@ -437,7 +467,7 @@ def is_recognisable(key: str) -> bool:
 
 
 def _spelled(key: str) -> str:
-    """Return an expression for a key as JSON, HTML and URLs may spell it: many escape ``/`` or ``+``."""
+    """Return a regular expression that matches a key also when it is escaped as in JSON, HTML or URLs."""
 
     def spelled(char: str) -> str:
         forms = [
@@ -454,17 +484,17 @@ def _spelled(key: str) -> str:
 
 
 def _opened(call: Call[Any]) -> AbstractContextManager[BinaryIO | None]:
-    """Open the file of an upload for one attempt; it is read in pieces while it is sent."""
+    """Open the file of an upload for one attempt; other calls get None."""
     return call.upload.open() if call.upload else contextlib.nullcontext()
 
 
 def _body(call: Call[Any], content: BinaryIO | None, files_as: str) -> dict[str, Any]:
     """
-    Return the body of a call as arguments of a request.
+    Return the body of a call as keyword arguments for a request.
 
-    :param call: The request.
-    :param content: The open file of an upload.
-    :param files_as: What the HTTP library calls its argument for a body that is read while it is sent.
+    :param call: The call.
+    :param content: The open file of an upload, or None.
+    :param files_as: Name of the HTTP library's argument for a streamed body: ``content`` or ``data``.
     """
     if call.upload and content:
         body = UploadBody(content, call.upload.filename, call.upload.content_type)
@@ -473,13 +503,13 @@ def _body(call: Call[Any], content: BinaryIO | None, files_as: str) -> dict[str,
 
 
 def _proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL; aiohttp itself would ask anew for every request."""
+    """Return the proxy for a URL from the environment, once; aiohttp itself would read it for every request."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 def _whereabouts(url: str) -> str:
-    """Return host and port of a URL, and those of the proxy on the way, without anything else that they hold."""
+    """Return host and port of a URL and of its proxy, without the credentials that the URLs may hold."""
     proxy = _proxy_for(url)
     through = f" through the proxy {_host_and_port(proxy)}" if proxy else ""
     return f"{_host_and_port(url)}{through}"

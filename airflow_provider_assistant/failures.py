@@ -1,8 +1,8 @@
 """
-The three log lines of a task that fails, before its exception.
+Log three lines before the exception of a failed task.
 
-Airflow shows an exception as one long line above a traceback. A person who is called at night reads the log instead:
-what happened and where, what is safe, and what to do.
+Airflow shows an exception as one long line above a traceback. These log lines help the person on call: what happened
+and where, what is safe, and what to do.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Situation:
     """
     What a task was doing when it failed.
 
-    :param doing: The work, its item, host and connection.
-    :param safe: What is safe, with counts; empty for what the table says.
-    :param findings: Path of the findings, or None.
+    :param doing: The operation, its object, host and connection, such as ``wait for chat request 'r1' on site 'docs'``.
+    :param safe: What is safe, with counts. Default: empty, the text of the table of messages.
+    :param findings: Path of the findings. Default: None.
     """
 
     doing: str
@@ -47,16 +47,26 @@ class Situation:
 
 
 class Explained(Protocol):
-    """A task that can say what it was doing."""
+    """Protocol of tasks that describe what they were doing when they failed."""
 
     task_id: str
 
     def situation(self, context: Context) -> Situation:
-        """Return what the task was doing."""
+        """
+        Return what the task was doing.
+
+        :param context: Airflow's context of the task.
+        """
 
 
 def place_of(hook: AssistantHook) -> str:
-    """Return site, host and connection of a hook as the end of a sentence; what cannot be read is left out."""
+    """
+    Return site, host and connection of a hook as the end of a sentence.
+
+    :param hook: The hook.
+    :return: For example ``site 'docs' at assistant.example.com (connection 'assistant_default')``; only the connection
+        if it cannot be read.
+    """
     try:
         host = urlsplit(hook.settings.client.base_url).netloc
         site = hook.site_id or hook.settings.site_id
@@ -73,7 +83,11 @@ R = TypeVar("R")
 def explained(
     method: Callable[Concatenate[Task, Context, P], R],
 ) -> Callable[Concatenate[Task, Context, P], R]:
-    """Make a task's method log the three lines when it fails; the exception itself is raised unchanged."""
+    """
+    Return a task's method, decorated to log the three lines when it fails; the exception is raised unchanged.
+
+    :param method: Method that takes Airflow's context as its first argument.
+    """
 
     @functools.wraps(method)
     def run(task: Task, context: Context, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -91,14 +105,14 @@ def log_failure(error: Exception, situation: Situation) -> None:
     """
     Log what happened, what is safe, and what to do.
 
-    :param error: Why the task failed.
-    :param situation: What it was doing.
+    :param error: The exception that failed the task.
+    :param situation: What the task was doing.
     """
-    # Only here: DAG files are parsed every few seconds, and do not need the table.
+    # Imported here: Airflow parses DAG files every few seconds, and they do not need the table.
     from airflow_provider_assistant.messages import RUNBOOK, message_of
 
     row = message_of(error)
-    happened, advice = _told(error, row)
+    happened, advice = _happened_and_advice(error, row)
     retried = " Airflow does not retry this task: clear it afterwards." if row.is_final else ""
     is_named = not situation.findings or situation.findings in advice
     listed = "" if is_named else f" Findings: {situation.findings}."
@@ -107,31 +121,31 @@ def log_failure(error: Exception, situation: Situation) -> None:
     log.error("What to do: %s%s%s Runbook: %s#%s", advice, retried, listed, RUNBOOK, row.anchor)
 
 
-def _told(error: Exception, row: Message) -> tuple[str, str]:
-    """Return what happened, and what to do: an error's own advice is more exact than that of the table."""
+def _happened_and_advice(error: Exception, row: Message) -> tuple[str, str]:
+    """Return what happened, and what to do; the error's own advice is more precise than that of the table."""
     first, *rest = re.split(r"(?<!\.)\. (?=[A-Z'])", str(error), maxsplit=1)
     happened = first.rstrip(".")
     if isinstance(error, AssistantAmbiguousError):
         return happened, row.todo
     if isinstance(error, AssistantAPIError):
-        said = f" (the service said {error.detail!r})" if error.detail else ""
-        return f"{happened}{said}", row.todo
+        detail = f" (the service said {error.detail!r})" if error.detail else ""
+        return f"{happened}{detail}", row.todo
     if not isinstance(error, AssistantError | AirflowSensorTimeout):
-        # Texts of other libraries have lines, and no advice.
+        # Messages of other libraries may have several lines, and contain no advice.
         return escaped(f"{type(error).__name__}: {error}".rstrip(".")), row.todo
-    # What is safe has a line of its own.
+    # The line "What is safe" already says this.
     advice = re.sub(r"^Nothing was (?:sent|changed)\.\s*", "", "".join(rest))
     return happened, advice or row.todo
 
 
 def _is_failure(error: Exception) -> bool:
-    """Return whether an exception ends a task as failed: Airflow also skips and reschedules by exceptions."""
+    """Return whether an exception fails the task; Airflow also uses exceptions to skip, defer and reschedule."""
     ours = AssistantError | AirflowSensorTimeout | AirflowNotFoundException
     return isinstance(error, ours) or not isinstance(error, AirflowException)
 
 
 def _situation_of(task: Any, context: Context) -> Situation:
-    """Return what a task was doing; a failure to say so must not hide the error."""
+    """Return what a task was doing; an error in the task's own description must not hide the original error."""
     try:
         situation: Situation = task.situation(context)
     except Exception as error:  # noqa: BLE001 (the connection itself may be what is wrong)

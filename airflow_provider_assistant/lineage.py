@@ -1,4 +1,4 @@
-"""What a task read and wrote, and how OpenLineage calls it."""
+"""OpenLineage datasets that a task read and wrote."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-# As OpenLineage's naming has it.
+# URL schemes that OpenLineage's naming convention replaces.
 SCHEMES = {"s3a": "s3", "gcs": "gs"}
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
     """
-    Something that a task reads or writes.
+    A file, folder, table or asset that a task reads or writes.
 
-    :param uri: Path of a file or folder, object storage URL, the URI of an asset, or that of a table:
+    :param uri: Path of a file or folder, object storage URL, URI of an asset, or URI of a table:
         ``postgres://host:port/database.schema.table``, ``duckdb:///path/of/file.duckdb/file.schema.table``.
-    :param columns: Its columns and their types, as far as they are known.
-    :param rows: How many rows the task wrote.
-    :param bytes: How many bytes these are.
+    :param columns: Type by column name. Default: empty, unknown.
+    :param rows: Number of rows that the task wrote. Default: None, unknown.
+    :param bytes: Number of bytes that the task wrote. Default: None, unknown.
     """
 
     uri: str
@@ -36,11 +36,11 @@ class Data:
 
 def table_at(uri: str, table: pa.Table, size: int | None = None) -> Data:
     """
-    Return a table that was written.
+    Return the description of a table that a task wrote, with its columns and row count.
 
-    :param uri: Where to.
-    :param table: What was written.
-    :param size: How many bytes it took.
+    :param uri: Path or URI to which the table was written.
+    :param table: The table.
+    :param size: Number of bytes written. Default: None, unknown.
     """
     columns = {column.name: str(column.type) for column in table.schema}
     return Data(uri, columns, table.num_rows, size)
@@ -48,9 +48,10 @@ def table_at(uri: str, table: pa.Table, size: int | None = None) -> Data:
 
 def dataset_name(uri: str) -> tuple[str, str]:
     """
-    Return namespace and name of a dataset, by OpenLineage's rules.
+    Return the namespace and the name of a dataset by OpenLineage's naming convention.
 
-    :param uri: As in :class:`Data`. The id of a connection in it is no part of the name.
+    :param uri: Path or URI as in :class:`Data`. A connection id before ``@`` is ignored.
+    :return: Namespace and name.
     """
     if "://" not in uri:
         return "file", str(Path(uri).absolute())
@@ -66,10 +67,11 @@ def dataset_name(uri: str) -> tuple[str, str]:
 
 def operator_lineage(inputs: Iterable[Data], outputs: Iterable[Data]) -> OperatorLineage[Any, Any]:
     """
-    Return what OpenLineage's provider asks an operator for; it must be installed.
+    Return an operator's lineage for Airflow's OpenLineage provider, which must be installed.
 
     :param inputs: What the task read.
-    :param outputs: What it wrote; parts of one dataset count together.
+    :param outputs: What the task wrote; entries with the same URI are added up.
+    :return: Inputs with their columns, and outputs with their columns, rows and bytes.
     """
     from airflow.providers.common.compat.openlineage.facet import (
         InputDataset,
@@ -98,7 +100,11 @@ def operator_lineage(inputs: Iterable[Data], outputs: Iterable[Data]) -> Operato
 
 
 def merged(written: Iterable[Data]) -> list[Data]:
-    """Return each dataset once, with the rows and bytes of all its parts."""
+    """
+    Return each dataset once, with the rows and bytes of its entries added up.
+
+    :param written: What the task wrote.
+    """
     found: dict[str, Data] = {}
     for data in written:
         if (before := found.get(data.uri)) is None:

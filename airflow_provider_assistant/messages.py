@@ -1,4 +1,4 @@
-"""The table of messages: what each error means, what is safe, and what to do; the runbook is generated from it."""
+"""Table of error messages: what each error means, what is safe, and what to do. The runbook is generated from it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Message:
 
     :param error: The exception class.
     :param happened: What happened, as a short sentence.
-    :param meaning: What causes it.
-    :param safe: What is not lost, where the task itself cannot say it with counts.
-    :param todo: What a person does about it.
-    :param status: HTTP status, where the advice depends on it.
+    :param meaning: What causes the error.
+    :param safe: What is not lost; used if the task has no counts.
+    :param todo: What to do about the error.
+    :param status: HTTP status, if the advice depends on it. Default: None.
     """
 
     error: type[Exception]
@@ -41,12 +41,12 @@ class Message:
 
     @property
     def title(self) -> str:
-        """The heading of its section in the runbook."""
+        """Heading of the error's section in the runbook."""
         return self.error.__name__ + (f" ({self.status})" if self.status else "")
 
     @property
     def anchor(self) -> str:
-        """The anchor of that section."""
+        """Anchor of the error's section in the runbook."""
         return self.title.lower().replace(" ", "-").replace("(", "").replace(")", "")
 
     @property
@@ -62,15 +62,15 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "The service refused the request.",
         f"The status is 400 or a 4xx without a section of its own: {REFUSED.condition}.",
         _AS_BEFORE,
-        f"{REFUSED.handling} What the service said names the field, if it names one.",
+        f"{REFUSED.handling} The service's message may name the field.",
         400,
     ),
     Message(
         errors.AssistantBadRequestError,
         "The service found a conflict.",
-        "Something with this name or in this state is already there.",
+        "An object with this name or in this state already exists.",
         _AS_BEFORE,
-        "Look at the object at the service, then change the row or skip it.",
+        "Check the object at the service, then change the row or skip it.",
         409,
     ),
     Message(
@@ -107,8 +107,8 @@ MESSAGES: Final[tuple[Message, ...]] = (
     ),
     Message(
         errors.AssistantPermissionError,
-        "The API key may not do this.",
-        f"The status is 403: {ERROR_TABLE[403].condition}. A key without a plan for an endpoint looks like this, too.",
+        "The API key is not allowed to do this.",
+        f"The status is 403: {ERROR_TABLE[403].condition}. The plan of the key may not include this part of the API.",
         _AS_BEFORE,
         ERROR_TABLE[403].handling,
         403,
@@ -123,10 +123,10 @@ MESSAGES: Final[tuple[Message, ...]] = (
     ),
     Message(
         errors.AssistantRateLimitError,
-        "The service asks for a longer pause than the task may wait.",
+        "The service asks for a longer wait than the task allows.",
         f"The status is 429: {ERROR_TABLE[429].condition}. Another task may use the same limit.",
         _AS_BEFORE,
-        f"{ERROR_TABLE[429].handling} deferrable=True or AssistantRetryPolicy waits for the pause.",
+        f"{ERROR_TABLE[429].handling} With deferrable=True or AssistantRetryPolicy, the task waits that long.",
         429,
     ),
     Message(
@@ -138,14 +138,14 @@ MESSAGES: Final[tuple[Message, ...]] = (
     ),
     Message(
         errors.AssistantAPIError,
-        "The service gave an answer that its specification does not list.",
-        "The status is below 200 or a redirect (3xx). Usually the base URL is that of a web page or of a proxy.",
+        "The service answered with an unexpected status.",
+        "The status is below 200 or a redirect (3xx). Usually the base URL points to a web page or a proxy.",
         _RECORDED,
         UNEXPECTED.handling,
     ),
     Message(
         errors.AssistantResponseError,
-        "The service reported success, but its answer cannot be read.",
+        "The service reported success, but its response cannot be read.",
         "The body is not JSON, lacks the field that the call needs, or is larger or deeper than allowed.",
         "The request was probably carried out. A load lists such a row as ambiguous.",
         "Check the base URL in the Airflow connection: a login page or a proxy may have answered. "
@@ -163,34 +163,34 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         errors.AssistantTimeout,
         "The service did not answer in time.",
-        "The timeout of the connection counts from the end of the request to the last byte of the answer.",
+        "The timeout of the connection runs from the end of the request to the last byte of the response.",
         _RECORDED,
         "Run the task again. If the service is only slow, raise the timeout in the Airflow connection.",
     ),
     Message(
         errors.AssistantAmbiguousError,
         "A request may or may not have been carried out.",
-        "The request was sent, and then came a 5xx, no answer, or an answer that cannot be read. "
-        "The API has no way to ask what became of it.",
+        "The request was sent, and the service answered with a 5xx, with an unreadable response, or not at all. "
+        "The API has no way to look up the outcome.",
         f"{_RECORDED} The request itself is recorded as ambiguous.",
-        "A retry sends it again, unless on_ambiguous says otherwise. "
-        "'airflow assistant ledger ambiguous' lists such requests, and 'ledger resolve' settles them.",
+        "A retry sends it again, unless on_ambiguous forbids it. "
+        "'airflow assistant ledger ambiguous' lists such requests, and 'ledger resolve' records their outcome.",
     ),
     Message(
         errors.AssistantAmbiguousErrorForGood,
         "A request may or may not have been carried out, and is not sent again.",
         'The parameter on_ambiguous is "fail".',
         f"{_RECORDED} The request itself is recorded as ambiguous.",
-        "Look at the service whether it was carried out, tell the ledger with 'airflow assistant ledger resolve', "
+        "Check at the service whether the request was carried out, record it with 'airflow assistant ledger resolve', "
         "then clear the task.",
     ),
     # -- a task with many items --------------------------------------------------------------------
     Message(
         errors.AssistantIncompleteLoad,
         "Some rows, questions or ratings were not sent.",
-        "Nothing is wrong with them: the service failed, or the task was stopped.",
-        "All others are done and recorded.",
-        "Run the task again: it sends what is missing and nothing else. The findings give a reason for each.",
+        "They are valid, but the service failed or the task was stopped.",
+        "All others have been processed and recorded.",
+        "Run the task again: it sends only the missing ones. The findings give a reason for each.",
     ),
     Message(
         errors.AssistantIncompleteLoadForGood,
@@ -203,14 +203,14 @@ MESSAGES: Final[tuple[Message, ...]] = (
         errors.AssistantIncompleteExport,
         "More sites than max_failed_sites could not be read.",
         "The message names each site and its error.",
-        "The sites that could be read are written. If none could, the day is as it was.",
+        "The sites that could be read are written. If none could, the day is unchanged.",
         "Run the task again: it reads all sites and replaces the day.",
     ),
     Message(
         errors.AssistantIncompleteExportForGood,
         "The service refused more sites than max_failed_sites.",
         "A retry would be refused as well.",
-        "The sites that could be read are written. If none could, the day is as it was.",
+        "The sites that could be read are written. If none could, the day is unchanged.",
         "Correct site_ids or the API key, or raise max_failed_sites.",
     ),
     Message(
@@ -225,7 +225,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         errors.AssistantRequestFailed,
         "The service could not answer a chat.",
         "The chat request ended in the failed status. In a batch, most of the unanswered questions did.",
-        "Answers that came are kept.",
+        "Answers that were received are kept.",
         "Read the service's reason, then run the task again: it submits the failed questions again.",
     ),
     Message(
@@ -237,31 +237,32 @@ MESSAGES: Final[tuple[Message, ...]] = (
     ),
     Message(
         errors.AssistantRequestTimeout,
-        "A chat was not answered within the task's deadline.",
-        "The service still works on it, or its queue is full. In a batch, most of the unanswered questions are open.",
-        "The request stays open at the service, and answers that came are kept.",
-        "Run the task again: it waits for the same requests. If answers always take longer, raise the deadline.",
+        "A chat was not answered within the task's timeout.",
+        "The service is still processing it, or its queue is full. In a batch, most unanswered questions are pending.",
+        "The request stays open at the service, and answers that were received are kept.",
+        "Run the task again: it waits for the same requests. If answers always take longer, raise the "
+        "task's timeout (deadline in a batch).",
     ),
     Message(
         AirflowSensorTimeout,
         "A chat was not answered within the sensor's timeout.",
-        "The service still works on it, or its queue is full.",
+        "The service is still processing it, or its queue is full.",
         "The request stays open at the service: a sensor only reads.",
         "Clear the sensor: it waits for the same request. If answers always take longer, raise its timeout.",
     ),
     Message(
         errors.AssistantRequestLost,
         "The service no longer knows a chat that it had accepted.",
-        "Polling the request is answered 404, 400 or 410. The service has lost or deleted it.",
-        "Answers that came are kept.",
+        "The service answers polls of the request with 404, 400 or 410. It has lost or deleted the request.",
+        "Answers that were received are kept.",
         "Run the task again: it submits the question again.",
     ),
     # -- this side ---------------------------------------------------------------------------------
     Message(
         errors.AssistantInputError,
         "A parameter, a source or the connection cannot be used.",
-        "The package refused it before the first request. If more rows are bad than max_rejected or max_failed "
-        "allows, the message gives counts.",
+        "The package rejected it before the first request. If there are more invalid rows than max_rejected or "
+        "max_failed allows, the message gives counts.",
         _NOTHING,
         "Correct what the message names.",
     ),
@@ -269,13 +270,13 @@ MESSAGES: Final[tuple[Message, ...]] = (
         errors.AssistantLedgerError,
         "The ledger is not available.",
         "Its database cannot be reached, is locked, is full, or closed the connection for more than 20 seconds.",
-        "What was received is recorded, or listed in the findings if it could not be.",
+        "Every outcome is recorded in the ledger, or listed in the findings if the ledger could not be written.",
         "Run the task again once the database is back.",
     ),
     Message(
         errors.AssistantLedgerErrorForGood,
         "The ledger cannot be used.",
-        "It is newer than this package, read-only, not a database or not the right one, or its connection is wrong.",
+        "It is newer than this package, read-only, not a ledger database, or its connection is wrong.",
         _NOTHING,
         "Correct [assistant] ledger_conn_id, the permissions or the version of the package.",
     ),
@@ -289,16 +290,23 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         errors.AssistantWarehouseError,
         "The warehouse cannot be opened or written.",
-        "Another process locks it, it cannot be reached, or it does not take the rows.",
-        "The transaction was rolled back: the warehouse is as it was.",
+        "Another process has locked it, it cannot be reached, or it rejects the rows.",
+        "The transaction was rolled back: the warehouse is unchanged.",
         "Close other writers of the database or correct its connection, then run the task again.",
     ),
     Message(
         AirflowNotFoundException,
         "Airflow has no connection of this name.",
-        "It is in no environment variable, secrets backend or database that this process can see.",
+        "This process finds it in no environment variable, secrets backend or metadata database.",
         _NOTHING,
         "Create the connection, or correct the parameter that names it.",
+    ),
+    Message(
+        errors.AssistantStorageError,
+        "A file could not be written.",
+        "The disk is full or read-only, a permission is missing, or the object storage failed.",
+        "Files are replaced as a whole: readers see the old file or the new one.",
+        "Check the path in the message from the worker, then run the task again.",
     ),
     Message(
         OSError,
@@ -328,9 +336,10 @@ _COMMON = {message.error: message for message in reversed(MESSAGES)}
 
 def message_of(error: Exception) -> Message:
     """
-    Return the row of an error: that of its class and status, of its class, or of its nearest base class.
+    Return the message for an error.
 
     :param error: The error.
+    :return: The row of its class and HTTP status, or else of its class, or else of its nearest base class.
     """
     status = getattr(error, "status", None)
     for kind in type(error).__mro__:

@@ -1,4 +1,4 @@
-"""The package's Airflow metrics: every name, in one place (specification, section 7, suggested observation)."""
+"""Names of the package's Airflow metrics, and functions that send them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ EVALUATION_COVERAGE: Final = "assistant.evaluation_coverage"
 EVALUATION_PASS_RATE: Final = "assistant.evaluation_pass_rate"  # noqa: S105 (not a password)
 EVALUATION_PASSED: Final = "assistant.evaluation_passed"
 
-# Exchanges with the same tags that get packets of their own.
+# Requests per second with the same tags whose metrics are sent one by one.
 SENT_EACH_SECOND: Final = 100
 
 
 class Requests:
     """
-    Counts and measures the exchanges of one client.
+    Count and time the requests of one client.
 
-    Every exchange is counted. Where there are very many, not each gets packets of its own, because a quick load would
-    feel that: of those with the same tags, the first hundred of a second are sent as they come; the others of that
-    second are counted together, and their durations are left out.
+    Every request is counted. To keep fast loads fast, only the first 100 requests per second with the same tags are
+    sent one by one, with their duration. The others of that second are counted together, without durations.
 
-    :param now: A monotonic clock, in seconds.
+    :param now: Monotonic clock in seconds. Default: :func:`time.monotonic`.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -50,11 +49,11 @@ class Requests:
 
     def add(self, endpoint: str, status: str, seconds: float) -> None:
         """
-        Count one exchange.
+        Count one request.
 
-        :param endpoint: Name of the endpoint.
-        :param status: HTTP status, or ``connection`` or ``timeout`` when there was no answer.
-        :param seconds: From sending to the whole answer.
+        :param endpoint: Short name of the route, such as ``chat.async``.
+        :param status: HTTP status; ``connection`` or ``timeout`` if there was no response.
+        :param seconds: Seconds from the start of the request to the end of the response.
         """
         now = self._now()
         with self._lock:
@@ -68,12 +67,12 @@ class Requests:
                 return
             second.sent += 1
         _exchanges(endpoint, status, 1)
-        # A timedelta, because a plain number means milliseconds to one backend and seconds to another.
+        # Send a timedelta: a plain number means milliseconds to one backend and seconds to another.
         tags = {"endpoint": endpoint, "status": status}
         _stats().timing(REQUEST_DURATION, timedelta(seconds=seconds), tags=tags)
 
     def flush(self) -> None:
-        """Send what is only counted so far."""
+        """Send the counts that are held back."""
         with self._lock:
             for (endpoint, status), second in self._seconds.items():
                 _exchanges(endpoint, status, second.held)
@@ -89,7 +88,7 @@ class _Second:
 
 @cache
 def _stats() -> Any:
-    # Not at the top: on Airflow 3.2 this import takes as long as all of a DAG file's others.
+    # Imported here, because on Airflow 3.2 it takes as long as all other imports of a DAG file together.
     from airflow.providers.common.compat.sdk import Stats
 
     return Stats
@@ -107,61 +106,78 @@ def _exchanges(endpoint: str, status: str, count: int) -> None:
 
 
 def retry(endpoint: str) -> None:
-    """Count one request that is about to be repeated."""
+    """
+    Count one retry of a request.
+
+    :param endpoint: Short name of the route, such as ``chat.async``.
+    """
     _stats().incr(RETRIES, tags={"endpoint": endpoint})
 
 
 def async_completion(state: str, seconds: float) -> None:
     """
-    Measure one async chat request that has ended.
+    Record the duration of an async chat request.
 
     :param state: ``complete`` or ``failed``.
-    :param seconds: From submission to the poll that noticed.
+    :param seconds: Seconds from the submission to the poll that found the end.
     """
     _stats().timing(COMPLETION_DURATION, timedelta(seconds=seconds), tags={"state": state})
 
 
 def poll_lag(seconds: float) -> None:
     """
-    Measure one poll of an async chat request.
+    Record the delay of one poll of an async chat request.
 
-    :param seconds: From the moment it was due to its answer.
+    :param seconds: Seconds from the scheduled time of the poll to its answer.
     """
-    # The clock is the wall's, and may be set back meanwhile.
+    # The wall clock may have been set back in the meantime.
     _stats().timing(POLL_LAG, timedelta(seconds=max(0.0, seconds)), tags={})
 
 
 def pause(seconds: float) -> None:
-    """Measure one pause that the service asked for, and that holds back all requests that share a limiter."""
+    """
+    Record one pause after a 429, which holds back all requests that share a rate limiter.
+
+    :param seconds: Length of the pause in seconds.
+    """
     _stats().timing(PAUSE_DURATION, timedelta(seconds=seconds), tags={})
 
 
 def in_flight_limit(limit: int) -> None:
-    """Show how many requests a limiter lets be in flight from now on."""
+    """
+    Set the gauge of the current limit for requests in flight.
+
+    :param limit: Number of requests that a rate limiter now allows in flight.
+    """
     _stats().gauge(IN_FLIGHT_LIMIT, limit, tags={})
 
 
 def rows(kind: str, ends: Mapping[str, int]) -> None:
     """
-    Count the rows of one try of a load.
+    Count the rows of one attempt of a load.
 
-    :param kind: What they become: ``qa``, ``text`` or ``file``.
-    :param ends: How many came to which end.
+    :param kind: Kind of the documents: ``qa``, ``text`` or ``file``.
+    :param ends: Number of rows by outcome.
     """
     _count(ROWS, "outcome", ends, kind=kind)
 
 
 def questions(ends: Mapping[str, int]) -> None:
     """
-    Count the questions of a batch.
+    Count the questions of a chat batch.
 
-    :param ends: How many came to which end.
+    :param ends: Number of questions by outcome.
     """
     _count(QUESTIONS, "outcome", ends)
 
 
 def exported_rows(dataset: str, count: int) -> None:
-    """Count the rows that were written to a dataset."""
+    """
+    Count the rows that were written to a dataset.
+
+    :param dataset: Name of the dataset.
+    :param count: Number of rows.
+    """
     _count(EXPORTED_ROWS, "dataset", {dataset: count})
 
 
@@ -169,13 +185,13 @@ def evaluation(
     name: str, verdict: str, *, means: Mapping[str, float | None], coverage: float, pass_rate: float | None
 ) -> None:
     """
-    Show what an evaluation came to.
+    Set the gauges of an evaluation's result.
 
-    :param name: Its name.
-    :param verdict: ``passed``, ``failed`` or ``none``; the last, without a gate, is not shown.
-    :param means: By scorer; what has none is not shown.
-    :param coverage: Share of the questions that have an answer.
-    :param pass_rate: Share of the judged ones that pass; None is not shown.
+    :param name: Name of the evaluation.
+    :param verdict: ``passed``, ``failed``, or ``none`` for an evaluation without a gate, which sets no gauge for it.
+    :param means: Mean score by scorer; None sets no gauge.
+    :param coverage: Share of the questions that have an answer, from 0 to 1.
+    :param pass_rate: Share of the judged questions that pass, from 0 to 1; None sets no gauge.
     """
     tags = {"evaluation": _tag(name)}
     for scorer, mean in means.items():
@@ -195,5 +211,5 @@ def _count(name: str, tag: str, counts: Mapping[str, int], **tags: str) -> None:
 
 
 def _tag(value: str) -> str:
-    """Return a value that users chose as every backend takes it: StatsD cannot escape, and is ASCII."""
+    """Return a value as a valid tag for every backend: StatsD accepts only ASCII and has no escapes."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", value)[:100]

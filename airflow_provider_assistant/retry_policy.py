@@ -1,4 +1,4 @@
-"""When Airflow should try a task again: at the time the service named (Airflow 3.3 or newer)."""
+"""Retry policy for Airflow 3.3 and later: retry a task at the time that the service named in ``Retry-After``."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ else:
     except ImportError:
 
         class RetryPolicy:
-            """In place of what this Airflow does not have."""
+            """Placeholder for Airflow before 3.3, which has no retry policies."""
 
             def __init__(self) -> None:
-                raise RuntimeError("AssistantRetryPolicy needs Airflow 3.3; before it, use retry_delay")
+                raise RuntimeError("AssistantRetryPolicy needs Airflow 3.3 or later; use retry_delay instead")
 
 
 class AssistantRetryPolicy(RetryPolicy):
     """
-    Retry a task when the service asked to be asked again, and otherwise as the task says.
+    Retry a task after the service's ``Retry-After``, or else after the task's own ``retry_delay``.
 
-    A 429 whose ``Retry-After`` is longer than a task is willing to wait ends the try; with this policy the next
-    one comes when the pause is over, not after ``retry_delay``. The task still needs ``retries``. Errors that a
-    retry cannot mend (400, 401, 403, 404, bad input) end the task without it.
+    A 429 whose ``Retry-After`` exceeds the task's limit fails the attempt. With this policy, Airflow starts the next
+    attempt when that time is over, instead of after ``retry_delay``. The task still needs ``retries``. Errors that a
+    retry cannot fix (400, 401, 403, 404, invalid input) fail the task without a retry, with or without this policy.
 
-    Use it as ``retry_policy=AssistantRetryPolicy()``.
+    Set it as ``retry_policy=AssistantRetryPolicy()``.
     """
 
     def evaluate(
@@ -39,7 +39,15 @@ class AssistantRetryPolicy(RetryPolicy):
         max_tries: int,  # noqa: ARG002
         context: Any = None,  # noqa: ARG002
     ) -> RetryDecision:
-        """Return when to retry after this exception."""
+        """
+        Return when to retry the task.
+
+        :param exception: The exception that failed the attempt.
+        :param try_number: Number of the attempt, from 1; not used.
+        :param max_tries: Maximum number of attempts; not used.
+        :param context: Airflow's context of the task; not used. Default: None.
+        :return: A retry after the exception's ``retry_after`` seconds, or Airflow's default decision if it has none.
+        """
         seconds = getattr(exception, "retry_after", None) if isinstance(exception, AssistantError) else None
         if seconds is None:
             return RetryDecision.default()

@@ -1,4 +1,4 @@
-"""Spans around what takes time: OpenTelemetry's, where Airflow's tracing is on, and nothing where it is off."""
+"""OpenTelemetry spans; they do nothing if Airflow's tracing is off."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ if TYPE_CHECKING:
 
 def span(name: str, **facts: str | float) -> AbstractContextManager[Span]:
     """
-    Put a span around a block, below Airflow's own span of the task or trigger; an exception marks it as failed.
+    Return a span for a ``with`` block, as a child of Airflow's span for the task or trigger.
 
-    :param name: What is done, such as ``load``; one of few, because backends group by it.
-    :param facts: Attributes of the span.
+    An exception inside the block marks the span as failed.
+
+    :param name: Name of the operation, such as ``load``. Use few different names, because backends group by them.
+    :param facts: Attributes of the span; their names get the prefix ``assistant.``.
     """
     attributes = {f"assistant.{fact}": value for fact, value in facts.items()}
     return _tracer().start_as_current_span(f"assistant.{name}", attributes=attributes)
 
 
 def waited(wait: Wait) -> None:
-    """Note in the current span that a request is about to be repeated."""
+    """
+    Add a ``retry`` event to the current span.
+
+    :param wait: The wait before the retry.
+    """
     from opentelemetry import trace
 
     facts: dict[str, str | float] = {"assistant.seconds": wait.seconds, "assistant.reason": str(wait.reason)}
     trace.get_current_span().add_event("retry", facts)
 
 
-# Where tracing is off, or not set up yet, it is a proxy that asks again each time.
+# Safe to cache: before tracing is set up, this is a proxy that looks up the real tracer on each use.
 @cache
 def _tracer() -> Tracer:
     from opentelemetry import trace

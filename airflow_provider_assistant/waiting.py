@@ -1,4 +1,4 @@
-"""Waiting for an async chat request on the worker's side: what the operator and the sensor share."""
+"""Deferral and resumption of tasks that wait for an async chat request; shared by operator and sensor."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
 
 log = logging.getLogger(__name__)
 
-# Airflow's own deferral timeout only guards against a trigger that never reports: the trigger's deadline
-# comes first, and says more.
+# Seconds between the trigger's deadline and Airflow's own deferral timeout. The latter is only a safeguard against a
+# trigger that never sends an event; the trigger's own error is more helpful.
 DEFERRAL_GRACE = 600.0
 
 
 def is_deferrable(wanted: bool | None) -> bool:
-    """Return whether a task waits in the triggerer: as it says, or else as Airflow's configuration does."""
+    """
+    Return whether a task waits in the triggerer.
+
+    :param wanted: The task's ``deferrable``; None for Airflow's ``[operators] default_deferrable``.
+    """
     return conf.getboolean("operators", "default_deferrable", fallback=False) if wanted is None else wanted
 
 
@@ -41,10 +45,18 @@ def defer(
     rendered: Mapping[str, str] | None = None,
 ) -> NoReturn:
     """
-    Free the worker slot until a trigger has seen the request end; the task resumes in ``execute_complete``.
+    Defer a task until its chat request has ended; the task resumes in ``execute_complete``.
 
-    The parameters are those of
-    :class:`~airflow_provider_assistant.triggers.chat.AssistantChatRequestTrigger`.
+    :param task: The task.
+    :param assistant_conn_id: Id of the Airflow connection.
+    :param site_id: Site of the chat request.
+    :param request_id: Id of the chat request.
+    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
+    :param deadline: Time at which to stop polling, in seconds since the epoch.
+    :param poll_interval: Seconds between polls.
+    :param now: Current time, in seconds since the epoch.
+    :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
+    :raises TaskDeferred: Always; Airflow then frees the worker slot.
     """
     trigger = AssistantChatRequestTrigger(
         assistant_conn_id=assistant_conn_id,
@@ -62,11 +74,13 @@ def defer(
 
 def restore(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
     """
-    Set the attributes of a resumed task to what they were when it was deferred: Airflow has rendered them again.
+    Restore the attributes that a task had when it was deferred, because Airflow renders them again when it resumes.
 
-    :param task: The task, before it uses its hook.
-    :param event: The event of its trigger, which has the attributes as ``rendered``, unless an older version of this
-        package deferred the task.
+    Call this before the task uses its hook.
+
+    :param task: The resumed task.
+    :param event: Payload of its trigger's event, with the attributes as ``rendered``. Older versions of this package
+        did not send them; then nothing changes.
     """
     for name, value in ((event or {}).get("rendered") or {}).items():
         setattr(task, name, value)
@@ -74,14 +88,15 @@ def restore(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
 
 def is_lost(error: AssistantAPIError, request_id: str | None, hook: AssistantHook, ledger: Ledger | None) -> bool:
     """
-    Record in the ledger that the service no longer knows a request, if that is what an error says.
+    Return whether an error means that the service no longer knows a chat request, and record it in the ledger.
 
-    A retry or a cleared task then submits the question again.
+    A retry, or a cleared task, then submits the question again.
 
-    :param error: How a poll was answered.
-    :param request_id: The request; None where it is not known.
-    :param hook: The hook of its site.
-    :param ledger: Where to record it, if anywhere.
+    :param error: Error of a poll.
+    :param request_id: Id of the chat request; None if it is unknown.
+    :param hook: Hook for the site of the chat request.
+    :param ledger: The ledger; None to record nothing.
+    :return: Whether the chat request is lost.
     """
     if not errors.is_lost(error) or not request_id:
         return False
@@ -97,37 +112,38 @@ def conclude(
     failure: type[AssistantRequestFailed] = AssistantRequestFailed,
 ) -> dict[str, Any]:
     """
-    Record how a request ended, and return it if it is complete.
+    Record in the ledger how a chat request ended, and return the request if it is complete.
 
-    :param request: The ended request as :meth:`ChatRequest.as_dict` gives it, with ``polls`` and what
-        :func:`~airflow_provider_assistant.triggers.chat.times_of` returns.
-    :param hook: The hook of its site.
-    :param ledger: Where to record it, if anywhere.
-    :param failure: What to raise for a failed one.
-    :raises AssistantRequestFailed: It ended in the failed status.
+    :param request: The ended chat request: the keys of :meth:`ChatRequest.as_dict` and of
+        :func:`~airflow_provider_assistant.triggers.chat.times_of`, and ``polls``.
+    :param hook: Hook for the site of the chat request.
+    :param ledger: The ledger; None to record nothing.
+    :param failure: Exception class for a failed request. Default: AssistantRequestFailed.
+    :return: ``request`` without ``ended_at``.
+    :raises AssistantRequestFailed: The chat request failed; the class is ``failure``.
     """
-    # An event of a triggerer with an older version of this package has one time only.
+    # A triggerer with an older version of this package sends no noticed_after.
     request = {"noticed_after": request["seconds"], **request}
     request_id, state, site_id = request["request_id"], request["state"], hook.site()
     if ledger:
-        # A task resumes later than its request ended.
+        # The task resumes after the request has ended, so record the time of the end, not the current time.
         ended_at = request.get("ended_at")
         moment = datetime.fromtimestamp(ended_at, UTC) if ended_at else None
         try:
             ledger.chat_ended(hook.target(), request_id, state, at=moment)
         except AssistantLedgerError as error:
-            # The answer has been received, and nothing else depends on the record of its end.
+            # Do not fail: the answer has been received, and no other task depends on this entry.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)
-    took = f"noticed after {request['noticed_after']:.1f} s and {request['polls']} poll(s)"
+    duration = f"noticed after {request['noticed_after']:.1f} s and {request['polls']} poll(s)"
     if request["seconds"] is not None:
-        took = f"{request['seconds']:.1f} s by the service's times, {took}"
+        duration = f"{request['seconds']:.1f} s by the service's times, {duration}"
     if state == "failed":
-        said = shortened(request["error"]) if request.get("error") else "the service does not say why"
+        reason = shortened(request["error"]) if request.get("error") else "the service does not say why"
         raise failure(
-            f"Chat ended {request['status']!r}: {said} (request {request_id!r} on site {site_id!r}, {took}). "
+            f"Chat ended {request['status']!r}: {reason} (request {request_id!r} on site {site_id!r}, {duration}). "
             "Polling it again gives the same end: submit the question again.",
             request_id=request_id,
             status=request["status"],
         )
-    log.info("Chat request %r on site %r is complete: %s.", request_id, site_id, took)
+    log.info("Chat request %r on site %r is complete: %s.", request_id, site_id, duration)
     return {name: value for name, value in request.items() if name != "ended_at"}

@@ -1,1 +1,1 @@
-"""The Assistant M2M API without any input or output: what to send, how to read what comes back."""
+"""The Assistant API without any input or output: how to build requests, read replies and decide on retries."""

@@ -1,4 +1,4 @@
-"""Single calls that create something: when not to send them again."""
+"""Decide whether to retry a single call that may already have created something."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ OnAmbiguous: TypeAlias = Literal["retry", "fail"]
 
 def decided(steps: flow.Flow[T], call: Call[T], on_ambiguous: OnAmbiguous) -> flow.Flow[T]:
     """
-    Run a flow that sends a call, and end it where the call is not to be sent again.
+    Run a flow that sends a call, and stop it before a retry that ``on_ambiguous`` forbids.
 
-    :param steps: The flow, see :func:`airflow_provider_assistant.api.flow.perform`.
+    :param steps: The flow of :func:`airflow_provider_assistant.api.flow.perform`.
     :param call: The call.
-    :param on_ambiguous: What to do when the call may have taken effect although it failed. ``retry`` sends it again as
-        often as the flow does, except for a sync chat that timed out: the service is still answering it, and would
-        get the message into the same conversation once more. ``fail`` never sends it again.
-    :raises AssistantAmbiguousError: A sync chat timed out; a retry of the task sends it again.
-    :raises AssistantAmbiguousErrorForGood: The call may have taken effect, also where it succeeded with a reply that
-        cannot be read, and ``on_ambiguous`` is ``fail``.
+    :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless. ``retry`` sends it again
+        as often as the flow does, except for a ``POST …/chat`` that timed out: the service may still be answering, and
+        a second request would add the message to the session twice. ``fail`` never sends it again.
+    :return: The reply of the call.
+    :raises AssistantAmbiguousError: A ``POST …/chat`` timed out; a retry of the task sends it again.
+    :raises AssistantAmbiguousErrorForGood: ``on_ambiguous`` is ``fail``, and the call may have taken effect. This
+        includes a success whose body cannot be used.
     """
     try:
         return (yield from _stopped(steps, lambda error: on_ambiguous == "fail" or _is_slow(call, error)))
@@ -38,7 +39,7 @@ def decided(steps: flow.Flow[T], call: Call[T], on_ambiguous: OnAmbiguous) -> fl
         if on_ambiguous == "retry":
             raise
         raise AssistantAmbiguousErrorForGood(
-            f"{error} So it is not sent again.",
+            f"{error} It is not sent again, because on_ambiguous is 'fail'.",
             endpoint=call.endpoint,
             attempts=getattr(error, "attempts", 1),
         ) from error.__cause__ or error
@@ -49,7 +50,7 @@ def _is_slow(call: Call[T], error: AssistantError) -> bool:
 
 
 def _stopped(steps: flow.Flow[T], is_enough: Callable[[AssistantError], bool]) -> flow.Flow[T]:
-    """Run a flow until it is about to repeat a call that may have taken effect."""
+    """Run a flow, and raise before it retries a call whose ambiguous error ``is_enough`` accepts."""
     outcome: flow.Outcome = None
     attempts = 0
     while True:

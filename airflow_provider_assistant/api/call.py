@@ -1,4 +1,4 @@
-"""What goes over the wire and what comes back, as plain values."""
+"""Requests, responses and transport failures as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from airflow_provider_assistant.exceptions import AssistantResponseError
 
 T = TypeVar("T")
 
-# Far more than any answer needs, and far less than what Python's recursion, and so XCom, can bear.
+# Maximum nesting of a JSON body: far more than any answer needs, and far below Python's recursion limit, which also
+# limits XCom.
 MAX_DEPTH = 100
 
 
@@ -21,10 +22,10 @@ class Upload:
     """
     A file to send as the multipart part ``file``.
 
-    :param open: Opens the content from its beginning; called once for every attempt.
-    :param filename: Name the service sees.
+    :param open: Function that opens the content at its beginning; it is called once per attempt.
+    :param filename: File name to send.
     :param content_type: MIME type of the content.
-    :param rewindable: False when ``open`` can give the content only once, which rules out a second attempt.
+    :param rewindable: Whether ``open`` works more than once; if not, the call is never retried. Default: True.
     """
 
     open: Callable[[], AbstractContextManager[BinaryIO]]
@@ -36,12 +37,12 @@ class Upload:
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """
-    How a reply was obtained.
+    Status, attempts and duration of a successful call.
 
-    :param status: HTTP status of the answer.
-    :param attempts: How many times the request was sent, at least 1.
-    :param ambiguous: How many earlier attempts may have taken effect as well.
-    :param seconds: From the first attempt to the answer, waits included.
+    :param status: HTTP status of the response.
+    :param attempts: Number of attempts, at least 1. Default: 1.
+    :param ambiguous: Number of failed attempts that may have taken effect as well. Default: 0.
+    :param seconds: Seconds from the first attempt to the response, including waits. Default: 0.
     """
 
     status: int
@@ -53,15 +54,15 @@ class Exchange:
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """
-    One request to one endpoint.
+    One API call: a request and the parser of its reply.
 
-    :param endpoint: Stable short name, used in messages and as a metric tag.
+    :param endpoint: Stable short name of the route, such as ``chat.async``; used in messages and as a metric tag.
     :param method: HTTP method.
-    :param path: Path below the base URL, already quoted.
-    :param subject: What the call is about, for messages: ``site 'docs'``.
-    :param parse: Reads the decoded body (None when it is empty) into the reply.
-    :param json: JSON body, if any.
-    :param upload: File to send, if any.
+    :param path: Path below the base URL, already percent-encoded.
+    :param subject: Object of the call for messages, such as ``site 'docs'``.
+    :param parse: Function that builds the reply from the decoded body (None if it is empty) and the exchange.
+    :param json: JSON object to send as the body. Default: None, no body.
+    :param upload: File to send as the body. Default: None, no file.
     """
 
     endpoint: str
@@ -74,7 +75,7 @@ class Call(Generic[T]):
 
     @property
     def repeatable(self) -> bool:
-        """Whether sending it twice has no more effect than sending it once."""
+        """Whether the call is idempotent: sending it twice has the same effect as sending it once."""
         return self.method in {"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}
 
     def __str__(self) -> str:
@@ -84,12 +85,13 @@ class Call(Generic[T]):
 @dataclass(frozen=True, slots=True)
 class Response:
     """
-    An HTTP answer.
+    An HTTP response.
 
     :param status: HTTP status.
-    :param headers: Header names in lower case.
-    :param body: The whole body; its beginning, where there is a flaw.
-    :param flaw: Why the body cannot be read, as the end of a sentence about it: ``is larger than …``.
+    :param headers: Values by header name in lower case.
+    :param body: The decompressed body; only its beginning if there is a flaw.
+    :param flaw: Reason why the body cannot be read, to follow "a body that …", such as ``is larger than …``. Default:
+        None, the body is complete.
     """
 
     status: int
@@ -99,15 +101,16 @@ class Response:
 
     @property
     def is_success(self) -> bool:
-        """Whether the status is one of the 2xx."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
     def decoded(self) -> Any:
         """
-        Return the body as JSON, None when it is empty (specification, section 4, rule 4).
+        Return the body, decoded from JSON.
 
-        :raises AssistantResponseError: The body is something else, such as the page of a proxy; it is larger or
-            deeper than any answer should be, or broken.
+        :return: The JSON value; None if the body is empty, which the API allows.
+        :raises AssistantResponseError: The body is not JSON (such as a proxy's web page), too large, truncated, or
+            nested more than MAX_DEPTH levels deep.
         """
         if self.flaw:
             raise AssistantResponseError(f"status {self.status} with a body that {self.flaw}")
@@ -132,12 +135,12 @@ class Response:
 @dataclass(frozen=True, slots=True)
 class TransportFailure:
     """
-    No HTTP answer.
+    A request without a complete HTTP response.
 
-    :param kind: What went wrong.
-    :param detail: In words, without any secret.
+    :param kind: ``timeout`` if the response timeout passed, else ``connection``.
+    :param detail: Text of the error, with the API key redacted.
     :param sent: Whether the service may have received the request.
-    :param host: Who did not answer: ``host:port``, and through which proxy.
+    :param host: ``host:port`` of the service, and the proxy if there is one. Default: ``the service``.
     """
 
     kind: Literal["connection", "timeout"]
@@ -147,7 +150,7 @@ class TransportFailure:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether JSON is nested deeper than MAX_DEPTH, found out without recursion."""
+    """Return whether a JSON value is nested deeper than MAX_DEPTH, without recursion."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [

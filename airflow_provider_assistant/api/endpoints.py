@@ -1,7 +1,10 @@
 """
-The ten endpoints of the specification, section 4, one function each.
+Build the calls of the Assistant API, one function per route.
 
-Every function returns a :class:`~airflow_provider_assistant.api.call.Call`; nothing is sent here.
+Every function returns a :class:`~airflow_provider_assistant.api.call.Call` and sends nothing. Send it with
+:meth:`AssistantClient.send <airflow_provider_assistant.client.AssistantClient.send>` or
+:meth:`AssistantHook.send <airflow_provider_assistant.hooks.assistant.AssistantHook.send>`. Each raises
+:class:`~airflow_provider_assistant.exceptions.AssistantInputError` if an id is empty or cannot be part of a URL.
 """
 
 from __future__ import annotations
@@ -31,38 +34,70 @@ T = TypeVar("T")
 
 
 def get_limits(tenant_id: str) -> Call[ApiReply]:
-    """Endpoint 1: read the tenant's limits."""
+    """
+    Return the call that reads a tenant's limits (``GET …/tenants/{tenant_id}/limits``).
+
+    :param tenant_id: Id of the tenant.
+    """
     path = f"/m2m/tenants/{_segment('tenant_id', tenant_id)}/limits"
     return Call("limits", "GET", path, f"tenant {tenant_id!r}", ApiReply)
 
 
 def upload_document(site_id: str, upload: Upload) -> Call[CreatedDocument]:
-    """Endpoint 2: create a document from a file."""
+    """
+    Return the call that creates a document from a file (``POST …/documents``).
+
+    :param site_id: Id of the site.
+    :param upload: The file; :func:`airflow_provider_assistant.hooks.files.as_upload` builds it.
+    """
     return _on_site("documents.upload", "POST", site_id, "documents", CreatedDocument, upload=upload)
 
 
 def create_text_document(site_id: str, document: TextDocument) -> Call[CreatedDocument]:
-    """Endpoint 3: create a document from text."""
+    """
+    Return the call that creates a document from text (``POST …/documents/text``).
+
+    :param site_id: Id of the site.
+    :param document: The document.
+    """
     return _on_site("documents.text", "POST", site_id, "documents/text", CreatedDocument, json=document.body())
 
 
 def create_qa_document(site_id: str, document: QADocument) -> Call[CreatedDocument]:
-    """Endpoint 4: create a question-and-answer document."""
+    """
+    Return the call that creates a question-and-answer document (``POST …/documents/qa``).
+
+    :param site_id: Id of the site.
+    :param document: The document.
+    """
     return _on_site("documents.qa", "POST", site_id, "documents/qa", CreatedDocument, json=document.body())
 
 
 def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:
-    """Endpoint 5: ask and wait for the answer in the same round trip."""
+    """
+    Return the call that asks and receives the answer in the same round trip (``POST …/chat``).
+
+    :param site_id: Id of the site.
+    :param message: The message.
+    """
     return _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body())
 
 
 def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
-    """Endpoint 6: ask without waiting; the reply carries the ``request_id`` to poll."""
+    """
+    Return the call that submits a chat request without waiting for its answer (``POST …/chat/async``).
+
+    Its parser raises :class:`~airflow_provider_assistant.exceptions.AssistantResponseError` if the reply has no usable
+    ``request_id``.
+
+    :param site_id: Id of the site.
+    :param message: The message.
+    """
 
     def parse(raw: Any, exchange: Exchange) -> SubmittedChat:
         request_id = find_request_id(raw)
         if request_id is None or not _fits_into_path(request_id):
-            what = "no request_id" if request_id is None else f"the request_id {request_id[:20]!a}, which fits no URL"
+            what = "no request_id" if request_id is None else f"the request_id {request_id[:20]!a}, invalid in a URL"
             raise AssistantResponseError(
                 f"the service accepted the chat request (status {exchange.status}) but its reply carries {what}, so "
                 "its answer cannot be polled"
@@ -73,7 +108,13 @@ def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
 
 
 def get_chat_request(site_id: str, request_id: str, words: StatusWords = StatusWords()) -> Call[ChatRequest]:
-    """Endpoint 7: read status and, once complete, the result of an async chat request."""
+    """
+    Return the call that polls an async chat request (``GET …/chat/requests/{request_id}``).
+
+    :param site_id: Id of the site.
+    :param request_id: Id of the chat request.
+    :param words: Status words that end polling. Default: the built-in ones.
+    """
 
     def parse(raw: Any, exchange: Exchange) -> ChatRequest:
         return ChatRequest(raw, exchange, request_id, words)
@@ -83,7 +124,12 @@ def get_chat_request(site_id: str, request_id: str, words: StatusWords = StatusW
 
 
 def send_feedback(site_id: str, feedback: Feedback) -> Call[ApiReply]:
-    """Endpoint 8: rate the answer to a chat request."""
+    """
+    Return the call that rates an answer (``POST …/chat/feedback``).
+
+    :param site_id: Id of the site.
+    :param feedback: The rating, with the ids of its session and chat request.
+    """
     about = f"request {feedback.request_id!r} of "
     return _on_site(
         "chat.feedback",
@@ -97,7 +143,12 @@ def send_feedback(site_id: str, feedback: Feedback) -> Call[ApiReply]:
 
 
 def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
-    """Endpoint 9: end a conversation."""
+    """
+    Return the call that closes a session (``POST …/chat/session/close``).
+
+    :param site_id: Id of the site.
+    :param session: The session.
+    """
     about = f"session {session.session_id!r} of "
     return _on_site(
         "session.close",
@@ -111,18 +162,23 @@ def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
 
 
 def get_statistics(site_id: str) -> Call[ApiReply]:
-    """Endpoint 10: read the site's statistics."""
+    """
+    Return the call that reads a site's statistics (``GET …/statistics``).
+
+    :param site_id: Id of the site.
+    """
     return _on_site("statistics", "GET", site_id, "statistics", ApiReply)
 
 
 def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call[ApiReply]:
     """
-    Any other endpoint: the specification says that some exist whose paths it does not show.
+    Return the call of a route that has no function of its own here.
 
-    :param method: HTTP method.
-    :param path: Path below the base URL, beginning with ``/m2m/`` or another top segment, quoted.
-    :param json: JSON body, if any.
-    :raises AssistantInputError: ``path`` is a whole URL or relative; the key must not travel elsewhere.
+    :param method: HTTP method, in upper or lower case.
+    :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
+    :param json: JSON object to send as the body. Default: None, no body.
+    :raises AssistantInputError: ``path`` is a full URL, is relative or contains ``..``: the API key must not be sent to
+        another host or path.
     """
     if not path.startswith("/") or path.startswith("//") or ".." in path.split("/"):
         raise AssistantInputError(
@@ -154,10 +210,10 @@ def _segment(field: str, value: str) -> str:
             field=field,
         )
     if not _fits_into_path(value):
-        raise AssistantInputError(f"{field} {value[:20]!a} cannot be sent, because it fits no URL", field=field)
+        raise AssistantInputError(f"{field} {value[:20]!a} cannot be sent: it cannot be part of a URL", field=field)
     return quote(value, safe="")
 
 
 def _fits_into_path(value: str) -> bool:
-    """Return whether a text can be a segment of a path: not blank, not relative, and no half of a surrogate pair."""
+    """Return whether a text can be a path segment: not blank, not ``.`` or ``..``, without lone surrogates."""
     return bool(value.strip()) and value not in {".", ".."} and not any("\ud800" <= char <= "\udfff" for char in value)

@@ -1,9 +1,9 @@
 """
-From an answer, or the lack of one, to an exception: the specification's error table, once.
+Turn a response, or a missing one, into an exception.
 
-These questions are answered here and nowhere else: which exception it is, whether sending the same request again can
-help (:func:`is_transient`) or cannot (:func:`is_refused`), whether the request may have taken effect
-(:func:`may_have_happened`), and whether a polled chat request is lost (:func:`is_lost`).
+This module alone decides which exception a status becomes, whether a retry can help (:func:`is_transient`) or cannot
+(:func:`is_refused`), whether the request may have taken effect (:func:`may_have_happened`), and whether a polled chat
+request is lost (:func:`is_lost`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,20 @@ from airflow_provider_assistant.exceptions import (
 )
 
 DETAIL_LENGTH = 300
-# Of a body that is not JSON no more is looked at: the patterns below take quadratic time on hostile text.
+# Characters of a non-JSON body that are searched: the patterns below take quadratic time on hostile text.
 PAGE_LENGTH = 4096
-# No honest service asks for more, and whoever waits for the triggerer would be waiting for years.
+# Cap for ``Retry-After`` in seconds: without it, a broken header could make a deferred task wait for years.
 LONGEST_RETRY_AFTER = 86_400.0
 
 
 class Row(NamedTuple):
-    """One row of the specification's error table."""
+    """
+    One row of the error table.
+
+    :param error: Exception class.
+    :param condition: What the status means, for the message.
+    :param handling: What to do, for the message.
+    """
 
     error: type[AssistantAPIError]
     condition: str
@@ -78,13 +84,13 @@ SERVER_ERROR = Row(
     "server-side failure",
     "If it persists, alert the service's owner.",
 )
-# A 4xx that the specification does not list refuses this one request, as a 400 does.
+# A 4xx without a row of its own refuses this one request, like a 400.
 REFUSED = Row(
     AssistantBadRequestError,
     "the service refuses this request",
     "Fix the payload; the same request would be refused again.",
 )
-# The client errors that HTTP itself asks to send again: Request Timeout and Too Early. The service did nothing.
+# HTTP defines 408 (Request Timeout) and 425 (Too Early) as retryable: the service has not processed the request.
 TOO_SOON = Row(
     AssistantAPIError,
     "the service asks for the same request once more",
@@ -100,19 +106,20 @@ UNEXPECTED = Row(
 
 def from_response(call: Call[Any], response: Response, now: float) -> AssistantAPIError:
     """
-    Return the exception for an answer that is no success.
+    Return the exception for a response whose status is not 2xx.
 
-    :param call: The request.
-    :param response: Its answer, with a status outside 2xx.
-    :param now: Seconds since the epoch, for a ``Retry-After`` that is a date.
+    :param call: The call.
+    :param response: The response.
+    :param now: Current time in seconds since the epoch, to evaluate a ``Retry-After`` that is a date.
+    :return: The exception, with ``status``, ``endpoint``, ``detail``, ``retry_after`` and ``request_id`` set.
     """
     row = ERROR_TABLE.get(response.status) or _row_of_class(response.status)
     detail = _detail(response)
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-    said = f" The service said: {detail!r}." if detail else ""
-    asked = f" It asked to wait {retry_after:.0f} s." if retry_after is not None else ""
+    quoted = f" The service said: {detail!r}." if detail else ""
+    wait = f" It asked to wait {retry_after:.0f} s." if retry_after is not None else ""
     return row.error(
-        f"{response.status} {_phrase(response.status)}: {row.condition} ({call}).{said}{asked} {row.handling}",
+        f"{response.status} {_phrase(response.status)}: {row.condition} ({call}).{quoted}{wait} {row.handling}",
         status=response.status,
         endpoint=call.endpoint,
         detail=detail,
@@ -122,7 +129,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
 
 
 def _row_of_class(status: int) -> Row:
-    """Return how to treat a status that the specification does not list: as its class says."""
+    """Return the row for a status that ERROR_TABLE does not list, by its class (3xx, 4xx, 5xx)."""
     if status >= 500:
         return SERVER_ERROR
     if status in SENT_AGAIN:
@@ -131,7 +138,13 @@ def _row_of_class(status: int) -> Row:
 
 
 def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnectionError | AssistantTimeout:
-    """Return the exception for a request that got no answer."""
+    """
+    Return the exception for a request without a complete response.
+
+    :param call: The call.
+    :param failure: What went wrong on the connection.
+    :return: An AssistantTimeout if the response timeout passed, or else an AssistantConnectionError.
+    """
     if failure.kind == "timeout":
         return AssistantTimeout(
             f"No answer in time from {failure.host}: {failure.detail} ({call}). "
@@ -144,7 +157,11 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
 
 
 def is_transient(error: AssistantError) -> bool:
-    """Return whether the same request may succeed a little later (408, 425, 429, 5xx, no answer)."""
+    """
+    Return whether a retry of the same request may succeed (408, 425, 429, 5xx, no response).
+
+    :param error: The error of the request.
+    """
     if isinstance(error, AssistantAPIError) and error.status in SENT_AGAIN:
         return True
     return isinstance(
@@ -154,24 +171,32 @@ def is_transient(error: AssistantError) -> bool:
 
 
 def is_refused(error: AssistantError) -> bool:
-    """Return whether the service would refuse the same request again (any other 4xx)."""
+    """
+    Return whether the service would refuse the same request again (a 4xx other than 408, 425 and 429).
+
+    :param error: The error of the request.
+    """
     return isinstance(error, AssistantAPIError) and 400 <= error.status < 500 and not is_transient(error)
 
 
 def is_lost(error: AssistantError) -> bool:
     """
-    Return whether the answer to a poll means that the service no longer knows a chat request it had accepted.
+    Return whether the error of a poll means that the service no longer knows the chat request.
 
-    401 and 403 are about the API key instead.
+    This is every 4xx that :func:`is_refused` returns True for, except 401 and 403, which concern the API key.
+
+    :param error: The error of the poll.
     """
     return is_refused(error) and not isinstance(error, AssistantAuthenticationError | AssistantPermissionError)
 
 
 def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> bool:
     """
-    Return whether a create whose outcome is no success may nevertheless have taken effect.
+    Return whether a failed call may have taken effect nevertheless.
 
-    True for a request that cannot be repeated safely and met a 5xx, or was sent and got no answer.
+    :param call: The call.
+    :param outcome: Its response, with a status outside 2xx, or the failure of its connection.
+    :return: True if the call is not idempotent, and the response is a 5xx or the request was sent and got no response.
     """
     if call.repeatable:
         return False
@@ -180,10 +205,11 @@ def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
     """
-    Return how many seconds a ``Retry-After`` header asks to wait, at most a day.
+    Return the seconds that a ``Retry-After`` header asks to wait.
 
-    :param value: The header: seconds, or an HTTP date; anything else counts as absent.
-    :param now: Seconds since the epoch.
+    :param value: Value of the header, seconds or an HTTP date; None if the header is missing.
+    :param now: Current time in seconds since the epoch.
+    :return: Seconds, at least 0 and at most one day; None if the header is missing or malformed.
     """
     if value is None:
         return None
@@ -194,24 +220,28 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         when = parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    # A date without a zone is UTC in HTTP.
+    # HTTP dates are in UTC.
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
     return min(max(0.0, when.timestamp() - now), LONGEST_RETRY_AFTER)
 
 
 def _detail(response: Response) -> str:
-    """Return what the body says, shortened."""
+    """Return the error text of a JSON body, or the title or text of a web page, shortened."""
     try:
-        said = error_text(json.loads(response.body))
+        text = error_text(json.loads(response.body)) or ""
     except (ValueError, RecursionError):
-        text = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
-        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-        said = html.unescape(re.sub(r"<[^>]*>", " ", title.group(1) if title else text))
-    return shortened(said or "")
+        page = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
+        title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
+        text = html.unescape(re.sub(r"<[^>]*>", " ", title.group(1) if title else page))
+    return shortened(text)
 
 
 def shortened(said: str) -> str:
-    """Return what a service said on one line, without control characters, at most DETAIL_LENGTH characters of it."""
+    """
+    Return a text of the service on one line, without control characters, cut to DETAIL_LENGTH characters.
+
+    :param said: The text.
+    """
     line = " ".join("".join(char if char.isprintable() else " " for char in said[:PAGE_LENGTH]).split())
     return line if len(line) <= DETAIL_LENGTH else f"{line[: DETAIL_LENGTH - 1]}…"
 

@@ -1,9 +1,9 @@
 """
-What to do, in which order, without doing it.
+Retries, timeouts and polling as generators that do no input or output.
 
-A flow is a generator. It yields a step (send this, wait that long, measure this), is resumed with the
-step's outcome, and returns its result; :mod:`airflow_provider_assistant.client` drives it, with or
-without asyncio. Retries, deadlines and polling therefore exist once, and are tested without a socket.
+A flow is a generator. It yields a step (send a call, wait, record a measurement), receives the outcome of the step, and
+returns its result. :mod:`airflow_provider_assistant.client` runs flows over HTTP, with or without asyncio. So the rules
+exist once for both, and tests run them without a socket.
 """
 
 from __future__ import annotations
@@ -31,24 +31,28 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Jitter only ever adds: a service that names a time is never asked earlier, and clients that were told the
-# same time do not return together. It is a share of the pause, but at least so many seconds.
+# Jitter only lengthens a wait: a request is never sent before the time in ``Retry-After``, and clients that received
+# the same ``Retry-After`` do not return at once. It is a share of the wait, but at least LEAST_JITTER seconds.
 JITTER = 0.1
 LEAST_JITTER = 0.1
-# A service that answers one 429 after another and asks for no pause gets one nevertheless, of up to so many seconds.
-# ``Retry-After`` counts in whole seconds: whoever asks for one or more is obeyed exactly.
+# Minimum wait in seconds, at its largest, after repeated 429s whose ``Retry-After`` is 0. ``Retry-After`` is in whole
+# seconds, so a value of 1 or more is followed exactly.
 LONGEST_UNASKED = 1.0
-# 2 to this power times any first pause is longer than every ``max_pause``.
+# Exponent limit of the backoff, which avoids an overflow: 2**64 times any first pause exceeds every ``max_pause``.
 MOST_DOUBLINGS = 64
-# Seconds after a deadline in which a last poll may still be answered: shorter than Airflow waits for a trigger.
+# Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
 LAST_POLL = 120.0
-# What is logged of an error that a poll returned.
+# Log message for an error of a poll that does not end polling.
 POLLING_GOES_ON = "Polling goes on after this: %s"
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a call; the outcome is a Response or a TransportFailure."""
+    """
+    Step: send a call; the outcome is a Response or a TransportFailure.
+
+    :param call: The call.
+    """
 
     call: Call[Any]
 
@@ -56,12 +60,12 @@ class Send:
 @dataclass(frozen=True, slots=True)
 class Wait:
     """
-    Do nothing for a while.
+    Step: wait, before a retry or before the next poll.
 
-    :param seconds: How long.
-    :param retry_of: The call that is repeated afterwards; None when polling.
-    :param reason: The error that made it necessary; None when polling.
-    :param ambiguous: Whether the call may nevertheless have taken effect.
+    :param seconds: Seconds to wait.
+    :param retry_of: Call that is retried afterwards; None between polls.
+    :param reason: Error that causes the retry; None between polls.
+    :param ambiguous: Whether the failed call may have taken effect nevertheless.
     """
 
     seconds: float
@@ -73,10 +77,10 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """
-    An async chat request has ended.
+    Step: record that an async chat request has ended.
 
     :param state: ``complete`` or ``failed``.
-    :param seconds: From its submission, as far as it is known, to the poll that noticed.
+    :param seconds: Seconds from the submission, or from the start of the wait, to the poll that found the end.
     """
 
     state: str
@@ -86,9 +90,9 @@ class Measured:
 @dataclass(frozen=True, slots=True)
 class Polled:
     """
-    A poll that was due at some moment has its answer, or failed.
+    Step: record that a scheduled poll was answered, or failed.
 
-    :param lag: Seconds since it was due.
+    :param lag: Seconds from the scheduled time to the answer.
     """
 
     lag: float
@@ -103,16 +107,16 @@ Clock: TypeAlias = Callable[[], float]
 @dataclass(frozen=True, slots=True)
 class RetryRule:
     """
-    How often and how long one call is repeated.
+    Limits for the retries of one call.
 
-    :param attempts: How often a request may fail, at least 1; with 1 nothing is repeated. A 429 does not count as a
-        failure: it is repeated until its pauses add up to ``max_pause``. These pauses grow even if the service asks
-        for none, so that the number of requests is bounded as well.
-    :param max_pause: The longest wait for a service that asks to wait, and the longest for its 429s together,
-        in seconds. One that asks for more gets its error raised, with ``retry_after``, instead of holding a
-        worker slot.
-    :param retry_ambiguous: Whether a create that may already have happened is sent again.
-    :param first_pause: Wait after the first failure, in seconds; it doubles with each further one.
+    :param attempts: Maximum number of attempts, at least 1; with 1 nothing is retried. A 429 does not count: it is
+        retried until the waits after 429s add up to ``max_pause``. These waits grow even if the service asks for
+        none, which also limits the number of requests. Default: 5.
+    :param max_pause: Maximum wait in seconds, for one ``Retry-After`` and for all 429s together. If the service asks
+        for more, the error is raised with ``retry_after`` instead of blocking a worker slot. Default: 60.
+    :param retry_ambiguous: Whether to retry a call that creates something and may already have done so. Default: True.
+    :param first_pause: Seconds to wait after the first failure; the wait doubles with each further failure.
+        Default: 0.5.
     """
 
     attempts: int = 5
@@ -122,10 +126,11 @@ class RetryRule:
 
     def pause(self, attempt: int, retry_after: float | None) -> float:
         """
-        Return the seconds to wait after the given failed attempt.
+        Return the seconds to wait after a failed attempt, without jitter.
 
-        :param attempt: Number of the attempt, from 1.
-        :param retry_after: Seconds that the service asked to wait, or None.
+        :param attempt: Number of the failed attempt, from 1.
+        :param retry_after: Seconds in ``Retry-After``, or None.
+        :return: ``retry_after``, or else the exponential backoff, at most ``max_pause``.
         """
         if retry_after is not None:
             return retry_after
@@ -133,41 +138,50 @@ class RetryRule:
 
     def pause_of_refusal(self, refusal: int, retry_after: float | None) -> float:
         """
-        Return the seconds to wait after a 429.
+        Return the seconds to wait after a 429, without jitter.
 
-        :param refusal: Number of the 429, from 1. The first one is obeyed exactly.
-        :param retry_after: Seconds that the service asked to wait, or None.
+        :param refusal: Number of the 429, from 1. The ``Retry-After`` of the first is followed exactly.
+        :param retry_after: Seconds in ``Retry-After``, or None.
+        :return: ``retry_after``, but at least a short backoff from the second 429 on; without ``retry_after``, the
+            exponential backoff.
         """
         if retry_after is None:
             return self._doubled(refusal)
-        unasked = min(self._doubled(refusal - 1), LONGEST_UNASKED) if refusal > 1 else 0.0
-        return max(retry_after, unasked)
+        minimum = min(self._doubled(refusal - 1), LONGEST_UNASKED) if refusal > 1 else 0.0
+        return max(retry_after, minimum)
 
     def _doubled(self, times: int) -> float:
         return self.first_pause * 2.0 ** min(times - 1, MOST_DOUBLINGS)
 
 
 def jittered(pause: float, rng: random.Random) -> float:
-    """Return a pause in seconds with some jitter on top."""
+    """
+    Return a wait with jitter added, in seconds.
+
+    :param pause: Wait without jitter, in seconds.
+    :param rng: Random generator.
+    :return: ``pause`` plus up to a tenth of it, or plus up to 0.1 s if that is more.
+    """
     return pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
 
 
 def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -> Flow[T]:
     """
-    Send one call, repeating it as the rule allows, and return its reply.
+    Send one call, retry it as the rule allows, and return its reply.
 
-    A connection that never came about and a 429 are repeated for every call; a 5xx and a missing answer
-    only where repeating is safe, or where the rule accepts that a create may happen twice.
+    A failed connection attempt and a 429 are retried for every call. A 5xx and a missing answer are retried only if the
+    call is idempotent, or if the rule accepts that a create may happen twice.
 
-    :param call: The request.
-    :param rule: How often and how long.
-    :param now: Seconds since the epoch.
-    :param rng: Source of the jitter.
-    :raises AssistantAPIError: The service refused (its subclass says how).
-    :raises AssistantConnectionError: No connection.
-    :raises AssistantTimeout: No answer in time.
-    :raises AssistantAmbiguousError: The call creates something, and may have done so.
-    :raises AssistantResponseError: Success was reported with an unusable body.
+    :param call: The call.
+    :param rule: Limits for the retries.
+    :param now: Clock, returning seconds since the epoch.
+    :param rng: Random generator of the jitter.
+    :return: The reply that the call's parser builds.
+    :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
+    :raises AssistantConnectionError: There is no connection, or it broke.
+    :raises AssistantTimeout: No complete response came within the response timeout.
+    :raises AssistantAmbiguousError: The call creates something, failed, and may have taken effect nevertheless.
+    :raises AssistantResponseError: The status is a success, but the body cannot be used.
     """
     started = now()
     ambiguous = failures = refusals = 0
@@ -175,12 +189,12 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
         if isinstance(outcome, Response) and outcome.is_success:
-            # A clock that is set back must not make it negative.
+            # If the clock was set back, the difference would be negative.
             exchange = Exchange(outcome.status, attempt, ambiguous, max(0.0, now() - started))
             return _parsed(call, outcome, exchange)
         error = _error(call, outcome, now)
-        unclear = errors.may_have_happened(call, outcome)
-        ambiguous += unclear
+        is_ambiguous = errors.may_have_happened(call, outcome)
+        ambiguous += is_ambiguous
         retry_after = getattr(error, "retry_after", None)
         if isinstance(error, AssistantRateLimitError):
             refusals += 1
@@ -194,14 +208,14 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
         again = (
             in_bounds
             and errors.is_transient(error)
-            and (rule.retry_ambiguous or not unclear)
+            and (rule.retry_ambiguous or not is_ambiguous)
             and (call.upload is None or call.upload.rewindable)
         )
         if not again:
             if ambiguous:
                 raise ambiguous_error(call, error, attempt) from error
             raise error
-        yield Wait(jittered(pause, rng), call, error, unclear)
+        yield Wait(jittered(pause, rng), call, error, is_ambiguous)
     raise AssertionError("unreachable: count() does not end")
 
 
@@ -209,15 +223,16 @@ def poll(
     call: Call[ChatRequest], *, since: float, now: Clock, due: float | None = None
 ) -> Flow[ChatRequest | AssistantError]:
     """
-    Ask once for an async chat request; an error that may pass is returned, for the caller to report, not raised.
+    Poll an async chat request once, and return it; return a transient error instead of raising it.
 
-    What a proxy answers counts as one: a redirect, or a success with the page of a proxy as its body.
+    A redirect, and a success whose body is a proxy's web page, count as transient errors.
 
-    :param call: The request of endpoint 7.
-    :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
-    :param now: Seconds since the epoch.
-    :param due: When this poll was to be sent, if there was such a moment.
-    :raises AssistantAPIError: A 4xx that does not pass: polling on would not help.
+    :param call: The ``GET …/chat/requests/{request_id}`` call.
+    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
+    :param now: Clock, returning seconds since the epoch.
+    :param due: Time at which this poll was scheduled, in seconds since the epoch. Default: None, not scheduled.
+    :return: The chat request, pending or ended, or the transient error, which the caller should log.
+    :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
     outcome = _answered((yield Send(call)))
     if due is not None:
@@ -242,21 +257,22 @@ def wait_for(
     """
     Poll an async chat request until it ends, and return it with the number of polls.
 
-    Transient errors are part of waiting: an outage shorter than the deadline does no harm. The deadline is wall-clock,
-    so that a flow that starts again after a restart keeps it. Within one flow the pauses are added up as well: a clock
-    that is set back makes the wait no longer. A driver that cannot send for so long throws a TimeoutError into the
-    flow, which then ends as it does at its deadline.
+    Transient errors do not end the wait: an outage that ends before the deadline does no harm. The deadline is a
+    wall-clock time, so a flow that starts again after a restart keeps it. The flow also adds up its own waits, so
+    setting the clock back does not make it wait longer. A client whose requests are held back past the deadline throws
+    a TimeoutError into the flow, which then times out.
 
-    :param call: The request of endpoint 7.
-    :param since: When the chat was submitted, or first looked for, in seconds since the epoch.
-    :param deadline: When to give up, in seconds since the epoch; at least one poll is made.
-    :param interval: Seconds between polls; a longer Retry-After is honoured.
-    :param now: Seconds since the epoch.
-    :raises AssistantRequestTimeout: The deadline passed.
-    :raises AssistantAPIError: A 4xx that does not pass.
+    :param call: The ``GET …/chat/requests/{request_id}`` call.
+    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
+    :param deadline: Time at which to stop polling, in seconds since the epoch; at least one poll is sent.
+    :param interval: Seconds between polls; a longer ``Retry-After`` is followed.
+    :param now: Clock, returning seconds since the epoch.
+    :return: The ended chat request, and the number of polls.
+    :raises AssistantRequestTimeout: The chat request did not end before the deadline.
+    :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
     status = request_id = ""
-    last = "requests are held back, and it was not its turn"
+    last = "the rate limit held every poll back"
     polls = 0
     left = deadline - now()
     due: float | None = None
@@ -273,7 +289,7 @@ def wait_for(
                 last = f"the last status was {request.status!r}"
                 request_id = request.request_id
                 if request.status != status:
-                    log.info("%s: status %r, so still going", call, request.status)
+                    log.info("%s: status %r means pending", call, request.status)
                     status = request.status
             else:
                 return request, polls
@@ -291,8 +307,8 @@ def _timed_out(
     call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
 ) -> AssistantRequestTimeout:
     return AssistantRequestTimeout(
-        f"Chat did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may still "
-        "complete: wait longer by running the task again. If that status is final, add it to the status words of the "
+        f"The chat request did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may "
+        "still complete: run the task again to wait longer. If the status is final, add it to the status words of the "
         "Airflow connection.",
         request_id=request_id,
         status=status,
@@ -315,17 +331,18 @@ def _parsed(call: Call[T], response: Response, exchange: Exchange) -> T:
     try:
         return call.parse(response.decoded(), exchange)
     except AssistantResponseError as error:
-        done = "" if call.repeatable else " By its status it was carried out; sending it again may create a duplicate."
-        raise AssistantResponseError(f"{call}: {error}.{done} Check the base URL in the Airflow connection.") from None
+        risk = "" if call.repeatable else " The status says that it was carried out; a retry may create a duplicate."
+        raise AssistantResponseError(f"{call}: {error}.{risk} Check the base URL in the Airflow connection.") from None
 
 
 def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:
     """
-    Return the error of a call that creates something and may have done so.
+    Return the error for a call that creates something, failed, and may have taken effect nevertheless.
 
     :param call: The call.
-    :param error: How it failed last.
-    :param attempts: How many times it was sent.
+    :param error: Error of the last attempt.
+    :param attempts: Number of attempts.
+    :return: The error, with ``endpoint``, ``attempts`` and ``retry_after`` set.
     """
     return AssistantAmbiguousError(
         f"Ambiguous after {attempts} attempt(s): {error} The service has no way to ask whether {call} happened; "

@@ -1,9 +1,8 @@
 """
-What is sent, checked before it is sent, and what comes back, read with tolerance.
+Request payloads, which are validated before they are sent, and replies, which are read leniently.
 
-Field names are those of the specification, section 2. Replies keep the service's JSON in ``raw``:
-the specification shows almost no response fields, so nothing here fails on one that is missing,
-unknown or of another type than expected.
+Field names are those of the Assistant API. Its specification defines almost no response fields. Replies therefore keep
+the service's JSON in ``raw``, and no property fails if a field is missing, unknown or of an unexpected type.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from airflow_provider_assistant.api.call import Exchange
 from airflow_provider_assistant.api.verdict import State, StatusWords
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-# A status goes into logs and into the ledger.
+# Maximum length of a status word, because it is written to logs and to the ledger.
 STATUS_LENGTH = 100
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
@@ -52,17 +51,23 @@ Email = Annotated[str, StringConstraints(strict=True), AfterValidator(_email)]
 
 
 class Payload(BaseModel):
-    """A JSON body of the API."""
+    """Base class of the JSON request bodies."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON object to send; fields that are not set are left out."""
+        """Return the JSON object to send; fields that are None are left out."""
         return self.model_dump(exclude_none=True)
 
 
 class TextDocument(Payload):
-    """Input of endpoint 3; the specification does not say which fields it requires."""
+    """
+    Body of ``POST …/documents/text``.
+
+    :param title: Title of the document. Default: None, not sent.
+    :param content: Text of the document, not empty.
+    :param category: Category of the document. Default: None, not sent.
+    """
 
     title: Text | None = None
     content: Text
@@ -70,7 +75,14 @@ class TextDocument(Payload):
 
 
 class QADocument(Payload):
-    """Input of endpoint 4; the specification does not say which fields it requires."""
+    """
+    Body of ``POST …/documents/qa``.
+
+    :param title: Title of the document. Default: None, not sent.
+    :param question: The question, not empty.
+    :param answer: The answer, not empty.
+    :param category: Category of the document. Default: None, not sent.
+    """
 
     title: Text | None = None
     question: Text
@@ -79,7 +91,14 @@ class QADocument(Payload):
 
 
 class ChatMessage(Payload):
-    """Input of endpoints 5 and 6."""
+    """
+    Body of ``POST …/chat`` and ``POST …/chat/async``.
+
+    :param session_id: Id of the session, not empty.
+    :param message: Text of the user's message, not empty.
+    :param email: E-mail address of the end user. Default: None, not sent.
+    :param response_language: Language code of the answer, such as ``en`` or ``pt-BR``. Default: None, not sent.
+    """
 
     session_id: Text
     message: Text
@@ -88,7 +107,13 @@ class ChatMessage(Payload):
 
 
 class Feedback(Payload):
-    """Input of endpoint 8; ``feedback`` is a rating word, ``good`` being the one the specification shows."""
+    """
+    Body of ``POST …/chat/feedback``.
+
+    :param session_id: Id of the answer's session.
+    :param request_id: Id of the answer's chat request.
+    :param feedback: The rating, a word that the service accepts, such as ``good``.
+    """
 
     session_id: Text
     request_id: Text
@@ -96,7 +121,11 @@ class Feedback(Payload):
 
 
 class SessionClose(Payload):
-    """Input of endpoint 9."""
+    """
+    Body of ``POST …/chat/session/close``.
+
+    :param session_id: Id of the session.
+    """
 
     session_id: Text
 
@@ -106,12 +135,14 @@ P = TypeVar("P", bound=Payload)
 
 def checked(model: type[P], fields: Mapping[str, Any], *, names: Mapping[str, str] | None = None) -> P:
     """
-    Build a payload, or say which of its fields cannot be sent.
+    Return a validated payload.
 
-    :param model: The payload's class.
-    :param fields: Its fields.
-    :param names: What users call the fields, for the message: ``column 'reply'``.
-    :raises AssistantInputError: Names the first bad field and lists all of them.
+    :param model: Class of the payload.
+    :param fields: Values by field name.
+    :param names: Names of the fields in the error message, such as ``column 'reply'``. Default: None, the field names.
+    :return: The payload.
+    :raises AssistantInputError: A field is missing, unknown or invalid. The message lists every such field; ``field``
+        is the first.
     """
     try:
         return model.model_validate(fields)
@@ -124,7 +155,7 @@ def checked(model: type[P], fields: Mapping[str, Any], *, names: Mapping[str, st
 
 
 def _problem(error: Any) -> str:
-    # The input itself stays out of the message: it may be personal data.
+    # Keep the value out of the message: it may be personal data.
     match error["type"]:
         case "missing":
             return "is missing"
@@ -139,7 +170,7 @@ def _problem(error: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Return what a value is, in words that are not Python's."""
+    """Return the JSON type of a value in plain words."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, Number):
@@ -150,10 +181,10 @@ def _kind(value: Any) -> str:
 @dataclass(frozen=True, slots=True)
 class ApiReply:
     """
-    A reply of any endpoint.
+    A successful reply; base class of the replies with properties of their own.
 
-    :param raw: The JSON as received; None when the body was empty.
-    :param exchange: Status, attempts and seconds.
+    :param raw: The JSON as received; None if the body was empty.
+    :param exchange: Status, number of attempts and duration of the call.
     """
 
     raw: Any
@@ -161,59 +192,82 @@ class ApiReply:
 
     @property
     def created_id(self) -> str | None:
-        """The id of what the call made, if it makes something and the reply shows it."""
+        """Id of the object that the call created; None if it creates nothing or the reply has no id."""
         return None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the reply as plain JSON types, fit for XCom."""
+        """
+        Return the reply as plain JSON types, for XCom.
+
+        :return: ``raw``.
+        """
         return {"raw": self.raw}
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedDocument(ApiReply):
-    """Reply of endpoints 2, 3 and 4."""
+    """
+    Reply of ``POST …/documents``, ``…/documents/text`` and ``…/documents/qa``.
+
+    :param raw: The JSON as received; None if the body was empty.
+    :param exchange: Status, number of attempts and duration of the call.
+    """
 
     @property
     def document_id(self) -> str | None:
-        """The new document's id, if the reply shows one."""
+        """Id of the new document; None if the reply has none."""
         return _first_text(self.raw, ("document_id",)) or _document_id(self.raw)
 
     @property
     def created_id(self) -> str | None:
-        """The document's id."""
+        """Id of the new document; None if the reply has none."""
         return self.document_id
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the reply as plain JSON types, fit for XCom."""
+        """
+        Return the reply as plain JSON types, for XCom.
+
+        :return: ``document_id`` and ``raw``.
+        """
         return {"document_id": self.document_id, "raw": self.raw}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer(ApiReply):
-    """Reply of endpoint 5."""
+    """
+    Reply of ``POST …/chat``.
+
+    :param raw: The JSON as received; None if the body was empty.
+    :param exchange: Status, number of attempts and duration of the call.
+    """
 
     @property
     def text(self) -> str | None:
-        """The assistant's answer, or None when the reply has no text that can be recognised as one."""
+        """Text of the answer; None if no field of the reply can be recognised as one."""
         return _answer_text(self.raw)
 
     @property
     def session_id(self) -> str | None:
-        """The conversation, if the reply repeats it."""
+        """Id of the session; None if the reply has none."""
         return _first_text(self.raw, ("session_id",))
 
     @property
     def request_id(self) -> str | None:
-        """The request's id, if the reply shows one; feedback needs it."""
+        """Id of the chat request, which feedback needs; None if the reply has none."""
         return _first_text(self.raw, ("request_id",))
 
     @property
     def created_id(self) -> str | None:
-        """The request's id."""
+        """Id of the chat request; None if the reply has none."""
         return self.request_id
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the reply as plain JSON types, fit for XCom."""
+        """
+        Return the reply as plain JSON types, for XCom.
+
+        :return: ``text``, ``session_id``, ``request_id``, ``seconds`` (from the first attempt to the answer) and
+            ``raw``.
+        """
         return {
             "text": self.text,
             "session_id": self.session_id,
@@ -225,23 +279,31 @@ class ChatAnswer(ApiReply):
 
 @dataclass(frozen=True, slots=True)
 class SubmittedChat(ApiReply):
-    """Reply of endpoint 6; its parser has made sure that there is a ``request_id``."""
+    """
+    Reply of ``POST …/chat/async``.
+
+    :param raw: The JSON as received.
+    :param exchange: Status, number of attempts and duration of the call.
+    :param request_id: Id of the chat request; the parser has checked that the reply has one.
+    """
 
     request_id: str
 
     @property
     def created_id(self) -> str:
-        """The request's id."""
+        """Id of the chat request."""
         return self.request_id
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest(ApiReply):
     """
-    Reply of endpoint 7.
+    Reply of ``GET …/chat/requests/{request_id}``.
 
-    :param request_id: The request that was polled.
-    :param words: The status words that end polling.
+    :param raw: The JSON as received; None if the body was empty.
+    :param exchange: Status, number of attempts and duration of the call.
+    :param request_id: Id of the polled chat request.
+    :param words: Status words that end polling. Default: the built-in ones.
     """
 
     request_id: str
@@ -249,27 +311,27 @@ class ChatRequest(ApiReply):
 
     @property
     def status(self) -> str:
-        """The status as sent, as far as it is a word; an empty string when the reply has none."""
+        """Status as the service sent it, cut to STATUS_LENGTH characters; empty if the reply has none."""
         return _status(self.raw, self.request_id)[:STATUS_LENGTH]
 
     @property
     def state(self) -> State:
-        """What the status means: ``pending``, ``complete`` or ``failed``."""
+        """Meaning of the status: ``pending``, ``complete`` or ``failed``."""
         return self.words.state(self.status)
 
     @property
     def text(self) -> str | None:
-        """The answer of a complete request."""
+        """Text of the answer; None unless the request is complete."""
         return _answer_text(self.raw) if self.state == "complete" else None
 
     @property
     def error(self) -> str | None:
-        """Why a failed request failed, if the service says so."""
+        """Reason that the service gives for a failed request; None if it gives none or the request has not failed."""
         return error_text(self.raw) if self.state == "failed" else None
 
     @property
     def service_seconds(self) -> float | None:
-        """Seconds from creation to end by the service's own clock, if the reply has both times."""
+        """Seconds from creation to end by the service's clock; None unless the reply has both times."""
         for part in _objects(self.raw):
             began, ended = (_moment(part, names) for names in (BEGIN_FIELDS, END_FIELDS))
             if began is not None and ended is not None and ended >= began:
@@ -277,7 +339,11 @@ class ChatRequest(ApiReply):
         return None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the reply as plain JSON types, fit for XCom."""
+        """
+        Return the reply as plain JSON types, for XCom.
+
+        :return: ``request_id``, ``state``, ``status``, ``text``, ``error`` and ``raw``.
+        """
         return {
             "request_id": self.request_id,
             "state": self.state,
@@ -288,37 +354,47 @@ class ChatRequest(ApiReply):
         }
 
 
-# How many objects deep a field is looked for: a reply and envelopes around it.
+# Depth of nested objects in which a field is searched: the reply and the envelopes around it.
 LEVELS = 5
-# Of each list, the first name that is found at any level counts: the most specific names come first.
+# The first name of each tuple that exists at any level counts, so the most specific names come first.
 ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content", "message")
 STATUS_FIELDS = ("request_status", "chat_status", "status", "state")
 ERROR_FIELDS = ("error_message", "reason", "detail", "message", "title", "code")
 BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
 END_FIELDS = ("completed_at", "finished_at", "ended_at")
-# Words of an envelope that say how the HTTP call went: nothing of the answer, or of a request's status.
+# Words with which an envelope acknowledges the HTTP call: neither an answer nor the status of a chat request.
 ACKNOWLEDGEMENTS = frozenset({"ok", "success", "successful", "true"})
-# In these fields an acknowledgement is as likely as an answer.
+# Fields that may hold an acknowledgement as well as an answer.
 SHARED_FIELDS = frozenset({"response", "output", "result", "text", "content", "message"})
 
 
 def error_text(raw: Any) -> str | None:
-    """Return what a body says went wrong: its ``error`` or a field that commonly explains one."""
+    """
+    Return the error message in a JSON body.
+
+    :param raw: The decoded body.
+    :return: The text of its ``error`` field, or else of another field that commonly holds one; None if it has none.
+    """
     for part in _objects(raw):
-        said = part.get("error")
-        text = _first_text(said, ERROR_FIELDS) if isinstance(said, Mapping) else _text(said)
+        error = part.get("error")
+        text = _first_text(error, ERROR_FIELDS) if isinstance(error, Mapping) else _text(error)
         if text:
             return text
     return _first_text(raw, ERROR_FIELDS)
 
 
 def find_request_id(raw: Any) -> str | None:
-    """Return the ``request_id`` of a reply, in whatever envelopes it comes."""
+    """
+    Return the ``request_id`` of a reply, at the top level or in an envelope.
+
+    :param raw: The decoded body.
+    :return: The id as text; None if the reply has none.
+    """
     return _first_text(raw, ("request_id",))
 
 
 def _objects(raw: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON object itself, then the objects in it, level by level."""
+    """Yield the JSON object itself, then the objects nested in it, level by level."""
     level = [raw] if isinstance(raw, Mapping) else []
     for _ in range(LEVELS):
         yield from level
@@ -326,7 +402,7 @@ def _objects(raw: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a JSON scalar that identifies or says something; ids are sometimes numbers."""
+    """Return a JSON string or integer as text, because ids may be numbers; None for anything else."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -335,7 +411,7 @@ def _text(value: Any) -> str | None:
 
 
 def _fields(raw: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of fields: by name as the names are ordered, and then level by level."""
+    """Yield names and values of fields, ordered by name as given, and then by level."""
     parts = list(_objects(raw))
     for name in names:
         yield from ((name, part[name]) for part in parts if name in part)
@@ -346,13 +422,13 @@ def _first_text(raw: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _document_id(raw: Any) -> str | None:
-    """Return the id of an object that is called a document, or else of any object."""
+    """Return the id of the first ``document`` object, or else of any object."""
     document = next((part["document"] for part in _objects(raw) if isinstance(part.get("document"), Mapping)), None)
     return _first_text(document, ("id", "uuid")) or _first_text(raw, ("id", "uuid"))
 
 
 def _moment(part: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
-    """Return the first of some fields that holds a time in ISO 8601, in seconds since the epoch."""
+    """Return the first of these fields that holds an ISO 8601 time, in seconds since the epoch."""
     for value in filter(None, map(part.get, names)):
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             moment = datetime.fromisoformat(value)
@@ -365,19 +441,19 @@ def _is_acknowledgement(word: str) -> bool:
 
 
 def _status(raw: Any, request_id: str) -> str:
-    """Return the status beside the request's id, or else beside any request id, or else of any object."""
+    """Return the status in the object with this request id, or else with any request id, or else in any object."""
     parts = list(_objects(raw))
     ids = [_text(part.get("request_id")) for part in parts]
     nearest = sorted(range(len(parts)), key=lambda at: (ids[at] != request_id, ids[at] is None))
     words = [text for at in nearest for name in STATUS_FIELDS if (text := _text(parts[at].get(name)))]
-    # A number is the HTTP status, which some envelopes repeat.
-    said = [word for word in words if not (_is_acknowledgement(word) or word.isdecimal())]
-    return next(iter(said or words), "")
+    # Some envelopes repeat the HTTP status: skip numbers.
+    statuses = [word for word in words if not (_is_acknowledgement(word) or word.isdecimal())]
+    return next(iter(statuses or words), "")
 
 
 def _answer_text(raw: Any) -> str | None:
     if isinstance(raw, str):
         return raw
     found = [(name, text) for name, text in _fields(raw, ANSWER_FIELDS) if isinstance(text, str) and text]
-    said = [text for name, text in found if name not in SHARED_FIELDS or not _is_acknowledgement(text)]
-    return next(iter(said or [text for _, text in found]), None)
+    texts = [text for name, text in found if name not in SHARED_FIELDS or not _is_acknowledgement(text)]
+    return next(iter(texts or [text for _, text in found]), None)

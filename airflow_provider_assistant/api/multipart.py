@@ -1,4 +1,4 @@
-"""The body of a file upload: ``multipart/form-data`` as in RFC 7578, the same bytes for every HTTP library."""
+"""The ``multipart/form-data`` body of a file upload (RFC 7578), with the same bytes for every HTTP library."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import io
 import secrets
 from typing import Any, BinaryIO
 
-# What browsers escape in a file name. All other characters are sent as they are, in UTF-8.
+# Characters that browsers escape in a file name. All others are sent unchanged, in UTF-8.
 ESCAPED = str.maketrans({"\r": "%0D", "\n": "%0A", '"': "%22"})
 
 
 class UploadBody(io.RawIOBase):
     """
-    A form with one file, read in pieces while it is sent; closing it leaves the file open.
+    Stream a form with one file, without reading the file into memory; closing the body does not close the file.
 
-    :param content: The file, at its beginning.
-    :param filename: Name that the service sees.
+    :param content: Open binary file; a seekable one is sent from its beginning.
+    :param filename: File name to send.
     :param content_type: MIME type of the file.
     """
 
@@ -28,17 +28,22 @@ class UploadBody(io.RawIOBase):
         before, after = head.encode(), f"\r\n--{boundary}--\r\n".encode()
         size = _size(content)
         self.headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-        """Headers of the request, with the length where it is known."""
+        """Headers of the request: ``Content-Type``, and ``Content-Length`` if the file is seekable."""
         if size is not None:
             self.headers["Content-Length"] = str(len(before) + size + len(after))
         self._parts = [io.BytesIO(before), content, io.BytesIO(after)]
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True: the body can be read."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer with the next bytes, and return their number; 0 at the end."""
+        """
+        Read the next bytes of the body into a buffer.
+
+        :param buffer: Writable buffer.
+        :return: Number of bytes read; 0 at the end.
+        """
         view = memoryview(buffer).cast("B")
         while self._parts:
             if piece := self._parts[0].read(len(view)):
@@ -49,7 +54,7 @@ class UploadBody(io.RawIOBase):
 
 
 def _size(content: BinaryIO) -> int | None:
-    """Return the size of a file in bytes; None for a stream."""
+    """Rewind a seekable file and return its size in bytes; return None for any other."""
     if not content.seekable():
         return None
     size = content.seek(0, io.SEEK_END)

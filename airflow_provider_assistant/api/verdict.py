@@ -1,4 +1,4 @@
-"""Is an async chat request complete, failed or still going: the one place that decides."""
+"""Decide whether the status of an async chat request means pending, complete or failed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ State = Literal["pending", "complete", "failed"]
 @dataclass(frozen=True, slots=True)
 class StatusWords:
     """
-    The words that end polling; every other word means "still going" (specification, section 3).
+    Status words that end polling; every other word means that the chat request is pending.
 
-    The specification names the two terminal states but not their exact strings, so spelling is
-    compared without regard to case, and a connection may add words of its own.
+    The API's specification names the two final states but not their exact words. Words are therefore compared without
+    regard to case, and a connection can add more.
 
-    :param complete: Words for a request that has its answer.
-    :param failed: Words for a request that will never have one.
+    :param complete: Words for a request that has its answer. Default: ``complete``, ``completed``, ``succeeded``.
+    :param failed: Words for a request that will not get an answer. Default: ``failed``, ``failure``, ``error``.
     """
 
     complete: frozenset[str] = frozenset({"complete", "completed", "succeeded"})
     failed: frozenset[str] = frozenset({"failed", "failure", "error"})
 
     def extended(self, complete: Iterable[str] = (), failed: Iterable[str] = ()) -> StatusWords:
-        """Return these words and more; a word added to one set leaves the other."""
+        """
+        Return these words with more added; a word that is added to one set is removed from the other.
+
+        :param complete: Further words for a complete request. Default: none.
+        :param failed: Further words for a failed request. Default: none.
+        """
         more_complete = {_folded(word) for word in complete}
         more_failed = {_folded(word) for word in failed}
         return StatusWords(
@@ -34,7 +39,12 @@ class StatusWords:
         )
 
     def state(self, status: str) -> State:
-        """Return the state that a status word stands for."""
+        """
+        Return the state that a status word means.
+
+        :param status: The word, in any case; surrounding white space is ignored.
+        :return: ``pending``, ``complete`` or ``failed``.
+        """
         word = _folded(status)
         if word in self.complete:
             return "complete"

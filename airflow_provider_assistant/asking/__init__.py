@@ -1,7 +1,7 @@
 """
-Asking by the thousand: questions are submitted like rows of a load, and waited for together.
+Chat batches: submit many questions, and wait for all answers together.
 
-Submitting is :mod:`~airflow_provider_assistant.loading`'s engine, with another call. What is here is the rest:
-one poller for all requests that are still open, the journal of answers that came so far, and the table that
-has a row for every question.
+Questions are submitted with the engine of loads (:mod:`~airflow_provider_assistant.loading`). This package adds one
+poller for all open chat requests (:mod:`.poller`), the batch state with the answers so far (:mod:`.journal`), and the
+output table with one row per question (:mod:`.answers`).
 """

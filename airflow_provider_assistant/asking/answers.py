@@ -1,4 +1,4 @@
-"""The table of questions and answers: one row for every question, in the order of the source."""
+"""The output table of a chat batch: one row per question, in the order of the source."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ COLUMNS = (
     *("key", "message", "answer", "status", "error", "request_id", "session_id"),
     *("submitted_at", "completed_at", "seconds", "noticed_after", "polls", "attempts", "raw"),
 )
-# Those that are known before there is an answer.
+# Columns that are known before there is an answer.
 QUESTION = ("key", "message", "error", "request_id", "session_id", "submitted_at", "attempts")
 Identity: TypeAlias = tuple[str | None, str | None, str | None]
-# What a question is known by in the journal; it stands in the snapshot only.
+# Column with the identity of each question in the batch state; only the snapshot has it.
 ASKED_AS = "\0asked_as"
-# Whose output it is, in the file's metadata: another task's answers are no answers of this one.
+# Metadata key with the scope of the task that wrote the output. Answers of another task are not reused.
 SCOPE = b"assistant.scope"
 FACTS = b"assistant.submissions"
-# Whether the conversations were made for the questions, in the snapshot's metadata.
+# Metadata key of the snapshot: whether the session ids were generated for the questions.
 OWN_SESSIONS = b"assistant.own_sessions"
 _PERCENTS = (50, 95, 99)
 
@@ -45,13 +45,15 @@ def snapshot(
     own_sessions: bool = False,
 ) -> None:
     """
-    Write down what was asked.
+    Write the submitted questions to the batch state.
 
-    :param columns: The columns of ``QUESTION``, and ``ASKED_AS``.
-    :param carried: The columns that are carried along.
-    :param facts: What is to be told of the submissions in the end, as JSON types.
-    :param path: Where to.
-    :param own_sessions: Whether the conversations were made for these questions, and not named by the source.
+    :param columns: Values of the columns ``QUESTION`` and ``ASKED_AS``.
+    :param carried: Values of the source's other columns, which the output repeats.
+    :param facts: Facts about the submissions as JSON types; :func:`counts` returns them.
+    :param path: Path of the Parquet file.
+    :param own_sessions: Whether the session ids were generated for these questions. Default: False, the source has
+        them.
+    :raises AssistantStorageError: The file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -68,7 +70,11 @@ def snapshot(
 
 
 def read_snapshot(path: Path_) -> pa.Table:
-    """Return what :func:`snapshot` wrote."""
+    """
+    Return the table that :func:`snapshot` wrote.
+
+    :param path: Path of the Parquet file.
+    """
     import pyarrow.parquet as pq
 
     with path.open("rb") as file:
@@ -77,10 +83,11 @@ def read_snapshot(path: Path_) -> pa.Table:
 
 def joined(asked: pa.Table, answers: Mapping[str, Ended]) -> pa.Table:
     """
-    Return questions with their answers.
+    Return the questions joined with their answers.
 
-    :param asked: The snapshot.
-    :param answers: What became of the questions, by what they were asked as.
+    :param asked: The snapshot of the questions.
+    :param answers: Results by ``asked_as``.
+    :return: A table with the columns ``COLUMNS`` and the source's other columns, one row per question.
     """
     import pyarrow as pa
 
@@ -110,12 +117,25 @@ def joined(asked: pa.Table, answers: Mapping[str, Ended]) -> pa.Table:
 
 
 def publish(table: pa.Table, path: ObjectStoragePath, scope: str) -> None:
-    """Write the output, as this task's."""
+    """
+    Write the output file.
+
+    :param table: The table of :func:`joined`.
+    :param path: The output file; it is replaced as a whole.
+    :param scope: Scope of the task, for the file's metadata.
+    :raises AssistantStorageError: The file cannot be written.
+    """
     replace(table.replace_schema_metadata({SCOPE: scope.encode()}), path)
 
 
 def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
-    """Return the complete answers that an earlier try of the same task wrote, by what people know them as."""
+    """
+    Return the complete answers in an output file that an earlier attempt of the same task wrote.
+
+    :param path: The output file.
+    :param scope: Scope of the task.
+    :return: Answers by key, message and session id; empty if there is no such file or another task wrote it.
+    """
     import pyarrow.parquet as pq
 
     if not path.is_file():
@@ -123,11 +143,11 @@ def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
     with path.open("rb") as file:
         try:
             parquet = pq.ParquetFile(file)
-        except ValueError:  # whatever it is, it is not this task's, and is about to be replaced
+        except ValueError:  # not a Parquet file, so not written by this task; publish() replaces it
             return {}
         if (parquet.schema_arrow.metadata or {}).get(SCOPE) != scope.encode():
             return {}
-        # An earlier version of this package wrote no column noticed_after.
+        # Files of an earlier version of this package have no column noticed_after.
         rows = parquet.read([name for name in COLUMNS if name in parquet.schema_arrow.names]).to_pylist()
     return {
         (row["key"], row["message"], row["session_id"]): Ended(
@@ -150,9 +170,12 @@ def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
 
 def counts(table: pa.Table) -> dict[str, Any]:
     """
-    Return how many questions have which status, percentiles of the complete ones, in seconds, and the facts.
+    Return the counts, latency percentiles and submission facts of a batch.
 
-    :param table: What :func:`joined` returned.
+    :param table: The table of :func:`joined`.
+    :return: ``rows``; one count per status of ``STATUSES``; ``seconds_p50``, ``_p95``, ``_p99`` and
+        ``noticed_after_p50``, ``_p95``, ``_p99`` of the complete questions, in seconds, or None; and the facts that
+        :func:`snapshot` stored.
     """
     found = Counter(table["status"].to_pylist())
     is_complete = [status == "complete" for status in table["status"].to_pylist()]
@@ -170,7 +193,11 @@ def counts(table: pa.Table) -> dict[str, Any]:
 
 
 def has_own_sessions(table: pa.Table) -> bool:
-    """Return whether the conversations were made for the questions, and not named by the source."""
+    """
+    Return whether the session ids were generated for the questions.
+
+    :param table: The table of :func:`joined`.
+    """
     return bool(json.loads((table.schema.metadata or {}).get(OWN_SESSIONS, b"false")))
 
 
@@ -218,7 +245,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
-    """Return a column of whatever a source held; what Parquet has no one type for becomes text."""
+    """Return a column with the values of a source; values without a common Parquet type are stored as text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

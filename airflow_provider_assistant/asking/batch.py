@@ -1,4 +1,4 @@
-"""One batch of questions: submitted once, waited for together, answered in one table."""
+"""One chat batch: submit each question once, wait for all answers, write one table."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.loading.source import Path_
 
 Mode: TypeAlias = Literal["async", "sync"]
-# Ends after which polling the request again is of no use.
-USELESS = {"failed", "lost"}
-# What it means that a file of the batch cannot be written.
+# Final states without an answer: a later attempt submits the question again.
+UNANSWERED = {"failed", "lost"}
+# What a retry does after a file of the batch could not be written, for the message.
 UNHARMED = "a retry takes up what was submitted"
 
 log = logging.getLogger(__name__)
@@ -50,14 +50,15 @@ log = logging.getLogger(__name__)
 
 class Batch:
     """
-    The questions of one task on one site.
+    Submit the questions of one task to one site, collect the answers, and write the output.
 
-    :param settings: Of the connection; ``max_concurrency`` holds for this batch.
-    :param site_id: The site.
-    :param mode: ``async`` submits and polls, ``sync`` holds a request for every answer.
-    :param output: The table of questions and answers.
-    :param scope: The task and, where it is told to ask anew, which time: what tells its requests from others.
-    :param memory: The ledger's questions of this scope, or None.
+    :param settings: Settings of the client; ``max_concurrency`` applies to this batch.
+    :param site_id: Id of the site.
+    :param mode: ``async`` submits all questions and polls the chat requests (``POST …/chat/async``); ``sync`` waits for
+        each answer in its own round trip (``POST …/chat``).
+    :param output: Parquet file for the questions and answers.
+    :param scope: Scope of the ledger entries and session ids: the task and, if it must ask again, which run.
+    :param memory: Ledger entries of this scope; None to record nothing.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Batch:
         self._output = output
         self._scope = scope
         self._memory = memory
-        # Of the submissions of this try.
+        # Counts of the submissions in this attempt.
         self.counts: Counts | None = None
         self._running: Load | None = None
         self._work = Interruptible("the task was ended from outside; a retry takes up the requests that are open")
@@ -86,25 +87,26 @@ class Batch:
 
     def submit(self, questions: Questions) -> None:
         """
-        Submit what has not been submitted, and write down what was asked.
+        Submit the questions that no earlier attempt has submitted, and save all of them in the batch state.
 
-        :raises AssistantError: Nothing can be waited for: the service refused as a whole, or nothing came of it; or
-            answers could not be noted down.
+        :param questions: All questions of the source.
+        :raises AssistantStorageError: The batch state cannot be written.
+        :raises AssistantError: No question was submitted, or the error is one that Airflow must not retry.
         """
         self.journal.check()
         digests = questions.digests()
         names = [asked_as(digest) for digest in digests]
         earlier = self._earlier(questions, names)
-        # A try that was killed may have come so far, but not to this.
-        self._forget_useless({end.asked_as for end in earlier.values() if end.status in USELESS})
+        # publish() withdraws these entries too, but an earlier attempt may have been killed before it.
+        self._withdraw_failed({end.asked_as for end in earlier.values() if end.status in UNANSWERED})
         if self._memory and self._mode == "sync":
-            self._forget_unanswered(digests, names, earlier)
+            self._withdraw_unanswered(digests, names, earlier)
         reasons: dict[int, str] = {}
         asked: dict[str, tuple[str | None, float, int]] = {}
         with _Findings(findings_of(self._output), reasons) as findings:
             counts, error = asyncio.run(self._submit(questions, findings, asked))
         if not findings.count:
-            findings.path.unlink(missing_ok=True)  # an earlier run's
+            findings.path.unlink(missing_ok=True)  # the file of an earlier run
         if self._memory:
             wanted = set(digests)
             for one in self._memory.standing():
@@ -112,7 +114,7 @@ class Batch:
                     asked[one.key] = (one.document_id, one.settled_at.timestamp(), one.attempts)
         if error and not asked:
             raise error
-        # Rows that ask the same have one fate.
+        # Duplicate questions are submitted once and share the outcome.
         keys = [digest.key for digest in digests]
         why = {keys[number - 1]: reason for number, reason in reasons.items()}
         facts = {
@@ -127,7 +129,7 @@ class Batch:
     async def _submit(
         self, questions: Questions, findings: Findings, asked: dict[str, tuple[str | None, float, int]]
     ) -> tuple[Counts, AssistantError | None]:
-        # Questions belong to one task, and every night may ask others.
+        # Each run may ask other questions, so a mass change is normal here.
         options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
         async with AssistantClient(self._settings) as client, recording(self.journal) as record:
 
@@ -155,7 +157,7 @@ class Batch:
             except AssistantError as error:
                 if self._work.is_ended or isinstance(error, AirflowFailException):
                     raise
-                log.warning("Not all questions could be submitted; going on with those that were: %s", error)
+                log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
                 return load.counts, error
             finally:
                 self._running = None
@@ -166,7 +168,7 @@ class Batch:
         return make(self._site_id, message)
 
     def _earlier(self, questions: Questions, names: list[str]) -> dict[str, Ended]:
-        """Return the answers of earlier tries, and see to it that they are found in the journal."""
+        """Return the answers of earlier attempts, and add those of the last output to the batch state."""
         known = {answer.asked_as: answer for answer in self.journal.read_answers()}
         before = answers.published(self._output, self._scope)
         identities = zip(
@@ -180,15 +182,19 @@ class Batch:
             self.journal.write_answers(again)
         return known | {answer.asked_as: answer for answer in again}
 
-    def _forget_unanswered(self, digests: list[Digest], names: list[str], known: dict[str, Ended]) -> None:
-        """Ask again what was answered to a try that was killed before it had written the answer down."""
+    def _withdraw_unanswered(self, digests: list[Digest], names: list[str], known: dict[str, Ended]) -> None:
+        """
+        Withdraw the ledger entries of questions whose answer was lost, so that they are submitted again.
+
+        A previous attempt received such an answer, but was killed before saving it.
+        """
         if self._memory:
             unanswered = {digest for digest, name in zip(digests, names, strict=True) if name not in known}
             lost = [one.key for one in self._memory.standing() if (one.key, one.content_hash) in unanswered]
-            self._memory.withdraw(lost, "its answer was lost with the try that asked", ambiguous=True)
+            self._memory.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
 
-    def _forget_useless(self, requests: set[str]) -> None:
-        """Let a later try ask anew what failed or was lost."""
+    def _withdraw_failed(self, requests: set[str]) -> None:
+        """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
         if self._memory and requests:
             keys = [one.key for one in self._memory.standing() if one.document_id in requests]
             self._memory.withdraw(keys, "its request failed or was lost")
@@ -227,11 +233,12 @@ class Batch:
 
     def collect(self, *, interval: float, deadline: float) -> None:
         """
-        Wait for what is open, and write down what came.
+        Poll the open chat requests until all have ended or the deadline passes, and save the answers.
 
-        :param interval: The longest time between two polls of one request, in seconds.
-        :param deadline: When to give up, in seconds since the epoch; every request is polled at least once.
-        :raises AssistantAPIError: 401 or 403.
+        :param interval: Maximum time between two polls of one chat request, in seconds.
+        :param deadline: Time at which to stop polling, in seconds since the epoch; each chat request is polled at least
+            once.
+        :raises AssistantAPIError: The service answered a poll with 401 or 403.
         """
         if pending := self.journal.read_open():
             self._work.run(self._collect(pending, interval, deadline))
@@ -252,10 +259,15 @@ class Batch:
                 log.info("%s", poller)
 
     def close_sessions(self, table: pa.Table) -> tuple[int, int]:
-        """Close the conversations of the questions that have ended; return how many were closed, and how many not."""
+        """
+        Close the sessions whose questions have all ended (``POST …/chat/session/close``).
+
+        :param table: The table of :meth:`table`.
+        :return: How many sessions were closed, and how many could not be.
+        """
         rows = set(zip(table["session_id"].to_pylist(), table["status"].to_pylist(), strict=True))
         ended = {session for session, status in rows if session and status in {"complete", "failed"}}
-        # A conversation may have another question, which a retry waits for.
+        # Keep a session open if another of its questions is pending: a retry waits for it.
         sessions = sorted(ended - {session for session, status in rows if status == "timed_out"})
         return self._work.run(self._close_sessions(sessions)) if sessions else (0, 0)
 
@@ -268,7 +280,7 @@ class Batch:
                 for session in waiting:
                     message = checked(SessionClose, {"session_id": session})
                     try:
-                        # Not found is what an earlier try has closed.
+                        # A 404 means that an earlier attempt has closed the session.
                         with contextlib.suppress(AssistantNotFoundError):
                             await client.asend(endpoints.close_session(self._site_id, message))
                         closed += 1
@@ -286,15 +298,22 @@ class Batch:
     # -- the end -----------------------------------------------------------------------------------
 
     def table(self) -> pa.Table:
-        """Return questions and answers as far as they are written down."""
+        """
+        Return all questions with the answers so far, from the batch state.
+
+        :return: A table with the columns of :data:`.answers.COLUMNS` and the source's other columns.
+        """
         ended = {answer.asked_as: answer for answer in sorted(self.journal.read_answers(), key=_ended_at)}
         return answers.joined(answers.read_snapshot(self.journal.snapshot), ended)
 
     def publish(self, table: pa.Table) -> None:
         """
-        Write the output, and have the ledger know how the requests ended.
+        Write the output, record in the ledger how the chat requests ended, and remove the batch state.
 
-        Those that failed or were lost are withdrawn from it: a later try makes them anew.
+        The ledger entries of failed and lost chat requests are withdrawn, so that a later attempt asks again.
+
+        :param table: The table of :meth:`table`.
+        :raises AssistantStorageError: The output cannot be written.
         """
         answers.publish(table, self._output, self._scope)
         columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
@@ -303,34 +322,43 @@ class Batch:
             try:
                 self._memory.ended(ends)
             except AssistantLedgerError as error:
-                # Nothing depends on it, and the answers are written.
+                # Do not fail: the answers are written, and no other task depends on these entries.
                 log.warning("How the requests ended is not recorded: %s", error)
         try:
-            self._forget_useless({request_id for request_id, end in ends.items() if end.state in USELESS})
+            self._withdraw_failed({request_id for request_id, end in ends.items() if end.state in UNANSWERED})
         except AssistantLedgerError as error:
-            # A later try does it before it asks.
-            log.warning("That requests failed or were lost is not recorded: %s", error)
+            # Do not fail: submit() of a later attempt withdraws them.
+            log.warning("The failed and lost requests are not withdrawn from the ledger: %s", error)
         self.journal.remove()
 
     def end(self) -> None:
-        """Send nothing more, and end within a few seconds; may be called by a signal handler."""
+        """Stop sending, and make the running call return within a few seconds; safe in a signal handler."""
         self._work.end()
         if self._running:
             self._running.end()
 
 
 def folder_of(output: ObjectStoragePath, scope: str) -> str:
-    """Return the folder of a task's journal: beside the output, under a name that readers of datasets skip."""
+    """
+    Return the folder of a task's batch state: next to the output, with a name that dataset readers skip.
+
+    :param output: Output file of the task.
+    :param scope: Scope of the batch, as in :class:`Batch`.
+    """
     return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.asking")
 
 
 def findings_of(output: ObjectStoragePath) -> Path_:
-    """Return where the list of questions that want attention goes, beside the output."""
+    """
+    Return the path of the findings: next to the output, with a name that dataset readers skip.
+
+    :param output: Output file of the task.
+    """
     return output.parent / f".{output.stem}.findings.parquet"
 
 
 def _texts(values: list[Any]) -> list[str | None]:
-    """Return texts as Parquet can hold them; what is no text was not sent."""
+    """Return texts that Parquet can store; None for other values, which were not sent."""
     return [storable(value) if isinstance(value, str) else None for value in values]
 
 
@@ -339,7 +367,7 @@ def _ended_at(answer: Ended) -> float:
 
 
 class _Findings(Findings):
-    """Findings that also stand beside their question."""
+    """Findings whose reasons are also written to the output, by row."""
 
     def __init__(self, path: Path_, reasons: dict[int, str]) -> None:
         super().__init__(path, always=False)

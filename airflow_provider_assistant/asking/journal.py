@@ -1,9 +1,9 @@
 """
-What is known of a batch of questions while it is asked: files in a folder beside its output.
+The batch state: files in a folder next to the output, while a chat batch runs.
 
-The folder is how workers and triggerers tell each other what came of which question, however many there are; it
-goes when the output is written. Object storage cannot append, so answers are written in small files of JSON
-lines, each once.
+Worker and triggerer exchange the open chat requests and the answers through this folder, because a trigger's event
+cannot carry thousands of answers. The folder is removed once the output is written. Object storage cannot append to
+a file, so answers are written in many small files of JSON lines.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from airflow_provider_assistant.loading.source import Path_, storage_path
 
 log = logging.getLogger(__name__)
 
-# Seconds of answers that are lost, and fetched again, when a process is killed.
+# Seconds between two writes of answers. A killed process loses the answers since the last write; they are polled again.
 FLUSH = 2.0
 
 
 class Journal:
     """
-    The folder of one batch.
+    Read and write the state of one chat batch.
 
-    :param folder: Local path or object storage URL.
+    :param folder: Folder of the batch state: a local path or an object storage URL.
     """
 
     def __init__(self, folder: str) -> None:
@@ -40,7 +40,7 @@ class Journal:
 
     @property
     def snapshot(self) -> Path_:
-        """The Parquet file with all questions, as they were read and submitted."""
+        """Path of the Parquet file with all questions and their chat requests."""
         return self.folder / "questions.parquet"
 
     @property
@@ -49,9 +49,9 @@ class Journal:
 
     def check(self) -> None:
         """
-        Make sure that the folder can be written to, before there is anything to write.
+        Check that the folder is writable, before the first request.
 
-        :raises AssistantStorageError: It cannot.
+        :raises AssistantStorageError: The folder is not writable; nothing was sent.
         """
         probe = self.folder / "probe"
         try:
@@ -63,26 +63,31 @@ class Journal:
             ) from error
         with contextlib.suppress(Exception):
             probe.unlink()
-            # Object storage would remove what is in it.
+            # On object storage, rmdir would also remove files of an earlier attempt.
             if not any(self.folder.iterdir()):
                 self.folder.rmdir()
 
     def write_pending(self, pending: Iterable[Pending]) -> None:
-        """Write which requests are to be waited for."""
+        """
+        Write the list of chat requests to wait for.
+
+        :param pending: The chat requests.
+        :raises AssistantStorageError: The list cannot be written.
+        """
         self._write(self._pending, (json.dumps(astuple(one)) for one in pending))
 
     def read_open(self) -> list[Pending]:
         """
-        Return which requests have no answer yet.
+        Return the chat requests without a saved answer.
 
-        :raises AssistantError: The folder cannot be read from here.
+        :raises AssistantError: The folder cannot be read on this machine.
         """
         try:
             with self._pending.open("rb") as file:
                 pending = [Pending(*json.loads(line)) for line in file]
-            # Nothing else of the answers is kept: a triggerer has better use for its memory.
+            # Keep only the ids of the answers, to save memory in the triggerer.
             ended = {answer["asked_as"] for answer in self._answers()}
-        except (OSError, ValueError, ImportError) as error:  # the latter two where the storage's package is missing
+        except (OSError, ValueError, ImportError) as error:  # ValueError, ImportError: no package for this storage
             raise AssistantError(
                 f"the list of open requests at {self._pending} cannot be read here: {error}. Worker and triggerer "
                 "both have to reach output_path: give an object storage URL or a shared folder, or "
@@ -91,13 +96,18 @@ class Journal:
         return [one for one in pending if one.request_id not in ended]
 
     def write_answers(self, answers: Sequence[Ended]) -> None:
-        """Add answers."""
-        # An answer may hold half a surrogate pair, which only an escape can store.
+        """
+        Add answers to the batch state, in one new file.
+
+        :param answers: The answers.
+        :raises AssistantStorageError: The file cannot be written.
+        """
+        # An answer may contain a lone surrogate, which JSON stores as an escape.
         lines = (json.dumps(asdict(answer)) for answer in answers)
         self._write(self.folder / f"answers-{uuid.uuid4().hex}.jsonl", lines)
 
     def read_answers(self) -> list[Ended]:
-        """Return all answers so far."""
+        """Return all answers that are saved so far."""
         return [Ended(**answer) for answer in self._answers()]
 
     def _answers(self) -> Iterator[dict[str, Any]]:
@@ -106,11 +116,11 @@ class Journal:
         for path in self.folder.glob("answers-*.jsonl"):
             with path.open("rb") as file:
                 for line in file:
-                    with contextlib.suppress(ValueError):  # the end of a file that a kill cut off
+                    with contextlib.suppress(ValueError):  # the last line of a file is incomplete after a kill
                         yield json.loads(line)
 
     def remove(self) -> None:
-        """Remove the folder, as far as this one may."""
+        """Remove the folder; log a warning if that fails."""
         try:
             if self.folder.is_dir():
                 for name in [path.name for path in self.folder.iterdir()]:
@@ -118,7 +128,7 @@ class Journal:
                 with contextlib.suppress(OSError):  # object storage has no folders to remove
                     self.folder.rmdir()
         except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
-            log.warning("%s is of no more use, and could not be removed: %s", self.folder, error)
+            log.warning("The batch state %s could not be removed; it is no longer needed: %s", self.folder, error)
 
     def _write(self, path: Path_, lines: Iterable[str]) -> None:
         with storing(path, "a retry takes up what was submitted"):
@@ -130,10 +140,13 @@ class Journal:
 @contextlib.asynccontextmanager
 async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
     """
-    Give a function that notes answers, and write them every few seconds and at the end, off the event loop.
+    Return a function that records answers, for an ``async with`` block.
 
-    Whoever cannot write tries again with the next answers, and in the end goes on without: a later try gets them
-    anew.
+    Answers are written every FLUSH seconds and at the end of the block, in a thread. If a write fails, its answers are
+    written with the next ones. If the last write fails too, a later attempt polls for these answers again.
+
+    :param journal: The batch state.
+    :return: Function that takes one answer.
     """
     waiting: list[Ended] = []
     writing = asyncio.Lock()
@@ -149,7 +162,7 @@ async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
                 await asyncio.to_thread(journal.write_answers, answers)
             except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
                 if not has_warned:
-                    log.warning("Answers cannot be noted down in %s: %s", journal.folder, error)
+                    log.warning("Answers cannot be saved in %s: %s", journal.folder, error)
                 has_warned = True
             else:
                 del waiting[: len(answers)]
@@ -167,4 +180,4 @@ async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
         await asyncio.gather(flushing, return_exceptions=True)
         await flush()
         if waiting:
-            log.warning("%d answers are not noted down; they are fetched again.", len(waiting))
+            log.warning("%d answers were not saved; a later attempt polls for them again.", len(waiting))

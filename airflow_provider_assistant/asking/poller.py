@@ -1,4 +1,4 @@
-"""Waits for many async chat requests at once, with few polls."""
+"""Poll many async chat requests at once, with few polls per request."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ log = logging.getLogger(__name__)
 
 State: TypeAlias = Literal["complete", "failed", "lost"]
 
-# A request is polled first at this share of the interval, then whenever its age has doubled, and at last once in
-# every interval: early answers are noticed early, and late ones cost few polls.
+# The first poll of a chat request comes after this share of the interval, further polls whenever its age has doubled,
+# and from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
 FIRST = 0.25
-# Seconds between two lines of progress.
+# Seconds between two progress messages in the log.
 PROGRESS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     """
-    A request whose end is awaited.
+    An open chat request.
 
-    :param request_id: The request.
-    :param submitted_at: When it was submitted, in seconds since the epoch.
+    :param request_id: Id of the chat request.
+    :param submitted_at: Time of its submission, in seconds since the epoch.
     """
 
     request_id: str
@@ -43,21 +43,22 @@ class Pending:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    What became of a question.
+    The result of one question.
 
-    :param asked_as: What it was asked as: its request, or where there is none, a digest of the question.
-    :param request_id: The request, where the service showed one.
-    :param status: ``complete``; ``failed``; or ``lost``: the service no longer knows the request.
-    :param text: The answer.
-    :param error: Why there is none.
+    :param asked_as: Identity of the question in the batch state: the id of its chat request, or a hash of the question
+        if there is no id.
+    :param request_id: Id of the chat request; None if the service returned none.
+    :param status: ``complete``; ``failed``; or ``lost``, if the service no longer knows the chat request.
+    :param text: Text of the answer, or None.
+    :param error: Reason why there is no answer, or None.
     :param raw: The last reply as received.
-    :param ended_at: When it ended by the service's own times, if the reply has them, or else when that was noticed;
-        in seconds since the epoch.
-    :param seconds: From submission until then.
-    :param polls: How often it was polled.
-    :param latency: Seconds that the service took, by its own times or, without polls, by the round trip; None if that
-        is not known.
-    :param noticed_after: Seconds from submission to the poll that noticed the end; None without polls.
+    :param ended_at: Time of the end by the service's own times, or else of the poll that found it, in seconds since the
+        epoch.
+    :param seconds: Seconds from the submission to ``ended_at``.
+    :param polls: Number of polls; 0 in sync mode.
+    :param latency: Seconds that the service took, by its own times or, in sync mode, by the round trip. Default: None,
+        unknown.
+    :param noticed_after: Seconds from the submission to the poll that found the end. Default: None, in sync mode.
     """
 
     asked_as: str
@@ -75,14 +76,17 @@ class Ended:
 
 class Poller:
     """
-    Polls requests until all of them have ended or a deadline passes.
+    Poll chat requests until all have ended or a deadline passes (``GET …/chat/requests/{request_id}``).
 
-    :param client: Sends; it is shared with others where the limit is.
-    :param site_id: Site of the requests.
-    :param interval: The longest time between two polls of one request, in seconds.
-    :param deadline: When to give up, in seconds since the epoch; every request is polled at least once.
-    :param max_concurrency: The most polls in flight.
-    :param on_end: Told of every request that has ended.
+    While it runs, ``ended`` counts the ended chat requests by state, ``open`` the others, and ``polls`` the polls.
+
+    :param client: Client to send with; a shared client also applies its shared limits.
+    :param site_id: Site of the chat requests.
+    :param interval: Maximum time between two polls of one chat request, in seconds.
+    :param deadline: Time at which to stop polling, in seconds since the epoch; each chat request is polled at least
+        once.
+    :param max_concurrency: Maximum number of polls in flight.
+    :param on_end: Function that is called with the result of every chat request that ends.
     """
 
     def __init__(
@@ -99,7 +103,8 @@ class Poller:
         self.polls = 0
         self.open = 0
         self._client = client
-        # Seconds since the epoch when the poller's own clock is at 0: a wall clock may be set while it waits.
+        # Offset of the event loop's clock, in seconds since the epoch. The poller uses that clock, because the wall
+        # clock may be set while it waits.
         self._epoch = 0.0
         self._site_id = site_id
         self._interval = interval
@@ -115,13 +120,14 @@ class Poller:
 
     async def run(self, pending: Iterable[Pending]) -> None:
         """
-        Poll until the end; :attr:`open` says how many requests have not ended by then.
+        Poll until all chat requests have ended or the deadline passes; then :attr:`open` counts those without a result.
 
-        :raises AssistantAPIError: 401 or 403: polling on would not help.
+        :param pending: The open chat requests.
+        :raises AssistantAPIError: The service answered a poll with 401 or 403, so further polls would fail as well.
         """
         self._epoch = self._client.now() - asyncio.get_running_loop().time()
         now = self._now()
-        # Whoever comes late, to requests of an earlier try, still polls each of them once.
+        # If the deadline has passed already, poll each chat request once.
         latest = max(now, self._deadline)
         self._due = [
             (min(max(now, self._next(one, 0.0)), latest), 0, number, one) for number, one in enumerate(pending)
@@ -142,11 +148,11 @@ class Poller:
                 span.set_attributes({"assistant.open": self.open, "assistant.polls": self.polls})
 
     def _now(self) -> float:
-        """Return seconds since the epoch by a clock that only goes forward, at its pace."""
+        """Return seconds since the epoch by a monotonic clock."""
         return self._epoch + asyncio.get_running_loop().time()
 
     async def _step(self) -> None:
-        """Start what is due, or wait until something is."""
+        """Start the polls that are due, then wait until another is due or one has finished."""
         now = self._now()
         self._news.clear()
         while self._due and self._due[0][0] <= now and len(self._flying) < self._max_concurrency:
@@ -161,14 +167,14 @@ class Poller:
         last = max(now, self._deadline) + min(self._client.settings.timeout, flow.LAST_POLL)
         until = last if is_full else self._due[0][0]
         if not await self._news_before(until - now) and is_full:
-            # Nothing has come for so long after the deadline: a pause that the service asked for lasts longer.
+            # No poll has finished for a whole response timeout after the deadline, so a Retry-After holds them back.
             self._due.clear()
             for task in self._flying:
                 task.cancel()
             await asyncio.wait(self._flying)
 
     async def _news_before(self, seconds: float) -> bool:
-        """Wait so long for a poll to have its answer, and return whether one had."""
+        """Wait at most ``seconds`` for a poll to finish, and return whether one did."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -206,7 +212,7 @@ class Poller:
             heapq.heappush(self._due, (due, polls, number, pending))
 
     def _next(self, pending: Pending, now: float) -> float:
-        """Return when to poll a request again, or first."""
+        """Return when to send the first or the next poll of a chat request, in seconds since the epoch."""
         age = max(0.0, now - pending.submitted_at)
         return max(now, pending.submitted_at) + min(max(age, FIRST * self._interval), self._interval)
 
@@ -223,9 +229,9 @@ class Poller:
     ) -> None:
         self.open -= 1
         self.ended[status] += 1
-        # To the microsecond, as the output keeps it: an answer that is read from there is the same.
+        # Round to microseconds, like the output file, so that an answer that is read back from it is equal.
         noticed = round(max(0.0, self._now() - pending.submitted_at), 6)
-        # The service's own times do not depend on when the request was polled; they cannot be longer than the wait.
+        # Prefer the service's own times, which do not depend on the polls, but cap them at the time of the wait.
         latency = None if took is None else min(round(took, 6), noticed)
         seconds = noticed if latency is None else latency
         ended_at = round(pending.submitted_at + seconds, 6)
@@ -234,19 +240,19 @@ class Poller:
         self._on_end(ended)
 
     def _note(self, status: str) -> None:
-        """Log every status word that means "still going" once."""
+        """Log each status word that means "pending" once."""
         if status not in self._words:
             self._words.add(status)
             log.info("Status %r is taken for still going.", status)
 
     def _trouble(self, error: AssistantError) -> None:
-        """Log the first failing poll; the others are counted in the lines of progress."""
+        """Log the first failed poll; progress messages count the others."""
         self._troubles += 1
         if self._troubles == 1:
             log.warning(flow.POLLING_GOES_ON, error)
 
     async def _report(self) -> None:
-        """Log now and then how far it is."""
+        """Log the progress every PROGRESS seconds."""
         while True:
             await asyncio.sleep(PROGRESS)
             log.info("%s", self)

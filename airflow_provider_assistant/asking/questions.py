@@ -1,4 +1,4 @@
-"""The questions of a source: what is asked, in which conversation, and what is carried along."""
+"""Read the questions of a chat batch: messages, session ids, and other columns that the output repeats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_assistant.loading.rows import DataframeRows, Digest, diges
 from airflow_provider_assistant.loading.source import BATCH, Batch, Source, Wanted, open_source
 
 OPTIONAL = ("session_id", "email", "response_language")
-# Where the session ids stand that are made here; no source can have a column of this name.
+# Column of generated session ids; no source can have a column of this name.
 _SESSION = "\0session"
 
 
@@ -25,13 +25,13 @@ class Questions:
     """
     All questions of a source.
 
-    :param columns: What was read, column by column; lists of the same length.
-    :param fields: The column of each field of a message.
-    :param constants: Fields with one value for all questions.
-    :param key_columns: Columns that tell the questions apart; without any, the whole message does.
-    :param own_sessions: Whether the conversations are made for these questions, and not named by the source.
-    :param problems: By position, why a question cannot be read.
-    :param allow_empty: Whether there may be no questions.
+    :param columns: Values by column of the source; lists of the same length.
+    :param fields: Column by field of a message.
+    :param constants: Value by field, for fields with one value for all questions.
+    :param key_columns: Columns that identify a question; if there are none, the whole message identifies it.
+    :param own_sessions: Whether the session ids are generated for these questions, not read from the source.
+    :param problems: Error by position, for rows that cannot be read. Default: none.
+    :param allow_empty: Whether the source may have no questions. Default: False.
     """
 
     columns: dict[str, list[Any]]
@@ -45,8 +45,12 @@ class Questions:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def rows(self, call: Callable[[Any], Call[Any]] = lambda _: None) -> DataframeRows:  # type: ignore[assignment,return-value]  # who only wants digests needs no call
-        """Return the questions as the engine of loads takes rows."""
+    def rows(self, call: Callable[[Any], Call[Any]] = lambda _: None) -> DataframeRows:  # type: ignore[assignment,return-value]  # the default is for digests only
+        """
+        Return the questions as rows for the engine of loads.
+
+        :param call: Function that builds the call of a message. Default: none, for callers that need only digests.
+        """
         return DataframeRows(
             Source(self._batches),
             payload=ChatMessage,
@@ -58,11 +62,11 @@ class Questions:
         )
 
     def digests(self) -> list[Digest]:
-        """Return key and content of every question."""
+        """Return the key and the content hash of every question."""
         return [digest for digests in self.rows().digests() for digest in digests]
 
     def labels(self) -> list[str]:
-        """Return the keys as people know them."""
+        """Return the readable keys of all questions, for the output and for messages."""
         if not self.key_columns:
             messages = self.columns[self.fields["message"]]
             return [key_label(("message",), [None if one is None else str(one)]) for one in messages]
@@ -70,13 +74,17 @@ class Questions:
         return [key_label(self.key_columns, texts) for texts in zip(*columns, strict=True)]
 
     def field(self, name: str) -> list[Any]:
-        """Return the values of a field of all messages."""
+        """
+        Return the values of a field, one per question.
+
+        :param name: Name of the field, such as ``message``.
+        """
         if name in self.fields:
             return self.columns[self.fields[name]]
         return [self.constants.get(name)] * len(self)
 
     def carried(self) -> dict[str, list[Any]]:
-        """Return the columns that are neither message, session nor key: they stand in the output as they are."""
+        """Return the columns other than message, session id and key; the output repeats them unchanged."""
         used = {self.fields["message"], self.fields.get("session_id"), _SESSION}
         if self.key_columns == ("key",):
             used.add("key")
@@ -105,24 +113,31 @@ def read_questions(
     allow_empty: bool = False,
 ) -> Questions:
     """
-    Read all questions.
+    Read all questions of a source.
 
-    :param source: As :func:`~airflow_provider_assistant.loading.source.open_source` takes it.
-    :param columns: Column of a field whose name differs: ``message``, ``session_id``, ``email``,
-        ``response_language``.
-    :param constants: Fields with one value for all questions.
-    :param key_columns: Columns that tell the questions apart.
-    :param session: ``per_row``, ``shared``, or a column with session ids; None for the column of the field, where
-        there is one, or else per row.
-    :param scope: What the sessions that are made here belong to.
-    :param root: Folder that all files have to lie in, once symbolic links are followed.
-    :param csv_options: How CSV files are written.
-    :param allow_empty: Whether the source may have no rows or files.
-    :raises AssistantInputError: The source as a whole cannot be asked.
+    :param source: Path, DataFrame or other source that
+        :func:`~airflow_provider_assistant.loading.source.open_source` accepts.
+    :param columns: Column by field, for fields (``message``, ``session_id``, ``email``, ``response_language``) whose
+        column has another name; or None.
+    :param constants: Value by field, for fields with one value for all questions; or None.
+    :param key_columns: Columns that identify a question; if empty, the whole message identifies it.
+    :param session: ``per_row`` for one generated session per question, ``shared`` for one generated session for all, or
+        the name of a column with session ids. None for the column of the field ``session_id``, or else ``per_row``.
+    :param scope: Scope from which session ids are generated.
+    :param root: Folder that must contain all files of the source, after resolving symbolic links. Default: None, any
+        folder.
+    :param csv_options: Dialect of CSV files. Default: None.
+    :param allow_empty: Whether the source may have no rows or files. Default: False.
+    :return: The questions; rows that cannot be read are in its ``problems``.
+    :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, or has a column with an invalid
+        name.
     """
     fields, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
     if "message" not in fields:
-        raise AssistantInputError("constants: message must be a column, or it is one question", field="constants")
+        raise AssistantInputError(
+            "constants: message must be a column, because a constant would ask the same question in every row",
+            field="constants",
+        )
     if session not in {None, "per_row", "shared"}:
         fields["session_id"] = str(session)
         constants.pop("session_id", None)
@@ -135,7 +150,8 @@ def read_questions(
     if not len(next(iter(read.values()), ())):
         if not allow_empty:
             raise AssistantInputError(
-                "source has no rows; nothing was sent. If that may be so: allow_empty=True", field="source"
+                "source has no rows; nothing was sent. If an empty source is valid, set allow_empty=True",
+                field="source",
             )
         read = {name: [] for name in (*must, *key_columns)} | read
     fields = {field: column for field, column in fields.items() if column in read}
@@ -168,19 +184,24 @@ def _all(source: Source) -> tuple[dict[str, list[Any]], dict[int, str]]:
 
 
 def _check_names(questions: Questions) -> None:
-    """Make sure that what is carried along has a name, and does not stand where an answer is to stand."""
+    """Check that the repeated columns have text names, and that none has the name of an output column."""
     carried = questions.carried()
     if odd := [name for name in carried if not isinstance(name, str)]:
         raise AssistantInputError(
-            f"source has columns whose names are no text: {odd}. Nothing was sent.", field="source"
+            f"source has columns whose names are not text: {odd}. Nothing was sent. Rename them.", field="source"
         )
     if taken := sorted(set(carried) & set(COLUMNS)):
         raise AssistantInputError(
-            f"source has a column {', '.join(taken)}, which the output needs for itself; rename it. Nothing was sent.",
+            f"source has a column {', '.join(taken)}, which is also a column of the output; rename it. "
+            "Nothing was sent.",
             field="source",
         )
 
 
 def asked_as(digest: Digest) -> str:
-    """Return what a question without a request is known by: another message under its key is another question."""
+    """
+    Return the identity of a question without a chat request: a hash of its key and its content.
+
+    :param digest: Key and content hash of the question.
+    """
     return digest_of(encoded([digest.key, digest.content]))

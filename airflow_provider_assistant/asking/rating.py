@@ -1,4 +1,4 @@
-"""Send many ratings at a time, each once."""
+"""Send many ratings concurrently, each once (``POST …/chat/feedback``)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from airflow_provider_assistant.loading.interruptible import Interruptible
 from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.report import LOGGED, Findings, Kind
 
-# Consecutive transient failures, each after all its retries, after which the rest is not sent.
+# Consecutive transient failures, each after all its retries, after which the circuit breaker opens.
 BREAKER = 25
-# These concern the key, or the ledger, and so every rating.
+# Errors about the API key, the rate limit or the ledger, which every further rating would meet as well.
 FATAL = (AssistantAuthenticationError, AssistantPermissionError, AssistantRateLimitError, AssistantLedgerError)
-# What is in flight when a task has to end gets so long, in seconds. Airflow kills five seconds after it asked.
+# Seconds that requests in flight get when the task is terminated. Airflow kills the process five seconds after SIGTERM.
 GRACE = 2.0
 
 log = logging.getLogger(__name__)
@@ -41,13 +41,13 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class RatingCounts:
     """
-    What became of the ratings: ``sent``, ``already_sent`` and ``failed`` add up to them.
+    Counts of ratings by outcome; ``sent``, ``already_sent`` and ``failed`` add up to all ratings.
 
-    :param sent: Sent, as the service acknowledged.
-    :param already_sent: Sent by an earlier run, and still the latest rating of its request.
-    :param failed: Not sent as far as is known: refused, in doubt, or not come to.
-    :param possibly_duplicated: Sent, after an attempt that may have been received as well.
-    :param by_rating: How many were sent now or before, by word.
+    :param sent: Ratings that this run sent and the service acknowledged.
+    :param already_sent: Ratings that an earlier run sent and that are still the latest of their chat request.
+    :param failed: Ratings without an acknowledgement: refused, ambiguous or not attempted.
+    :param possibly_duplicated: Ratings of ``sent`` with an earlier ambiguous attempt.
+    :param by_rating: Count of ``sent`` and ``already_sent`` by rating.
     """
 
     sent: int = 0
@@ -57,20 +57,24 @@ class RatingCounts:
     by_rating: Counter[str] = field(default_factory=Counter)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counts as plain JSON types, fit for XCom."""
+        """
+        Return the counts as plain JSON types, for XCom.
+
+        :return: ``sent``, ``already_sent``, ``failed``, ``possibly_duplicated`` and ``by_rating``.
+        """
         return {**asdict(self), "by_rating": dict(self.by_rating)}
 
 
 class Rater:
     """
-    Sends the ratings of one task.
+    Send the ratings of one task, and record them in the ledger.
 
-    :param settings: Of the connection; ``max_concurrency`` bounds how many are in flight.
-    :param site_id: The site.
-    :param scope: What the ledger knows the site as.
+    :param settings: Settings of the client; ``max_concurrency`` limits the requests in flight.
+    :param site_id: Id of the site.
+    :param scope: Scope of the ledger entries: the URL of the site.
     :param run: The task instance.
-    :param ledger: Remembers what was sent; None sends everything.
-    :param findings: Where to list what wants attention.
+    :param ledger: The ledger; None sends every rating and records nothing.
+    :param findings: Findings to add ratings to that a person should look at.
     """
 
     def __init__(
@@ -92,19 +96,21 @@ class Rater:
         self._findings = findings
         self._work = Interruptible("the task was ended from outside; a retry sends the other ratings", grace=GRACE)
         self._waiting: deque[Rating] = deque()
-        self._unclear: set[str] = set()
+        self._ambiguous: set[str] = set()
         self._failures = 0
         self._refused = 0
         self._stopped: AssistantError | None = None
 
     def send(self, wanted: Sequence[Rating]) -> None:
         """
-        Send what was not sent before.
+        Send the ratings that no earlier run has sent; :attr:`counts` has the result.
 
-        :raises AssistantError: What stopped it; the counts say how far it came.
+        :param wanted: All ratings of the task.
+        :raises AssistantError: An error that further ratings would meet as well stopped the run, the circuit breaker
+            opened, or the task was terminated.
         """
         outcomes = self._outcomes(wanted)
-        self._unclear = {key for key, outcome in outcomes.items() if outcome in {"intended", "ambiguous"}}
+        self._ambiguous = {key for key, outcome in outcomes.items() if outcome in {"intended", "ambiguous"}}
         for rating in wanted:
             if outcomes.get(_key(rating)) == "done":
                 self.counts.already_sent += 1
@@ -115,7 +121,7 @@ class Rater:
             if self._waiting:
                 self._work.run(self._send_all())
         finally:
-            # What a stopped task did not come to is among the failed.
+            # Ratings that a stopped run did not attempt count as failed.
             self.counts.failed = len(wanted) - self.counts.sent - self.counts.already_sent
         if self._stopped:
             raise self._stopped
@@ -124,11 +130,11 @@ class Rater:
 
     @property
     def is_final(self) -> bool:
-        """Whether the service refused every rating that is missing, so that a retry would change nothing."""
+        """Whether the service refused every failed rating, so that a retry would fail as well."""
         return self._refused == self.counts.failed
 
     def end(self) -> None:
-        """Send nothing more, and end within a few seconds; may be called by a signal handler."""
+        """Stop sending, and make :meth:`send` return within a few seconds; safe in a signal handler."""
         self._work.end()
 
     def _outcomes(self, wanted: Sequence[Rating]) -> dict[str, Outcome]:
@@ -138,7 +144,7 @@ class Rater:
         return self._ledger.outcomes(ratings, self._scope, keys, again_if=is_superseded())
 
     async def _send_all(self) -> None:
-        # The ledger's own thread: a slow commit holds up no request.
+        # Write to the ledger in a separate thread, so that a slow commit does not delay requests.
         with ThreadPoolExecutor(1, "ledger") as thread:
             async with LimitedClient(self._settings) as client:
                 await client.prepare()
@@ -151,7 +157,7 @@ class Rater:
             try:
                 await self._send(client, thread, rating)
             except AssistantError as error:
-                self._failed(rating, error)
+                self._record_failure(rating, error)
             else:
                 self._failures = 0
                 self.counts.sent += 1
@@ -160,8 +166,8 @@ class Rater:
     async def _send(self, client: LimitedClient, thread: ThreadPoolExecutor, rating: Rating) -> None:
         fields = {"session_id": rating.session_id, "request_id": rating.request_id, "feedback": rating.word}
         call = endpoints.send_feedback(self._site_id, checked(Feedback, fields))
-        is_unclear = _key(rating) in self._unclear
-        await self._book(
+        was_ambiguous = _key(rating) in self._ambiguous
+        await self._record(
             thread,
             lambda ledger: ledger.intend(
                 ratings,
@@ -177,30 +183,31 @@ class Rater:
         try:
             reply = await client.asend(call)
         except AssistantError as error:
-            # That this attempt was refused does not clear up an earlier one.
-            facts: dict[str, Any] = {"outcome": "ambiguous" if is_unclear else outcome_of(error), "error": str(error)}
-            await self._book(thread, lambda ledger: self._settle(ledger, rating, **facts))
+            # If this attempt was refused, an earlier ambiguous one may have succeeded nevertheless.
+            outcome: Outcome = "ambiguous" if was_ambiguous else outcome_of(error)
+            facts: dict[str, Any] = {"outcome": outcome, "error": str(error)}
+            await self._record(thread, lambda ledger: self._settle(ledger, rating, **facts))
             raise
-        await self._book(thread, lambda ledger: self._settle(ledger, rating, "done"))
-        if is_unclear or reply.exchange.ambiguous:
+        await self._record(thread, lambda ledger: self._settle(ledger, rating, "done"))
+        if was_ambiguous or reply.exchange.ambiguous:
             self.counts.possibly_duplicated += 1
-            self._find("possibly_duplicated", rating, "an earlier attempt may have been received as well")
+            self._add_finding("possibly_duplicated", rating, "an earlier attempt may have been received as well")
 
     def _settle(self, ledger: Ledger, rating: Rating, outcome: Outcome, error: str | None = None) -> None:
         ledger.settle(ratings, self._scope, _key(rating), outcome, error=error)
 
-    async def _book(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
+    async def _record(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
         if self._ledger:
             await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
 
-    def _failed(self, rating: Rating, error: AssistantError) -> None:
+    def _record_failure(self, rating: Rating, error: AssistantError) -> None:
         is_refused = errors.is_refused(error)
         self._refused += is_refused
         self._failures += not is_refused
         kind: Kind = "ambiguous" if outcome_of(error) == "ambiguous" else "failed"
-        self._find(kind, rating, str(error))
+        self._add_finding(kind, rating, str(error))
         if self._findings.count <= LOGGED:
-            log.warning("The answer to %r is not rated: %s", rating.key, error)
+            log.warning("The answer to %r could not be rated: %s", rating.key, error)
         if isinstance(error.__cause__ if isinstance(error.__cause__, AssistantError) else error, FATAL):
             self._stopped = self._stopped or error
         elif self._failures >= BREAKER:
@@ -208,10 +215,10 @@ class Rater:
                 f"{self._failures} ratings in a row could not be sent, and the others were not tried: {error}"
             )
 
-    def _find(self, kind: Kind, rating: Rating, reason: str) -> None:
+    def _add_finding(self, kind: Kind, rating: Rating, reason: str) -> None:
         self._findings.add(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])
 
 
 def _key(rating: Rating) -> str:
-    """Return what the ledger knows a rating by: the same whether it is sent alone or with others."""
+    """Return the ledger key of a rating; it is the same for a single rating and for many."""
     return key_of(rating.session_id, rating.request_id, rating.word)

@@ -1,4 +1,4 @@
-"""The hook: an Airflow connection, the ten endpoints, one line each."""
+"""The hook: one method per route of the Assistant API, configured by an Airflow connection."""
 
 from __future__ import annotations
 
@@ -42,21 +42,31 @@ T = TypeVar("T")
 
 class AssistantHook(BaseHook):
     """
-    The Assistant M2M API behind an Airflow connection of type ``assistant``.
+    Call the Assistant API through an Airflow connection of type ``assistant``.
 
-    Every method sends one request, with the connection's bounded retries, and returns a reply whose ``raw``
-    is the JSON as received. All of them raise
-    :class:`~airflow_provider_assistant.exceptions.AssistantInputError` for input that cannot be sent, before
-    anything is sent, and otherwise what :func:`airflow_provider_assistant.api.flow.perform` lists.
+    Each method sends one request and retries it within the limits of the connection. Each reply keeps the JSON as
+    received in ``raw``. Every method that sends a request can raise these errors:
 
-    Under asyncio the same calls go through :meth:`async_client`::
+    - :class:`~airflow_provider_assistant.exceptions.AssistantInputError`: a parameter or the connection is invalid;
+      nothing was sent;
+    - :class:`~airflow_provider_assistant.exceptions.AssistantAPIError`: the service answered with an error status; the
+      subclass depends on the status;
+    - :class:`~airflow_provider_assistant.exceptions.AssistantConnectionError`: no connection, or it broke;
+    - :class:`~airflow_provider_assistant.exceptions.AssistantTimeout`: no complete answer within the connection's
+      ``timeout``;
+    - :class:`~airflow_provider_assistant.exceptions.AssistantResponseError`: the status is a success, but the body
+      cannot be used;
+    - :class:`~airflow_provider_assistant.exceptions.AssistantAmbiguousError`: a ``POST`` failed and may have taken
+      effect nevertheless.
+
+    Under asyncio, send the same calls through :meth:`async_client`::
 
         async with hook.async_client() as client:
             limits = await client.asend(endpoints.get_limits(hook.tenant()))
 
-    :param assistant_conn_id: The Airflow connection.
-    :param tenant_id: Tenant to use instead of the connection's.
-    :param site_id: Site to use instead of the connection's.
+    :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``.
+    :param tenant_id: Tenant that overrides the connection's ``tenant_id``. Default: None, the connection's.
+    :param site_id: Site that overrides the connection's ``site_id``. Default: None, the connection's.
     """
 
     conn_name_attr = "assistant_conn_id"
@@ -66,14 +76,14 @@ class AssistantHook(BaseHook):
 
     @staticmethod
     def get_connection_form_widgets() -> dict[str, Any]:
-        """Return the connection form's fields to Airflow 3.1."""
+        """Return the extra fields of the connection form, by name; only Airflow 3.1 calls this."""
         from airflow_provider_assistant.hooks import form
 
         return form.widgets()
 
     @staticmethod
     def get_ui_field_behaviour() -> dict[str, Any]:
-        """Return what becomes of Airflow's own fields in the form to Airflow 3.1."""
+        """Return which standard fields of the connection form are hidden or renamed; only Airflow 3.1 calls this."""
         from airflow_provider_assistant.hooks import form
 
         return form.behaviour()
@@ -92,29 +102,34 @@ class AssistantHook(BaseHook):
 
     @cached_property
     def settings(self) -> Settings:
-        """The connection's settings."""
+        """Settings of the connection, read once per hook; :meth:`look_up` reads them again."""
         return self._read_settings()
 
     @cached_property
     def client(self) -> AssistantClient:
-        """The client of the synchronous methods."""
+        """Client that the synchronous methods send with."""
         return AssistantClient(self.settings.client)
 
     def get_conn(self) -> AssistantClient:
-        """Return the client, as Airflow's hooks do."""
+        """
+        Return the synchronous client; this is Airflow's common hook interface.
+
+        :return: The same object as :attr:`client`.
+        """
         return self.client
 
     async def look_up(self) -> Settings:
         """
-        Read the connection again without blocking the event loop.
+        Read the connection again, without blocking the event loop.
 
-        :return: Its current settings, which are also those of :attr:`settings`.
+        :return: The current settings; :attr:`settings` is updated as well.
+        :raises AssistantInputError: The connection is incomplete or has an invalid field.
         """
         from asgiref.sync import sync_to_async
 
-        # In a thread, because before Airflow 3.3.2 `aget_connection` also calls the supervisor synchronously, to mask
-        # secrets. The helper for that came with common-compat 1.21, which is newer than what Airflow's constraints pin.
-        # asgiref's thread, because Airflow 3.1's triggerer answers synchronous calls only from there.
+        # Read the connection in a thread: before Airflow 3.3.2, `aget_connection` also calls the supervisor
+        # synchronously to mask secrets. common-compat has a helper for this since 1.21, but Airflow's constraints pin
+        # an older version. Use asgiref's thread: Airflow 3.1's triggerer answers synchronous calls only from there.
         self.settings = await sync_to_async(self._read_settings)()
         return self.settings
 
@@ -125,10 +140,14 @@ class AssistantHook(BaseHook):
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:
         """
-        Open a client for asyncio; looking up the connection does not block the event loop.
+        Open an asyncio client for the connection, and close it at the end of the ``async with`` block.
 
-        Inside the block :meth:`tenant` and :meth:`site` know the connection's. Where many ask at the same time,
-        :func:`airflow_provider_assistant.hooks.shared.shared_client` lets them share one.
+        The connection is read without blocking the event loop. Inside the block, :meth:`tenant` and :meth:`site` use
+        the values just read. If many coroutines use one connection, let them share a client with
+        :func:`airflow_provider_assistant.hooks.shared.shared_client`.
+
+        :return: The client; send with its ``asend``.
+        :raises AssistantInputError: The connection is incomplete or has an invalid field.
         """
         settings = await self.look_up()
         async with AssistantClient(settings.client) as client:
@@ -136,26 +155,36 @@ class AssistantHook(BaseHook):
 
     def tenant(self, tenant_id: str | None = None) -> str:
         """
-        Return the tenant to use: the given one, the hook's, or the connection's.
+        Return the tenant to use: the parameter, else the hook's, else the connection's.
 
-        :raises AssistantInputError: None of them is set.
+        :param tenant_id: Tenant to prefer. Default: None.
+        :return: The tenant id, without surrounding white space.
+        :raises AssistantInputError: None of the three is set.
         """
         return self._scope("tenant_id", tenant_id or self.tenant_id or self.settings.tenant_id)
 
     def site(self, site_id: str | None = None) -> str:
         """
-        Return the site to use: the given one, the hook's, or the connection's.
+        Return the site to use: the parameter, else the hook's, else the connection's.
 
-        :raises AssistantInputError: None of them is set.
+        :param site_id: Site to prefer. Default: None.
+        :return: The site id, without surrounding white space.
+        :raises AssistantInputError: None of the three is set.
         """
         return self._scope("site_id", site_id or self.site_id or self.settings.site_id)
 
     def target(self, site_id: str | None = None) -> str:
-        """Return the URL of the site: what tells one site from another of the same name elsewhere."""
+        """
+        Return the URL of the site, which also distinguishes sites of the same id on different hosts.
+
+        :param site_id: Site to prefer. Default: None, the hook's or the connection's.
+        :return: ``{base_url}/m2m/sites/{site_id}``; the ledger uses it as the scope of its entries.
+        :raises AssistantInputError: No site is set.
+        """
         return f"{self.settings.client.base_url}/m2m/sites/{self.site(site_id)}"
 
     def _scope(self, field: str, value: str | None) -> str:
-        # Pasted, or read from a file by a template.
+        # A pasted id, or one that a template read from a file, may end in white space.
         value = (value or "").strip()
         if not value:
             raise AssistantInputError(
@@ -166,15 +195,25 @@ class AssistantHook(BaseHook):
 
     def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
-        Send a call of :mod:`airflow_provider_assistant.api.endpoints` and return its reply.
+        Send a call that was built with :mod:`airflow_provider_assistant.api.endpoints`, and return its reply.
 
         :param call: The call.
-        :param on_ambiguous: As of :meth:`airflow_provider_assistant.client.AssistantClient.send`.
+        :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless. ``retry`` sends it
+            again as often as the connection's ``retries`` allow, except for a ``POST …/chat`` that timed out.
+            ``fail`` never sends it again. Default: None, send again as the connection's retry rule says.
+        :return: The reply that the call's parser builds.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         return self.client.send(call, on_ambiguous)
 
     def get_limits(self, *, tenant_id: str | None = None) -> ApiReply:
-        """Endpoint 1: read the tenant's limits."""
+        """
+        Read the tenant's limits (``GET …/tenants/{tenant_id}/limits``).
+
+        :param tenant_id: Tenant to read. Default: None, the hook's or the connection's.
+        :return: The reply; ``raw`` holds the limits.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
+        """
         return self.send(endpoints.get_limits(self.tenant(tenant_id)))
 
     def upload_document(
@@ -186,12 +225,16 @@ class AssistantHook(BaseHook):
         site_id: str | None = None,
     ) -> CreatedDocument:
         """
-        Endpoint 2: create a document from a file, which is streamed and never read whole.
+        Create a document from a file (``POST …/documents``); the file is streamed, not read into memory.
 
         :param file: Local path, object storage URL, ObjectStoragePath, or open binary file.
-        :param filename: Name the service sees; by default the file's own.
-        :param content_type: MIME type; by default guessed from the name.
-        :param site_id: Site to use instead of the hook's.
+        :param filename: File name to send. Default: None, the file's own name.
+        :param content_type: MIME type to send. Default: None, guessed from the file name.
+        :param site_id: Site of the document. Default: None, the hook's or the connection's.
+        :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
+        :raises AssistantInputError: The file is missing, empty or unreadable, or its name cannot be sent; nothing was
+            sent.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         return self.send(endpoints.upload_document(self.site(site_id), as_upload(file, filename, content_type)))
 
@@ -201,10 +244,13 @@ class AssistantHook(BaseHook):
         """
         Create a document from text (``POST …/documents/text``).
 
-        :param title: Its title; None to send none.
-        :param content: The text.
-        :param category: Its category; None to send none.
-        :param site_id: Site to use instead of the hook's.
+        :param title: Title of the document; None omits the field.
+        :param content: Text of the document.
+        :param category: Category of the document. Default: None, which omits the field.
+        :param site_id: Site of the document. Default: None, the hook's or the connection's.
+        :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
+        :raises AssistantInputError: A field is empty or not text; nothing was sent.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         document = checked(TextDocument, {"title": title, "content": content, "category": category})
         return self.send(endpoints.create_text_document(self.site(site_id), document))
@@ -221,11 +267,14 @@ class AssistantHook(BaseHook):
         """
         Create a question-and-answer document (``POST …/documents/qa``).
 
-        :param title: Its title; None to send none.
+        :param title: Title of the document; None omits the field.
         :param question: The question.
         :param answer: The answer.
-        :param category: Its category; None to send none.
-        :param site_id: Site to use instead of the hook's.
+        :param category: Category of the document. Default: None, which omits the field.
+        :param site_id: Site of the document. Default: None, the hook's or the connection's.
+        :return: The reply; ``document_id`` is the id of the new document, or None if the reply has none.
+        :raises AssistantInputError: A field is empty or not text; nothing was sent.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         fields = {"title": title, "question": question, "answer": answer, "category": category}
         return self.send(endpoints.create_qa_document(self.site(site_id), checked(QADocument, fields)))
@@ -241,18 +290,22 @@ class AssistantHook(BaseHook):
         on_ambiguous: OnAmbiguous = "retry",
     ) -> ChatAnswer:
         """
-        Endpoint 5: ask and wait for the answer.
+        Ask the assistant and return its answer from the same round trip (``POST …/chat``).
 
-        :param session_id: Conversation; see :func:`airflow_provider_assistant.api.sessions.session_id`.
-        :param message: The user's text.
-        :param email: E-mail address of the end user.
-        :param response_language: Language code of the reply, such as ``en``.
-        :param site_id: Site to use instead of the hook's.
-        :param on_ambiguous: What to do when the message may have arrived although there is no answer. ``retry`` sends
-            it again after a 5xx or a broken connection, as often as the connection's ``retries`` allow, and never
-            after a timeout. ``fail`` never sends it again.
-        :raises AssistantAmbiguousError: The message may or may not stand in the conversation.
-        :raises AssistantAmbiguousErrorForGood: The same, with ``fail``; Airflow does not retry the task.
+        :param session_id: Id of the session; :func:`airflow_provider_assistant.api.sessions.session_id` builds stable
+            ids.
+        :param message: Text of the user's message.
+        :param email: E-mail address of the end user. Default: None, which omits the field.
+        :param response_language: Language code of the answer, such as ``en``. Default: None, which omits the field.
+        :param site_id: Site to ask. Default: None, the hook's or the connection's.
+        :param on_ambiguous: What to do if the call failed and the service may have received the message. ``retry``
+            (default) sends it again after a 5xx or a broken connection, as often as the connection's ``retries``
+            allow, but never after a timeout. ``fail`` never sends it again.
+        :return: The reply; ``text`` is the answer, ``request_id`` identifies it for :meth:`send_feedback`.
+        :raises AssistantInputError: A field is empty or malformed; nothing was sent.
+        :raises AssistantAmbiguousError: The service may have received the message, and no answer came.
+        :raises AssistantAmbiguousErrorForGood: The same with ``on_ambiguous="fail"``; Airflow does not retry the task.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         chat = _message(session_id, message, email, response_language)
         return self.send(endpoints.chat(self.site(site_id), chat), on_ambiguous)
@@ -268,36 +321,68 @@ class AssistantHook(BaseHook):
         on_ambiguous: OnAmbiguous = "retry",
     ) -> SubmittedChat:
         """
-        Endpoint 6: ask without waiting.
+        Submit a chat request without waiting for its answer (``POST …/chat/async``).
 
-        :param session_id: Conversation; see :func:`airflow_provider_assistant.api.sessions.session_id`.
-        :param message: The user's text.
-        :param email: E-mail address of the end user.
-        :param response_language: Language code of the reply, such as ``en``.
-        :param site_id: Site to use instead of the hook's.
-        :param on_ambiguous: What to do when the chat may have been submitted although there is no usable reply:
-            ``retry`` submits it again, as often as the connection's ``retries`` allow; ``fail`` never does.
-        :raises AssistantAmbiguousError: The chat may or may not have been submitted.
-        :raises AssistantAmbiguousErrorForGood: The same, with ``fail``; Airflow does not retry the task.
+        Read the answer with :meth:`get_chat_request`.
+
+        :param session_id: Id of the session; :func:`airflow_provider_assistant.api.sessions.session_id` builds stable
+            ids.
+        :param message: Text of the user's message.
+        :param email: E-mail address of the end user. Default: None, which omits the field.
+        :param response_language: Language code of the answer, such as ``en``. Default: None, which omits the field.
+        :param site_id: Site to ask. Default: None, the hook's or the connection's.
+        :param on_ambiguous: What to do if the call failed and the service may have accepted the request. ``retry``
+            (default) submits it again, as often as the connection's ``retries`` allow. ``fail`` never submits it
+            again.
+        :return: The reply; ``request_id`` identifies the chat request.
+        :raises AssistantInputError: A field is empty or malformed; nothing was sent.
+        :raises AssistantAmbiguousError: The chat request may or may not have been accepted.
+        :raises AssistantAmbiguousErrorForGood: The same with ``on_ambiguous="fail"``; Airflow does not retry the task.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         chat = _message(session_id, message, email, response_language)
         return self.send(endpoints.submit_chat(self.site(site_id), chat), on_ambiguous)
 
     def get_chat_request(self, request_id: str, *, site_id: str | None = None) -> ChatRequest:
-        """Endpoint 7: read state and, once complete, answer of an async chat request."""
+        """
+        Read the status and, once complete, the answer of an async chat request (``GET …/chat/requests/{request_id}``).
+
+        :param request_id: Id of the chat request, as :meth:`submit_chat` returned it.
+        :param site_id: Site of the chat request. Default: None, the hook's or the connection's.
+        :return: The reply; ``state`` is ``pending``, ``complete`` or ``failed``, ``text`` the answer of a complete
+            request, ``error`` the reason of a failed one.
+        :raises AssistantNotFoundError: The service does not know the chat request.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
+        """
         words = self.settings.client.words
         return self.send(endpoints.get_chat_request(self.site(site_id), request_id, words))
 
     def send_feedback(self, session_id: str, request_id: str, feedback: str, *, site_id: str | None = None) -> ApiReply:
-        """Endpoint 8: rate an answer; ``feedback`` is a rating word such as ``good``."""
+        """
+        Rate an answer (``POST …/chat/feedback``).
+
+        :param session_id: Id of the answer's session.
+        :param request_id: Id of the answer's chat request.
+        :param feedback: The rating, a word that the service accepts, such as ``good``.
+        :param site_id: Site of the answer. Default: None, the hook's or the connection's.
+        :return: The reply.
+        :raises AssistantInputError: A field is empty or not text; nothing was sent.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
+        """
         fields = {"session_id": session_id, "request_id": request_id, "feedback": feedback}
         return self.send(endpoints.send_feedback(self.site(site_id), checked(Feedback, fields)))
 
     def close_session(self, session_id: str, *, site_id: str | None = None) -> ApiReply:
         """
-        Endpoint 9: end a conversation.
+        Close a session (``POST …/chat/session/close``).
 
-        A 404 after an attempt that may have closed it is a success: it is closed.
+        A 404 that follows an ambiguous attempt counts as success: that attempt closed the session.
+
+        :param session_id: Id of the session.
+        :param site_id: Site of the session. Default: None, the hook's or the connection's.
+        :return: The reply; ``raw`` is None if a 404 counted as success.
+        :raises AssistantNotFoundError: The service does not know the session.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         session = checked(SessionClose, {"session_id": session_id})
         try:
@@ -308,26 +393,36 @@ class AssistantHook(BaseHook):
             return ApiReply(None, Exchange(error.__cause__.status, error.attempts, error.attempts - 1))
 
     def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
-        """Endpoint 10: read the site's statistics."""
+        """
+        Read the site's statistics (``GET …/statistics``).
+
+        :param site_id: Site to read. Default: None, the hook's or the connection's.
+        :return: The reply; ``raw`` holds the statistics.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
+        """
         return self.send(endpoints.get_statistics(self.site(site_id)))
 
     def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
         """
-        Send a request to an endpoint that the specification mentions but does not show.
+        Send a request to a route that has no method of its own here.
 
-        :param method: HTTP method.
-        :param path: Path below the base URL, such as ``/m2m/tenants/acme-inc/usage``.
-        :param json: JSON body, if any.
+        :param method: HTTP method, in upper or lower case.
+        :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
+        :param json: JSON object to send as the body. Default: None, no body.
+        :return: The reply; ``raw`` holds the JSON as received.
+        :raises AssistantInputError: ``path`` is a full URL or leaves the base URL; nothing was sent.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         return self.send(endpoints.other(method, path, json))
 
     def test_connection(self) -> tuple[bool, str]:
         """
-        Read the tenant's limits and check the site, for Airflow's Test button.
+        Check the API key, the tenant and the site; Airflow's Test button calls this.
 
-        The site is checked against the sites that the limits list, or else by reading its statistics.
+        The tenant is checked by reading its limits. The site is looked up in the list of sites in the limits; if there
+        is no such list, its statistics are read.
 
-        :return: Whether the connection works, and a message that says what was seen or what is wrong.
+        :return: Whether the connection works, and a message with the result or the error.
         """
         try:
             tenant_id = self.tenant()
@@ -342,7 +437,7 @@ class AssistantHook(BaseHook):
         )
 
     def _checked_site(self, limits: Any) -> str:
-        """Return a sentence about the connection's site, or raise if the key does not reach it."""
+        """Return a sentence about the connection's site, or raise if the API key cannot use it."""
         site_id = self.site_id or self.settings.site_id
         if not site_id:
             return "the connection names no site"
@@ -362,7 +457,7 @@ class AssistantHook(BaseHook):
 
 
 def _listed_sites(reply: Any, depth: int = 3) -> list[str]:
-    """Return the ids of the sites that a reply lists, in an envelope or not; none if it lists no sites."""
+    """Return the site ids that a reply lists at the top level or in an envelope; an empty list if it has none."""
     if not isinstance(reply, Mapping) or not depth:
         return []
     for name in ("site_ids", "sites"):

@@ -1,4 +1,4 @@
-"""From an Airflow connection of type ``assistant`` to settings."""
+"""Read an Airflow connection of type ``assistant`` into settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?", re.IGNORECASE
 
 
 def _stripped(value: Any) -> Any:
-    # The connection form sends an empty string for a field that was left empty; pasted text may end in a line break.
+    # The connection form sends an empty string for an empty field; pasted text may end in a line break.
     return value.strip() or None if isinstance(value, str) else value
 
 
@@ -35,9 +35,9 @@ def _words(value: Any) -> Any:
 
 class ConnectionExtra(BaseModel):
     """
-    The extra of an ``assistant`` connection; anything else in it is an error.
+    Validate the extra of an ``assistant`` connection; an unknown field is an error.
 
-    The fields are those of the connection form, see :mod:`airflow_provider_assistant.provider_info`.
+    The fields are those of the connection form; :mod:`airflow_provider_assistant.provider_info` describes them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,11 +57,11 @@ class ConnectionExtra(BaseModel):
 @dataclass(frozen=True, slots=True)
 class Settings:
     """
-    What a connection says.
+    Settings that were read from one connection.
 
-    :param client: Where to send, and how.
-    :param tenant_id: The tenant to use where none is given.
-    :param site_id: The site to use where none is given.
+    :param client: Settings of the HTTP client: base URL, API key, timeout, retries and the others.
+    :param tenant_id: Default tenant. Default: None.
+    :param site_id: Default site. Default: None.
     """
 
     client: ClientSettings
@@ -71,10 +71,12 @@ class Settings:
 
 def extra_of(connection: Connection) -> dict[str, Any]:
     """
-    Return the extra of a connection, decoded.
+    Return the decoded extra of a connection.
 
-    Unlike ``extra_dejson``, it does not take an extra that is not JSON for an empty one.
+    Airflow's ``extra_dejson`` returns an empty object for invalid JSON; this function raises an error instead.
 
+    :param connection: The Airflow connection.
+    :return: The extra; an empty dict if the connection has none.
     :raises AssistantInputError: The extra is not a JSON object.
     """
     try:
@@ -88,11 +90,13 @@ def extra_of(connection: Connection) -> dict[str, Any]:
 
 def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     """
-    Read an Airflow connection.
+    Return the settings of an Airflow connection.
 
-    :param connection: The connection, whatever form it was stored in.
+    :param connection: The connection, from the form, a URI, JSON or a secrets backend.
     :param extra: Its extra, as :func:`extra_of` returns it.
-    :raises AssistantInputError: Base URL or key are missing, or the extra has a field that is unknown or bad.
+    :return: The settings, with defaults for what the connection leaves empty.
+    :raises AssistantInputError: The base URL or the API key is missing or malformed, or the extra has an unknown or
+        invalid field.
     """
     name = f"connection {connection.conn_id!r}"
     api_key = (connection.password or "").strip()
@@ -100,13 +104,14 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
         raise AssistantInputError(f"{name} has no API key: put it into the password field", field="password")
     if not api_key.isascii() or not api_key.isprintable():
         raise AssistantInputError(
-            f"{name}: the API key has characters that cannot stand in an HTTP header",
+            f"{name}: the API key has characters that an HTTP header cannot carry; use printable ASCII only",
             field="password",
         )
     if not is_recognisable(api_key):
         log.warning(
-            "%s: the API key looks like an ordinary word or number. It is not taken out of what the service says, "
-            "because replies would lose that word as well. Use a key of at least %d characters outside of development.",
+            "%s: the API key looks like an ordinary word or number. It is not redacted from the service's replies, "
+            "because that would remove the word from them as well. Outside of development, use a key of at least %d "
+            "characters.",
             name, SURELY_SECRET,
         )  # fmt: skip
     options = _extra(name, extra)
@@ -114,7 +119,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     if options.verify is False:
         log.warning(
             "%s has verify=false: anyone between this machine and the service can read the API key and forge answers. "
-            "For a certificate of your own, give its ca_bundle instead.",
+            "To accept a private certificate, set ca_bundle instead.",
             name,
         )
     retry = defaults.retry if options.retries is None else RetryRule(attempts=options.retries + 1)
@@ -136,35 +141,35 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
 
 def base_url(connection: Connection) -> str:
     """
-    Return the versioned API root of a connection, ending in ``/api/v1``.
+    Return the versioned base URL of a connection, ending in ``/api/v1``.
 
-    The host may be a whole URL or only a host name, with or without the API root; Airflow's URI form puts
-    what follows the host into ``schema``, where a protocol (``http``, ``https``) is understood as well.
-    Without a protocol it is https.
+    The host field may hold a full URL or only a host name, with or without the API root. Airflow's URI form puts the
+    path after the host into ``schema``; ``schema`` may also hold the protocol, ``http`` or ``https``. The default
+    protocol is https.
 
-    :raises AssistantInputError: There is no host, or the URL has parts that a base URL cannot have.
+    :param connection: The Airflow connection.
+    :return: The base URL, without a trailing slash; a path that already ends in ``/api/v<number>`` is kept.
+    :raises AssistantInputError: The host is missing or malformed, or the URL has a user, a query or a fragment.
     """
     name = f"connection {connection.conn_id!r}"
-    # Airflow quotes parts of a connection's URI; a host name has no use for '%'.
+    # Airflow percent-encodes parts of a connection's URI; a host name never contains '%'.
     host = unquote((connection.host or "").strip())
     if set(host) & set("@?#"):
-        # The host stays out of the message: somebody may have put the key there.
+        # Keep the host out of the message: a user may have put the API key there.
         raise AssistantInputError(
-            f"{name}: the base URL must have neither user, query nor fragment; the API key belongs into the "
-            "password field",
+            f"{name}: the base URL must not have a user, a query or a fragment; put the API key into the password "
+            "field",
             field="host",
         )
     schema = unquote((connection.schema or "").strip()).strip("/")
     protocol, path_below = (schema, "") if schema.lower() in {"http", "https"} else ("https", schema)
     try:
-        # Airflow's URI form takes the brackets off an IPv6 address.
+        # Airflow's URI form removes the brackets of an IPv6 address.
         parts = urlsplit(host if "://" in host else f"{protocol}://{f'[{host}]' if _is_ipv6(host) else host}")
         # Airflow's connection form sends an empty port as 0.
         port = parts.port or connection.port or None
     except ValueError:
-        raise AssistantInputError(
-            f"{name}: the base URL {host!r} has a port that is no number, or a host that is no address", field="host"
-        ) from None
+        raise AssistantInputError(f"{name}: the base URL {host!r} has an invalid port or host", field="host") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise AssistantInputError(
             f"{name}: the host must be the service's base URL, such as https://assistant.example.com; got {host!r}",
@@ -197,8 +202,8 @@ def _extra(name: str, extra: dict[str, Any]) -> ConnectionExtra:
         known = ", ".join(sorted(ConnectionExtra.model_fields))
         if unknown:
             raise AssistantInputError(
-                f"{name}: unknown extra {', '.join(unknown)}; known are {known}", field=unknown[0]
+                f"{name}: unknown extra {', '.join(unknown)}; the known fields are {known}", field=unknown[0]
             ) from None
-        # The value stays out of the message: somebody may have typed a secret into the wrong field.
+        # Keep the value out of the message: a user may have typed a secret into the wrong field.
         bad = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in errors)
-        raise AssistantInputError(f"{name}: bad extra: {bad}", field=str(errors[0]["loc"][0])) from None
+        raise AssistantInputError(f"{name}: invalid extra: {bad}", field=str(errors[0]["loc"][0])) from None

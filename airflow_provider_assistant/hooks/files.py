@@ -1,4 +1,4 @@
-"""From what a user calls a file to an upload."""
+"""Turn a path, an object storage URL or an open file into an upload."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
 
 def as_upload(file: FileSource, filename: str | None = None, content_type: str | None = None) -> Upload:
     """
-    Check a file and describe how to send it, without reading it.
+    Check a file and return how to upload it; the content is not read yet.
 
-    :param file: Local path, URL that Airflow's object storage understands (``s3://…``), ObjectStoragePath,
-        or open binary file; the latter is sent from its beginning, if it can be rewound, and left open.
-    :param filename: Name the service sees; by default the file's own.
-    :param content_type: MIME type; by default guessed from the name.
-    :raises AssistantInputError: There is no such file, it is empty or cannot be read, its name is not UTF-8, or an open
-        file has no name or is text.
+    :param file: Local path, URL of Airflow's object storage (``s3://…``), ObjectStoragePath, or open binary file. A
+        seekable open file is sent from its beginning, any other from its current position; it is not closed.
+    :param filename: File name to send. Default: None, the file's own name.
+    :param content_type: MIME type to send. Default: None, guessed from the file name, or else
+        ``application/octet-stream``.
+    :return: The upload; it opens a path once per attempt.
+    :raises AssistantInputError: The file is missing, empty or unreadable, its name is not valid UTF-8, or an open file
+        has no name or is in text mode.
     """
     if hasattr(file, "read"):
         return _from_open_file(cast("BinaryIO", file), filename, content_type)
@@ -56,7 +58,7 @@ def _opened(path: Path_) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except OSError as error:
-        # It was there when it was checked.
+        # The file was removed, or its permissions changed, after the check.
         raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
     with file:
         yield cast("BinaryIO", file)
@@ -80,7 +82,7 @@ def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | No
 
 
 def _sendable(name: str) -> str:
-    """Return the name of a file, which is sent as UTF-8; a file system may hold names that are no text."""
+    """Return the file name, or raise if it is not valid UTF-8, which file systems allow."""
     try:
         name.encode()
     except UnicodeEncodeError:

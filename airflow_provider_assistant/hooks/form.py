@@ -1,8 +1,8 @@
 """
-The connection form for Airflow 3.1, which asks the hook for it.
+Build the connection form for Airflow 3.1, which calls the hook for it.
 
-From Airflow 3.2 on it is read from :mod:`airflow_provider_assistant.provider_info` alone, of which this is a
-translation.
+Airflow 3.2 and later read the form from :mod:`airflow_provider_assistant.provider_info`. This module converts the same
+declaration, so that both forms have the same fields.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from airflow_provider_assistant.provider_info import get_provider_info
 
 
 def widgets() -> dict[str, Any]:
-    """Return the fields of the extra as WTForms fields; a bad value is an error when the connection is used."""
+    """
+    Return the fields of the extra as WTForms fields, by name.
+
+    The form does not validate values: an invalid one is an error when a task uses the connection.
+    """
     from wtforms import BooleanField, IntegerField, StringField
 
-    # Airflow 3.1 knows these kinds and passwords only, so seconds are typed as text.
+    # Airflow 3.1 supports only these field types and passwords, so a number of seconds is a text field.
     kinds = {"boolean": BooleanField, "integer": IntegerField, "number": StringField, "string": StringField}
     return {
         name: kinds[field["schema"]["type"][0]](
@@ -27,7 +31,7 @@ def widgets() -> dict[str, Any]:
 
 
 def behaviour() -> dict[str, Any]:
-    """Return which of Airflow's own fields are hidden, and how the others are called."""
+    """Return Airflow's ``ui_field_behaviour``: ``hidden_fields``, ``relabeling`` and ``placeholders``."""
     return {name.replace("-", "_"): value for name, value in _declared()["ui-field-behaviour"].items()}
 
 

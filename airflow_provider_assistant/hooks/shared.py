@@ -1,4 +1,4 @@
-"""One client for all that use the same connection in one event loop, such as the triggers of a triggerer."""
+"""Share one client among all users of a connection in one event loop, such as the triggers of a triggerer."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ class _Shared:
 
 _Key: TypeAlias = tuple[asyncio.AbstractEventLoop, ClientSettings]
 _clients: dict[_Key, _Shared] = {}
-# Look-ups that are about to begin, by connection.
+# Reads of a connection that have not started yet, by event loop and connection id.
 _about_to_begin: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Settings | None]] = {}
 
 
 @contextlib.asynccontextmanager
 async def shared_client(hook: AssistantHook) -> AsyncIterator[LimitedClient]:
     """
-    Join the users of a connection's client; the last one to leave closes it.
+    Return the shared client of a connection for an ``async with`` block; the last user to leave closes it.
 
-    Nobody gets what a connection said before he asked: who comes after its key was rotated uses the new one.
-    Inside the block the hook knows the connection's tenant and site.
+    Every caller reads the connection's current settings, so a rotated API key takes effect immediately. Callers whose
+    settings are equal share one client, and so one rate limiter. Inside the block, the hook's ``settings`` are the
+    ones just read.
 
-    :param hook: Names the connection.
+    :param hook: Hook of the connection; its ``settings`` are replaced.
+    :return: The client; it limits the requests of all its users together.
+    :raises AssistantInputError: The connection is incomplete or has an invalid field.
     """
     hook.settings = await _looked_up(hook)
     key = asyncio.get_running_loop(), hook.settings.client
@@ -46,13 +49,13 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[LimitedClient]:
     finally:
         shared.users -= 1
         if not shared.users:
-            # Forgotten before it is closed: who comes meanwhile gets another one.
+            # Remove it before closing it: a caller that arrives in the meantime opens a new client.
             _clients.pop(key, None)
             await shared.client.aclose()
 
 
 def _opened(key: _Key) -> _Shared:
-    # Who was in a loop that is closed never left.
+    # Users of a closed event loop never reached the end of their block: drop their clients.
     for other in [other for other in list(_clients) if other[0].is_closed()]:
         _clients.pop(other, None)
     shared = _clients[key] = _Shared(LimitedClient(key[1]))
@@ -60,11 +63,15 @@ def _opened(key: _Key) -> _Shared:
 
 
 async def _looked_up(hook: AssistantHook) -> Settings:
-    """Look up a connection, once for all who ask before that begins, such as the triggers of a restarted triggerer."""
+    """
+    Read a connection once for all callers that arrive before the read starts.
+
+    A restarted triggerer starts all its triggers at once; without this, each would read the same connection.
+    """
     loop = asyncio.get_running_loop()
     key = loop, hook.assistant_conn_id
     if key in _about_to_begin:
-        # Where the first one was cancelled or failed, everybody sees for himself.
+        # If the first caller was cancelled or failed, every other caller reads the connection itself.
         return await asyncio.shield(_about_to_begin[key]) or await hook.look_up()
     first, settings = loop.create_future(), None
     _about_to_begin[key] = first

@@ -1,8 +1,8 @@
 """
 Parquet datasets that a warehouse reads.
 
-A dataset is a folder with Hive-style partitions by date. A partition's file is replaced as a whole, so that
-a reader sees the old day or the new day, and a re-run doubles nothing.
+A dataset is a folder with one Hive-style partition per day. Each file of a partition is replaced as a whole: a reader
+sees the old rows or the new ones, and a re-run creates no duplicates.
 """
 
 from airflow_provider_assistant.lake.datasets import (

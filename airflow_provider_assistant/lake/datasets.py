@@ -1,4 +1,4 @@
-"""The datasets: their schemas, and their rows as tables."""
+"""Schemas of the Parquet datasets, and functions that build their tables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Capture:
     """
-    One reply, and what it is a reply to.
+    One reply with limits or statistics, and its origin.
 
-    :param captured_at: When it arrived.
-    :param raw: The JSON.
-    :param tenant_id: The tenant, if it is known.
-    :param site_id: The site, of statistics.
-    :param logical_date: The logical date of the DAG run, if it has one.
+    :param captured_at: Time at which the reply arrived, with a time zone.
+    :param raw: The JSON as received.
+    :param tenant_id: Id of the tenant. Default: None, unknown.
+    :param site_id: Id of the site; required for statistics. Default: None.
+    :param logical_date: Logical date of the DAG run. Default: None.
     """
 
     captured_at: datetime
@@ -34,7 +34,7 @@ class Capture:
 
     @property
     def period(self) -> str | None:
-        """What the reply itself says about the time it covers."""
+        """The reply's ``period`` field as text; None if it has none."""
         found = self.raw.get("period") if isinstance(self.raw, Mapping) else None
         return None if found is None else as_text(found)
 
@@ -92,7 +92,7 @@ def requests_schema() -> pa.Schema:
 
 
 def loads_schema() -> pa.Schema:
-    """Return the schema of the ``loads`` dataset: one row per try of a load."""
+    """Return the schema of the ``loads`` dataset: one row per attempt of a load."""
     return _schema(
         started_at="moment!",
         ended_at="moment",
@@ -147,21 +147,35 @@ def evaluations_schema() -> pa.Schema:
 
 def statistics_table(captures: Iterable[Capture], list_keys: Mapping[str, str] | None = None) -> pa.Table:
     """
-    Return the rows of the ``statistics`` dataset for these captures.
+    Return rows of the ``statistics`` dataset: one per metric of each reply.
 
-    :param captures: Replies of endpoint 10.
-    :param list_keys: See :func:`~airflow_provider_assistant.lake.leaves.flatten`.
+    :param captures: Replies of ``GET …/statistics``.
+    :param list_keys: Field that names the items of a list, by path of the list; see
+        :func:`~airflow_provider_assistant.lake.leaves.flatten`. Default: None, items are named by position.
+    :return: A table with the columns of :func:`statistics_schema`, sorted by site, metric and time.
     """
     return _metrics(captures, list_keys, statistics_schema(), ("site_id", "metric", "captured_at"))
 
 
 def limits_table(captures: Iterable[Capture], list_keys: Mapping[str, str] | None = None) -> pa.Table:
-    """Return the rows of the ``limits`` dataset for these replies of endpoint 1."""
+    """
+    Return rows of the ``limits`` dataset: one per metric of each reply.
+
+    :param captures: Replies of ``GET …/limits``.
+    :param list_keys: Field that names the items of a list, by path of the list; see
+        :func:`~airflow_provider_assistant.lake.leaves.flatten`. Default: None, items are named by position.
+    :return: A table with the columns of :func:`limits_schema`, sorted by metric and time.
+    """
     return _metrics(captures, list_keys, limits_schema(), ("metric", "captured_at"))
 
 
 def statistics_raw_table(captures: Iterable[Capture]) -> pa.Table:
-    """Return the rows of the ``statistics_raw`` dataset: each reply as the JSON it was."""
+    """
+    Return rows of the ``statistics_raw`` dataset: one per reply, with its JSON.
+
+    :param captures: Replies of ``GET …/statistics``.
+    :return: A table with the columns of :func:`statistics_raw_schema`, sorted by site and time.
+    """
     columns: dict[str, list[Any]] = {field.name: [] for field in statistics_raw_schema()}
     for capture in captures:
         for name in ("captured_at", "logical_date", "tenant_id", "site_id"):
@@ -171,25 +185,37 @@ def statistics_raw_table(captures: Iterable[Capture]) -> pa.Table:
 
 
 def feedback_table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Return the rows of the ``feedback`` dataset, from the ledger's."""
+    """
+    Return rows of the ``feedback`` dataset.
+
+    :param rows: Rows of the ledger, with the columns of :func:`feedback_schema`.
+    """
     return _recorded(rows, feedback_schema())
 
 
 def requests_table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Return the rows of the ``requests`` dataset, from the ledger's."""
+    """
+    Return rows of the ``requests`` dataset.
+
+    :param rows: Rows of the ledger, with the columns of :func:`requests_schema`.
+    """
     return _recorded(rows, requests_schema())
 
 
 def loads_table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Return the rows of the ``loads`` dataset, from the ledger's."""
+    """
+    Return rows of the ``loads`` dataset.
+
+    :param rows: Rows of the ledger, with the columns of :func:`loads_schema`.
+    """
     return _recorded(rows, loads_schema())
 
 
 def evaluations_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """
-    Return the rows of the ``evaluations`` dataset.
+    Return rows of the ``evaluations`` dataset.
 
-    :param rows: Columns by name.
+    :param rows: Rows with the columns of :func:`evaluations_schema`.
     """
     schema = evaluations_schema()
     return _recorded([{name: _stored(row[name]) for name in schema.names} for row in rows], schema)
@@ -213,7 +239,7 @@ def _metrics(
         for values, more in zip(columns.values(), zip(*metrics, strict=True), strict=True):
             values.extend(more)
         rows.extend([number] * len(metrics))
-    # What is the same in all rows of a capture is converted once.
+    # Columns with one value per capture are converted once per capture and then repeated for its rows.
     of_rows = pa.array(rows, pa.int32())
     for field in schema:
         if field.name not in columns:
@@ -234,7 +260,7 @@ def _table(columns: Mapping[str, Any], schema: pa.Schema, order: tuple[str, ...]
 
 
 def _schema(**columns: str) -> pa.Schema:
-    """Return a schema: names and types, with an exclamation mark where there is always a value."""
+    """Return a schema from column names and types; a type with an exclamation mark is not nullable."""
     import pyarrow as pa
 
     types = {

@@ -1,4 +1,4 @@
-"""The leaves of a JSON value, as rows: whatever its fields are, nothing of it is lost."""
+"""Flatten a JSON value into one row per leaf, without losing any field."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# Of JSON that is neither text nor a number.
+# JSON types of leaves that are neither strings nor numbers.
 _KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
 
 
@@ -15,10 +15,11 @@ class Metric(NamedTuple):
     """
     One leaf of a reply.
 
-    :param metric: Dotted path; items of a list are keyed by their position, from 0, or by a field of theirs.
-    :param value: The number, or None for anything else.
-    :param text: The leaf as text: strings as they are, everything else as JSON.
-    :param type: JSON type: ``number``, ``string``, ``boolean``, ``null``, or ``object`` or ``array`` if empty.
+    :param metric: Dotted path; an item of a list is named by its position, from 0, or by the value of one of its
+        fields.
+    :param value: The number; None for every other type.
+    :param text: The leaf as text: a string unchanged, everything else as JSON.
+    :param type: JSON type: ``number``, ``string``, ``boolean``, ``null``, or an empty ``object`` or ``array``.
     """
 
     metric: str
@@ -29,15 +30,16 @@ class Metric(NamedTuple):
 
 def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Metric]:
     """
-    Yield every leaf of a JSON value, in its order.
+    Yield every leaf of a JSON value, in document order.
 
     :param raw: The value.
-    :param list_keys: Path of a list to the field whose value names its items, which are then found under one path
-        wherever they stand; in the path, ``*`` stands for the items of a list further up. An item without the
-        field keeps its position; two items of one name have the same paths.
+    :param list_keys: Field that names the items of a list, by dotted path of the list, in which ``*`` means any item
+        of an outer list. Such an item has the same path at every position. An item without the field is named by its
+        position; two items with the same name have the same paths. Default: None, all items are named by position.
+    :return: An iterator over the leaves.
     """
     keys = list_keys or {}
-    # Not recursive: JSON may be nested deeper than Python calls.
+    # Iterate with a stack: JSON may be nested deeper than Python's recursion limit.
     stack: list[tuple[str, str, Any]] = [("", "", raw)]
     while stack:
         path, shape, value = stack.pop()
@@ -53,12 +55,20 @@ def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Me
 
 
 def as_text(raw: Any) -> str:
-    """Return a JSON value as text: strings as they are, everything else as JSON."""
+    """
+    Return a JSON value as text: a string unchanged, everything else as JSON.
+
+    :param raw: The value.
+    """
     return storable(raw) if isinstance(raw, str) else json.dumps(raw)
 
 
 def storable(text: str) -> str:
-    """Return a text that Parquet can hold: JSON may have half a surrogate pair, UTF-8 may not; it becomes an escape."""
+    """
+    Return a text that Parquet can store: a lone surrogate, which JSON allows and UTF-8 does not, becomes an escape.
+
+    :param text: The text.
+    """
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -80,7 +90,7 @@ def _leaf(path: str, raw: Any) -> Metric:
 
 
 def _digits(number: float) -> str:
-    # What json.dumps would say, in a tenth of the time; it knows words for what is not finite.
+    # For finite numbers, repr() equals json.dumps() and is ten times as fast. json.dumps() has words for the others.
     return repr(number) if isinstance(number, int) or math.isfinite(number) else json.dumps(number)
 
 

@@ -1,8 +1,8 @@
 """
-How a partition is published: its file is replaced as a whole.
+Write a file of a partition by replacing it as a whole.
 
-A reader sees the old file or the new one, never a mix, a part or a temporary one. A crash leaves the old file, and what
-it may leave beside it is removed by whoever writes the same part next.
+A reader sees the old file or the new one, never a partial or temporary file. A crash leaves the old file unchanged. It
+may leave a temporary file or an unfinished upload, which the next write of the same file removes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from fsspec import AbstractFileSystem
 
-# A reader takes a row group whole: at most so many rows, and at most so many bytes before compression.
+# Limits of a row group, which readers load as a whole: rows, and bytes before compression.
 ROWS_PER_GROUP = 131_072
 BYTES_PER_GROUP = 64 * 1024 * 1024
-# There are no folders in these; to make one is to look for the bucket, and to create it if its name is misspelt.
+# Protocols without folders. Do not call mkdir there: it would create a bucket whose name is misspelt.
 BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss"}
 
 
-# What must not be in two files of one day, by dataset; the last column is null where nothing is named.
+# Columns that identify a row, by dataset: two files of one day must not have the same. Rows whose last column is null
+# have no identity.
 IDENTITIES = {
     "statistics": ("tenant_id", "site_id"),
     "statistics_raw": ("tenant_id", "site_id"),
@@ -49,9 +50,9 @@ class Published(NamedTuple):
     """
     A file that was written.
 
-    :param path: The file.
-    :param rows: Its rows.
-    :param bytes: Its size.
+    :param path: Path or URL of the file.
+    :param rows: Number of rows.
+    :param bytes: Size in bytes.
     """
 
     path: str
@@ -69,17 +70,20 @@ def publish(
     provenance: Mapping[str, str] | None = None,
 ) -> Published:
     """
-    Replace one part of one day of a dataset.
+    Replace one file of one partition of a dataset.
 
-    On a file system the new file takes the old one's place in one step; on object storage an upload becomes
-    visible when it is complete. A failure leaves the old file.
+    On a file system, the new file is renamed over the old one. On object storage, an upload becomes visible when it is
+    complete. A failure leaves the old file unchanged.
 
-    :param table: All rows of the part; an empty table replaces too.
+    :param table: All rows of the file; an empty table replaces the old rows, too.
     :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: Name of the dataset, a folder below ``root``.
-    :param day: The partition: ``date=2026-11-21``.
-    :param part: Name of the part, unique among those who write this day.
-    :param provenance: Who wrote it, such as ``dag_id``; goes into the file's metadata with the package's version.
+    :param dataset: Name of the dataset, which is a folder below ``root``.
+    :param day: Day of the partition, whose folder is for example ``date=2026-11-21``.
+    :param part: Name of the file without extension, unique among the tasks that write this partition.
+    :param provenance: Origin of the rows, such as ``dag_id``, for the file's metadata; the version of this package is
+        added. Default: None.
+    :return: Path, rows and bytes of the file.
+    :raises AssistantStorageError: The file cannot be written.
     """
     target = _target(root, dataset, day, part)
     written_by = {"version": __version__, **(provenance or {})}
@@ -89,7 +93,15 @@ def publish(
 
 
 def rows_there(root: str, dataset: str, day: date, part: str) -> int | None:
-    """Return how many rows a part of a day has, or None if there is no such part."""
+    """
+    Return the number of rows in one file of a partition.
+
+    :param root: Folder of the datasets: a local path or an object storage URL.
+    :param dataset: Name of the dataset.
+    :param day: Day of the partition.
+    :param part: Name of the file without extension.
+    :return: Number of rows; None if there is no such file.
+    """
     import pyarrow.parquet as pq
 
     try:
@@ -102,23 +114,25 @@ def rows_there(root: str, dataset: str, day: date, part: str) -> int | None:
 
 def counted_twice(table: pa.Table, root: str, dataset: str, day: date, part: str, task: str) -> str | None:
     """
-    Return another file of the day that has what this part is about to have, or None.
+    Return another file of the partition that has some of the same rows, or None.
 
-    A reader of the day would count it twice. Such a file is what a task leaves that was renamed.
+    Readers would count such rows twice. This happens after a task is renamed: the file under its old name remains.
 
-    :param table: All rows of the part.
-    :param root: Folder of the datasets.
+    :param table: All rows of the file that is about to be written.
+    :param root: Folder of the datasets: a local path or an object storage URL.
     :param dataset: Name of the dataset.
-    :param day: The partition.
-    :param part: Name of the part. One that is there already has been checked when it was written first.
-    :param task: The part's name without map index: parts of the same task are left alone.
+    :param day: Day of the partition.
+    :param part: Name of the file without extension. An existing file is not checked again: the check ran when it was
+        first written.
+    :param task: Name of the file without map index; other files of the same task are ignored.
+    :return: Path of the other file; None if there is none.
     """
     identity, target = list(IDENTITIES.get(dataset, ())), _target(root, dataset, day, part)
     if not identity or not table.num_rows:
         return None
     mine = re.compile(rf"{re.escape(_file_name(task))}(\.\d+)?(\.loop.*)?\.parquet")
     ours = _identities(table, identity)
-    # Who may write need not be allowed to list, and a folder may hold files of others.
+    # The credentials may permit writing but not listing, and the folder may contain files of other programs.
     with contextlib.suppress(OSError):
         for other in [] if target.exists() else sorted(target.parent.iterdir()):
             is_part = other.name.endswith(".parquet") and not other.name.startswith(".")
@@ -137,7 +151,7 @@ def _identities_in(file: ObjectStoragePath, names: list[str]) -> set[tuple[Any, 
 
 def _identities(table: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
     columns = table.select(names).group_by(names).aggregate([]).to_pydict()
-    # An id that is not known names nothing.
+    # A row without an id has no identity.
     rows = zip(*(columns[name] for name in names), strict=True)
     return {row for row in rows if row[-1] is not None}
 
@@ -148,25 +162,28 @@ def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:
 
 def replace(table: pa.Table, target: ObjectStoragePath) -> int:
     """
-    Write a Parquet file in place of what may be there, and return its size.
+    Write a Parquet file, replacing an existing one as a whole.
 
-    :param table: Its rows.
-    :param target: The file.
-    :raises AssistantStorageError: The file cannot be written, and what was there is as it was; on object storage, where
-        an answer may get lost after the upload, it may have been replaced as a whole.
+    :param table: Rows of the file.
+    :param target: Path or URL of the file.
+    :return: Size of the file in bytes.
+    :raises AssistantStorageError: The file cannot be written. An existing file is unchanged; on object storage, where
+        the reply to a successful upload may get lost, it may also have been replaced as a whole.
     """
     return replace_bytes(_encoded(table), target)
 
 
 def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
     """
-    Write a file in place of what may be there, and return its size.
+    Write a file, replacing an existing one as a whole.
 
-    :param content: All of it.
-    :param target: The file.
-    :raises AssistantStorageError: As :func:`replace` does.
+    :param content: Content of the file.
+    :param target: Path or URL of the file.
+    :return: Size of the file in bytes.
+    :raises AssistantStorageError: The file cannot be written. An existing file is unchanged; on object storage, where
+        the reply to a successful upload may get lost, it may also have been replaced as a whole.
     """
-    # No connection, or no provider for this storage: that is not the storage's failure.
+    # Outside of storing(): a missing connection or provider package is not a failure of the storage.
     storage = target.fs
     is_local = target.protocol in {"file", ""}
     unharmed = "what was there before is as it was" + ("" if is_local else ", or replaced as a whole")
@@ -181,18 +198,18 @@ def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
 @contextlib.contextmanager
 def storing(target: Path | ObjectStoragePath, then: str) -> Iterator[None]:
     """
-    Write a file in a ``with`` block.
+    Convert any error of a storage inside the ``with`` block into an AssistantStorageError.
 
-    :param target: The file.
-    :param then: What a failure means, for the message.
-    :raises AssistantStorageError: It cannot be written.
+    :param target: The file that the block writes.
+    :param then: Consequence of a failure, for the message.
+    :raises AssistantStorageError: The block raised an error; an AssistantError is raised unchanged.
     """
     try:
         yield
     except AssistantError:
         raise
     except Exception as error:
-        # Clients of object storages raise what they like.
+        # Each object storage client has exceptions of its own, without a common base class.
         code = getattr(error, "errno", None) or errno.EIO
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise AssistantStorageError(f"{target} cannot be written: {reason} ({then})", code=code) from error
@@ -212,16 +229,16 @@ def _encoded(table: pa.Table) -> bytes:
 def _replace_local(content: bytes, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
-    # Readers of a dataset skip names that begin with a dot.
+    # Dataset readers skip names that begin with a dot.
     temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex}")
     try:
         with temporary.open("xb") as file:
-            # As long as this process lives, nobody takes the file for a leftover.
+            # The lock shows other processes that this file is in use, until this process ends.
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(content)
             file.flush()
-            # Otherwise a machine that goes down after the rename may come up with the new name and no content.
+            # Without fsync, the file may be empty if the machine crashes after the rename.
             os.fsync(file.fileno())
             temporary.replace(target)
     except BaseException:
@@ -234,14 +251,14 @@ def _replace_object(content: bytes, target: ObjectStoragePath, storage: Abstract
         target.parent.mkdir(parents=True, exist_ok=True)
     if target.protocol in {"s3", "s3a"}:
         _abort_uploads(target, storage)
-    # Not through open(): a file left by an exception is closed, and half of it takes the old one's place.
+    # Do not use open(): if an exception closes the file early, a partial upload replaces the old file.
     storage.pipe_file(target.path, content)
 
 
 def _abort_uploads(target: ObjectStoragePath, storage: AbstractFileSystem) -> None:
-    """End uploads in parts that crashed runs of this part have left: S3 keeps their bytes, and bills them, for ever."""
+    """Abort multipart uploads that crashed runs left for this file: S3 keeps and bills their bytes indefinitely."""
     bucket, _, key = target.path.partition("/")
-    # Who may write need not be allowed to list, and not every S3 can.
+    # The credentials may permit writing but not listing, and some S3 implementations cannot list uploads.
     with contextlib.suppress(OSError):
         found = storage.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=key)
         for upload in found.get("Uploads", ()):
@@ -250,7 +267,7 @@ def _abort_uploads(target: ObjectStoragePath, storage: AbstractFileSystem) -> No
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what crashed runs of this part have left; what is locked belongs to one that is still writing."""
+    """Remove temporary files that crashed runs left for this file; a locked one is still being written."""
     ours = re.compile(rf"\.{re.escape(target.stem)}\.[0-9a-f]{{32}}")
     for found in target.parent.iterdir():
         if ours.fullmatch(found.name):

@@ -1,4 +1,4 @@
-"""The sensor for async chat requests (endpoint 7)."""
+"""Sensor that waits for an async chat request (``GET …/chat/requests/{request_id}``)."""
 
 from __future__ import annotations
 
@@ -32,22 +32,28 @@ from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, i
 
 class AssistantChatRequestSensor(BaseSensorOperator):
     """
-    Wait until an async chat request has its answer (endpoint 7), and return the answer through XCom.
+    Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
-    Three ends are told apart: complete succeeds; failed raises
-    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailed`; a request that does not end within
-    ``timeout`` raises Airflow's ``AirflowSensorTimeout``. Transient errors while polling are logged and polled
-    through; 400, 401, 403 and 404 fail at once. None of these is retried by Airflow, because polling again
-    would end the same way, and ``soft_fail`` turns each into a skip: all of it in every mode. After a 400 or 404, clear
-    the task that submitted the request: it submits the question again.
+    A complete request succeeds. A failed one raises
+    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailed`. A request that does not end within
+    ``timeout`` raises Airflow's ``AirflowSensorTimeout``. Transient errors are logged, and polling continues; 400, 401,
+    403 and 404 fail the task at once. Airflow retries none of these failures, because another poll would end the same
+    way, and ``soft_fail`` turns each into a skip. This holds in every mode. After a 400 or 404, clear the task that
+    submitted the chat request: it submits the question again.
 
-    :param request_id: The request, as endpoint 6 returned it.
-    :param assistant_conn_id: The Airflow connection.
-    :param site_id: Site of the request, if it is not the connection's.
-    :param deferrable: Whether to wait in the triggerer; by default what Airflow's
-        ``[operators] default_deferrable`` says. ``poke_interval``, ``timeout``, ``mode`` and ``soft_fail`` are
-        Airflow's.
-    :param ledger: Whether to record in the ledger how the request ended.
+    .. seealso::
+        For more information on how to use this sensor, take a look at the guide:
+        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/async-chat.html
+
+    :param request_id: Id of the chat request, as ``POST …/chat/async`` returned it. Templated.
+    :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``. Templated.
+    :param site_id: Site of the chat request. Default: None, the connection's. Templated.
+    :param deferrable: Whether to wait in the triggerer. Default: None, Airflow's ``[operators] default_deferrable``.
+    :param ledger: Whether to record in the ledger how the request ended. Default: True.
+    :param poke_interval: Seconds between polls. Default: 5.
+    :param timeout: Airflow's maximum total wait in seconds. Default: 7 days, Airflow's own.
+    :param mode: Airflow's ``poke`` or ``reschedule``, for a sensor that is not deferrable. Default: ``poke``.
+    :param soft_fail: Airflow's option to skip the task instead of failing it. Default: False.
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
@@ -75,27 +81,29 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     @cached_property
     def hook(self) -> AssistantHook:
-        """The hook of this task."""
+        """Hook for the task's connection and site."""
         return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
     @explained
     def execute(self, context: Context) -> Any:
         """
-        Wait for the answer.
+        Wait for the answer and return it.
 
+        :param context: Airflow's context of the task.
         :return: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``polls``, ``seconds`` (by the service's
-            own times, None where its reply has none), ``noticed_after`` (seconds from submission, where the ledger
-            knows it, to the poll that noticed the end), and ``raw``, the last reply as received.
-        :raises AssistantRequestFailed: The request ended failed.
-        :raises AirflowSensorTimeout: It did not end in time.
-        :raises AssistantAPIError: 400, 401, 403 or 404.
+            own times, None if its reply has none), ``noticed_after`` (seconds from the submission, or from the start of
+            the wait if the ledger does not have the submission, to the poll that found the end), and ``raw``, the last
+            reply as received.
+        :raises AssistantRequestFailed: The chat request failed.
+        :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
+        :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
         if not self.deferrable:
             return super().execute(context)
         try:
             ended = self.poke(context)
         except AirflowException as error:
-            # As Airflow does when a deferred sensor resumes.
+            # Airflow does the same when a deferred sensor resumes.
             if self.soft_fail or self.never_fail:
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
             raise
@@ -118,7 +126,14 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         )
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
-        """Poll once."""
+        """
+        Poll the chat request once.
+
+        :param context: Airflow's context of the task.
+        :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
+        :raises AssistantRequestFailed: The chat request failed.
+        :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
+        """
         client, site_id = self.hook.client, self.hook.site()
         self._polls += 1
         call = endpoints.get_chat_request(site_id, self.request_id, client.settings.words)
@@ -144,7 +159,12 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
-        """Return what :meth:`execute` returns, or raise what it raises."""
+        """
+        Resume after the deferral: return what :meth:`execute` returns, or raise what it raises.
+
+        :param context: Airflow's context of the task.
+        :param event: Payload of the trigger's event.
+        """
         restore(self, event)
         with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
@@ -156,16 +176,20 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 raise
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return which request the sensor was waiting for."""
+        """
+        Return what the sensor was waiting for, for the log of a failure.
+
+        :param context: Airflow's context of the task.
+        """
         return Situation(f"wait for chat request {self.request_id!r} on {place_of(self.hook)}")
 
     @cached_property
     def _since(self) -> float:
-        """When the chat was submitted, as far as the ledger knows, or else now."""
+        """Time of the submission by the ledger, or else the current time, in seconds since the epoch."""
         with Ledger.opened(self.ledger, needed=False) as ledger:
             submitted = None
             try:
                 submitted = ledger and ledger.submission_of(self.hook.target(), self.request_id)
             except AssistantLedgerError as error:
-                self.log.warning("When the chat was submitted is not known: %s", error)
+                self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
         return submitted.settled_at.timestamp() if submitted else self.hook.client.now()

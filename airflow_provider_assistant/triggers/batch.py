@@ -1,4 +1,4 @@
-"""The trigger that waits for all requests of a batch (endpoint 7)."""
+"""Trigger that waits for all chat requests of a batch (``GET …/chat/requests/{request_id}``)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from airflow_provider_assistant.triggers.events import carried, failure_of
 
 class AssistantChatBatchTrigger(BaseTrigger):
     """
-    Poll the open requests of a batch until all of them have ended, or the deadline passes.
+    Poll the open chat requests of a batch until all have ended, or the deadline passes.
 
-    Which requests these are stands in the journal of the batch, and so do the answers as they come: the trigger may
-    be started again at any moment, on any triggerer, and goes on where it was. Its event carries counts only. To
-    the service it only reads.
+    The trigger reads the open requests from the batch state, and adds answers to it as they arrive. It can therefore
+    restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to the service.
+    Its event carries counts, not answers.
 
-    :param assistant_conn_id: The Airflow connection.
-    :param site_id: Site of the requests.
-    :param folder: The journal's folder.
-    :param deadline: When to give up, in seconds since the epoch.
-    :param poll_interval: The longest time between two polls of one request, in seconds.
-    :param max_concurrency: The most polls in flight, as far as the connection allows.
-    :param rendered: Attributes of the task, to be given back to it with the event.
+    :param assistant_conn_id: Id of the Airflow connection.
+    :param site_id: Site of the chat requests.
+    :param folder: Folder of the batch state: a shared local path or an object storage URL.
+    :param deadline: Time at which to stop polling, in seconds since the epoch.
+    :param poll_interval: Maximum time between two polls of one chat request, in seconds.
+    :param max_concurrency: Maximum number of polls in flight; the connection may set a lower one.
+    :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         self.rendered = rendered
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments to start it anew."""
+        """Return the class path and the arguments with which Airflow restarts the trigger."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
@@ -69,7 +69,12 @@ class AssistantChatBatchTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event: counts and the deadline, or the error that ended the waiting."""
+        """
+        Yield one event when all chat requests have ended or the deadline has passed.
+
+        :return: The event's payload has ``ended`` (counts by state), ``open`` (requests without an answer) and
+            ``polls``, or else ``error``; also ``deadline``, and ``rendered`` if it was given.
+        """
         try:
             event = await self._counts()
         except AssistantError as error:
@@ -101,11 +106,12 @@ class AssistantChatBatchTrigger(BaseTrigger):
 
 def deadline_of(event: Mapping[str, Any] | None) -> float:
     """
-    Return the deadline up to which a trigger has waited.
+    Return the deadline in the event of an :class:`AssistantChatBatchTrigger`.
 
-    :param event: The event's payload.
-    :raises AssistantError: The event has none.
+    :param event: Payload of the event.
+    :return: The deadline, in seconds since the epoch.
+    :raises AssistantError: The event has no deadline.
     """
     if not event or not isinstance(event.get("deadline"), int | float):
-        raise AssistantError(f"the trigger's event is of no use: {event!r}")
+        raise AssistantError(f"the trigger's event is of no use, because it has no deadline: {event!r}")
     return float(event["deadline"])

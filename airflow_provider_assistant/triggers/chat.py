@@ -1,4 +1,4 @@
-"""The trigger that polls one async chat request (endpoint 7)."""
+"""Trigger that polls one async chat request (``GET …/chat/requests/{request_id}``)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared import shared_client
 from airflow_provider_assistant.triggers.events import carried, failure_of, raise_failure
 
-# Seconds beyond the deadline in which the last poll may still get its turn and its answer.
+# Seconds after the deadline in which the last poll may still be sent and answered.
 GRACE = 5.0
 
 
 class AssistantChatRequestTrigger(BaseTrigger):
     """
-    Poll one async chat request until it ends, or its deadline passes.
+    Poll one async chat request until it ends, or the deadline passes.
 
-    It only reads, so that it may be started again at any moment, on any triggerer; the deadline is
-    wall-clock and survives that. The API key stays in the connection. All triggers of one triggerer that use
-    the same connection share its client: one bound on their requests, and one pause where the service asks
-    for one.
+    The trigger sends only ``GET`` requests, so it can restart at any time on any triggerer. The deadline is a
+    wall-clock time and stays the same. The API key is read from the connection and is not stored with the trigger.
+    All triggers of one triggerer that use the same connection share a client, and so one concurrency limit and one rate
+    limit.
 
-    :param assistant_conn_id: The Airflow connection.
-    :param site_id: Site of the request.
-    :param request_id: The request.
-    :param since: When it was submitted, or first looked for, in seconds since the epoch.
-    :param deadline: When to give up, in seconds since the epoch.
+    :param assistant_conn_id: Id of the Airflow connection.
+    :param site_id: Site of the chat request.
+    :param request_id: Id of the chat request.
+    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
+    :param deadline: Time at which to stop polling, in seconds since the epoch.
     :param poll_interval: Seconds between polls.
-    :param rendered: Attributes of the task, to be given back to it with the event.
+    :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         self.rendered = rendered
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments to start it anew."""
+        """Return the class path and the arguments with which Airflow restarts the trigger."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
@@ -75,7 +75,12 @@ class AssistantChatRequestTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event: the ended request, or the error that ended the waiting."""
+        """
+        Yield one event when the chat request has ended or the deadline has passed.
+
+        :return: The event's payload has ``request`` (the ended chat request with ``polls``, ``seconds``,
+            ``noticed_after`` and ``ended_at``) or ``error``, and ``rendered`` if it was given.
+        """
         try:
             async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
                 with tracing.span("wait", site_id=self.site_id, request_id=self.request_id):
@@ -92,19 +97,19 @@ class AssistantChatRequestTrigger(BaseTrigger):
             call, since=self.since, deadline=self.deadline, interval=self.poll_interval, now=client.now
         )
         try:
-            async with asyncio.timeout(self._patience(client)):
+            async with asyncio.timeout(self._time_left(client)):
                 return await client.arun(steps)
         except TimeoutError as late:
-            # The flow knows what was seen until then, and raises its own error.
+            # The flow raises an error of its own, with the last status that it received.
             steps.throw(late)
             raise
 
-    def _patience(self, client: AssistantClient) -> float:
+    def _time_left(self, client: AssistantClient) -> float:
         """
-        Return the seconds after which a poll is given up that still waits for its turn or its answer.
+        Return the seconds after which to cancel the flow, even if a poll still waits for its turn or its answer.
 
-        A pause that the service asks all requests for may be longer than the deadline is away. Where the deadline
-        has passed already, as after an outage of the triggerer, there is time for the one poll.
+        A ``Retry-After`` that holds back all requests may last longer than the deadline. If the deadline has already
+        passed, for example after an outage of the triggerer, there is still time for one poll.
         """
         left = self.deadline - client.now()
         return left + GRACE if left > 0 else min(client.settings.timeout, flow.LAST_POLL)
@@ -112,18 +117,18 @@ class AssistantChatRequestTrigger(BaseTrigger):
 
 def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float | None]:
     """
-    Return how long an ended request took.
+    Return how long an ended chat request took.
 
-    :param request: The request.
-    :param since: When it was submitted, in seconds since the epoch.
-    :param now: When its end was noticed.
-    :return: ``seconds`` by the service's own times, None where its reply has none; ``noticed_after``, seconds from
-        submission to the poll that noticed the end; ``ended_at``, in seconds since the epoch.
+    :param request: The ended chat request.
+    :param since: Time of the submission, in seconds since the epoch.
+    :param now: Time of the poll that found the end, in seconds since the epoch.
+    :return: ``seconds``, by the service's own times, or None if its reply has none; ``noticed_after``, seconds from
+        the submission to the poll that found the end; ``ended_at``, in seconds since the epoch.
     """
-    # A clock that is set back must not make it negative.
+    # If the clock was set back, the difference would be negative.
     noticed_after = max(0.0, now - since)
-    took = request.service_seconds
-    seconds = None if took is None else min(took, noticed_after)
+    service_seconds = request.service_seconds
+    seconds = None if service_seconds is None else min(service_seconds, noticed_after)
     return {
         "seconds": None if seconds is None else round(seconds, 3),
         "noticed_after": round(noticed_after, 3),
@@ -133,11 +138,13 @@ def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float 
 
 def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
     """
-    Return the ended request that a trigger's event reports.
+    Return the ended chat request in the event of an :class:`AssistantChatRequestTrigger`.
 
-    :param event: The event's payload.
-    :raises AssistantError: The event reports an error, which is raised as the class it was; a class that this
-        worker does not know becomes an AssistantError.
+    :param event: Payload of the event.
+    :return: The ended chat request: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``raw``, ``polls``,
+        ``seconds``, ``noticed_after`` and ``ended_at``.
+    :raises AssistantError: The event reports an error. The error has its original class, or AssistantError if this
+        worker does not have that class. An event with neither a request nor an error raises AssistantError, too.
     """
     if event and isinstance(event.get("request"), Mapping):
         return dict(event["request"])

@@ -1,8 +1,8 @@
 """
-What travels in a trigger's event besides what it saw.
+Carry errors and rendered attributes of the task in a trigger's event.
 
-Errors: Airflow itself would pass on neither their class nor their fields. Attributes of the task: Airflow renders its
-templates again when it resumes, and ``airflow dags test`` drops the arguments that a task defers with.
+Airflow passes on neither the class nor the fields of an error that a trigger raises. Airflow also renders the task's
+templates again when the task resumes, and ``airflow dags test`` drops the arguments of the deferral.
 """
 
 from __future__ import annotations
@@ -15,21 +15,32 @@ from airflow_provider_assistant.exceptions import AssistantError
 
 
 def failure_of(error: AssistantError) -> dict[str, Any]:
-    """Return the payload of an event that reports an error."""
+    """
+    Return the event payload that reports an error.
+
+    :param error: The error.
+    :return: ``error``: its ``type``, ``message`` and ``fields``; :func:`raise_failure` raises it again.
+    """
     return {"error": {"type": type(error).__name__, "message": str(error), "fields": vars(error)}}
 
 
 def carried(rendered: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return the part of a trigger's arguments, and of its event, that holds attributes of the task."""
+    """
+    Return the part of a trigger's arguments, and of its event, that carries rendered attributes of the task.
+
+    :param rendered: Values by attribute name, or None.
+    :return: ``rendered``, or an empty dict if there are none.
+    """
     return {"rendered": dict(rendered)} if rendered else {}
 
 
 def raise_failure(event: Mapping[str, Any] | None) -> None:
     """
-    Raise the error that an event reports, if it reports one.
+    Raise the error that an event reports; do nothing if it reports none.
 
-    :param event: The event's payload.
-    :raises AssistantError: As the class it was; a class that this worker does not know becomes an AssistantError.
+    :param event: Payload of the event.
+    :raises AssistantError: The event reports an error. The error has its original class, or AssistantError if this
+        worker does not have that class.
     """
     reported = (event or {}).get("error")
     if not isinstance(reported, Mapping):

@@ -1,4 +1,4 @@
-"""What the tests of the client on a socket share."""
+"""Fixtures for tests of the client over a socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.wire import FakeTime, client_of
 
 @pytest.fixture(params=["sync", "async"])
 def send(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Send a call with the client of a URL, in both colours; the waits of the client take no time."""
+    """Send a call with a client for a URL, synchronously and with asyncio; the client does not really wait."""
 
     def send(url: str, call: Any, clock: FakeTime | None = None, **changes: Any) -> Any:
         client = client_of(url, clock, **changes)

@@ -1,4 +1,4 @@
-"""A key that goes everywhere a key goes, and is found nowhere."""
+"""The API key appears in no log, no output and no file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 @pytest.fixture
 def outputs(capfd, caplog):
-    """Return everything that was written to a log, standard output or standard error."""
+    """Return all text in logs, standard output and standard error."""
     caplog.set_level(logging.DEBUG)
 
     def read() -> str:
@@ -74,7 +74,7 @@ def flow(dag_id, lake):
     return dag
 
 
-def test_when_all_goes_well(canary, service, run_dag, ledger_home, tmp_path, outputs):
+def test_no_key_after_success(canary, service, run_dag, ledger_home, tmp_path, outputs):
     run = run_dag(flow("canary_well", tmp_path / "lake"))
     assert run.state == "success", run.errors
     assert {entry.key for entry in service.journal()} == {"canary"}
@@ -98,7 +98,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("operator", [AssistantLimitsOperator, AssistantChatOperator, AssistantSubmitChatOperator])
-def test_when_it_goes_wrong(failure, operator, canary, connect, service, run_operator, tmp_path, outputs):
+def test_no_key_after_failures(failure, operator, canary, connect, service, run_operator, tmp_path, outputs):
     key = FAILURES[failure].get("key", canary)
     connect(key=key)
     if action := FAILURES[failure].get("action"):
@@ -131,7 +131,7 @@ def test_a_service_that_repeats_the_key(deferrable, canary, service, run_operato
     assert canary not in outputs()
 
 
-def test_objects_that_hold_it_do_not_show_it(canary, connect):
+def test_the_representation_of_objects_hides_the_key(canary, connect):
     hook = AssistantHook()
     with hook.client as client:
         hook.get_limits()

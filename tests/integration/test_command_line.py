@@ -1,4 +1,4 @@
-"""Both entries as processes: ``airflow assistant …`` and ``python -m airflow_provider_assistant …``."""
+"""Run both commands as processes: ``airflow assistant …`` and ``python -m airflow_provider_assistant …``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9](;5;\d+)?m")
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of a shell without a terminal's settings, with an AIRFLOW_HOME of its own."""
+    """Environment without terminal settings, and with a separate AIRFLOW_HOME."""
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     # In its unit test mode, Airflow logs to standard output as soon as it is imported.
@@ -51,7 +51,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(environment: dict[str, str], connect: Callable[..., None]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a command with its output in pipes."""
+    """Run a command whose output goes to pipes."""
     connect()
 
     def ran(*command: str, **options: str) -> subprocess.CompletedProcess[str]:
@@ -73,9 +73,9 @@ def run(environment: dict[str, str], connect: Callable[..., None]) -> Callable[.
 
 def on_terminal(environment: dict[str, str], *command: str, typed: Sequence[str] = ()) -> tuple[int, str]:
     """
-    Run a command on a terminal of its own; what is typed is typed one by one, whenever it waits at a prompt.
+    Run a command on a pseudo-terminal, and type one text whenever it waits at a prompt.
 
-    The last is typed again if nothing came of it: Ctrl-D is lost where it comes while the prompt is being made.
+    The last text is typed again if it had no effect: Ctrl-D is lost while the prompt is being drawn.
     """
     ours, theirs = pty.openpty()
     connections = {name: value for name, value in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
@@ -90,7 +90,7 @@ def on_terminal(environment: dict[str, str], *command: str, typed: Sequence[str]
     )
     os.close(theirs)
     seen, left = b"", itertools.chain(typed, itertools.repeat(typed[-1] if typed else ""))
-    with suppress(OSError):  # the terminal is gone when the process is
+    with suppress(OSError):  # the terminal closes when the process ends
         while True:
             if select.select([ours], [], [], 0.5)[0]:
                 seen += os.read(ours, 4096)
@@ -101,13 +101,13 @@ def on_terminal(environment: dict[str, str], *command: str, typed: Sequence[str]
 
 
 def own_lines(stderr: str) -> list[str]:
-    """Return what the command said on standard error; before 3.2, Airflow's own warnings are there as well."""
+    """Return the command's own standard error; before Airflow 3.2, it also has Airflow's warnings."""
     lines = stderr.splitlines()
     return lines if AIRFLOW >= (3, 2) else [line for line in lines if line.startswith(("error: ", "warning: "))]
 
 
 @EACH_ENTRY
-def test_standard_output_is_the_result_and_nothing_else(entry, run):
+def test_standard_output_has_only_the_result(entry, run):
     ran = run(*ENTRIES[entry], "limits", "--output", "json")
     assert (ran.returncode, own_lines(ran.stderr)) == (0, [])
     assert json.loads(ran.stdout)["limits"]["plan"] == "business"
@@ -142,7 +142,7 @@ def test_a_connection_in_airflow_s_database(run, environment, service, monkeypat
 
 
 class TestTerminal:
-    def test_a_terminal_gets_colours_and_a_pipe_lines(self, run, environment):
+    def test_colours_on_a_terminal_and_plain_lines_in_a_pipe(self, run, environment):
         code, seen = on_terminal(environment, *MODULE, "smoke")
         assert code == 0
         assert COLOUR.search(seen)

@@ -1,4 +1,4 @@
-"""Every example DAG runs against the service, for real, and costs little to parse."""
+"""Every example DAG runs against the sandbox service, and is cheap to parse."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_ask_batch(load, run_dag, service, connection, tmp_path, monkeypatch):
     assert len(service.rows("requests")) == 16, "another run asks anew"
     answers = ds.dataset(tmp_path / "lake" / "golden_set").to_table()
     assert answers.num_rows == 16
-    assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "nothing else is left there"
+    assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "no other file is left"
 
 
 def evaluations(folder):
@@ -127,7 +127,7 @@ def evaluations(folder):
 
 
 def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
-    """Twice the same answers pass; cut ones do not, and the run after that is compared with the last good one."""
+    """Identical answers pass and truncated ones fail; the next run is compared with the last run that passed."""
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
     run_dag(load("assistant_knowledge_base"))
     first = run_dag(load("assistant_evaluation"))
@@ -156,7 +156,9 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
     service.behave(answer_limit=None)
     again = run_dag(load("assistant_evaluation"))
     assert again.state == "success", again.errors
-    assert again.xcom("evaluate")["baseline"] == second.xcom("evaluate")["scores_path"], "not with the bad one"
+    assert again.xcom("evaluate")["baseline"] == second.xcom("evaluate")["scores_path"], (
+        "not compared with the failed run"
+    )
     assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
 
 
@@ -195,7 +197,7 @@ def test_nightly_export(load, run_dag, service, connection, warehouse, tmp_path)
     assert feedback[0]["answer_seconds"] > 0
 
 
-def test_nightly_export_of_a_day_on_which_nothing_happened(load, run_dag, service, connection, warehouse):
+def test_nightly_export_of_an_empty_day(load, run_dag, service, connection, warehouse):
     run = run_dag(load("assistant_nightly_export"))
     assert run.state == "success", run.errors
     assert run.xcom("summarise")["feedback"] == []
@@ -213,7 +215,9 @@ def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
     picture = tmp_path / "lake" / "report.png"
     assert run.xcom("draw") == {"path": str(picture), "days": 1, "metrics": 4}, "no chat, no rate"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert ds.dataset(tmp_path / "lake" / "statistics").count_rows(), "the picture is in nobody's way"
+    assert ds.dataset(tmp_path / "lake" / "statistics").count_rows(), (
+        "the picture does not disturb readers of the dataset"
+    )
 
 
 def test_weekly_report_of_a_service_that_lists_its_days(load, run_dag, connection, warehouse, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Every row of the specification's endpoint table, from the hook's method to a running service and back."""
+"""Call every route with its hook method against a running service."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_the_same_calls_under_asyncio(hook: AssistantHook) -> None:
         assert (await client.asend(endpoints.get_statistics("acme-docs"))).raw["documents"]["total"] == 0
 
 
-def test_an_endpoint_that_the_specification_does_not_show(hook: AssistantHook) -> None:
+def test_a_route_without_a_method(hook: AssistantHook) -> None:
     assert hook.call("get", "/m2m/sites/acme-docs/statistics").raw["site_id"] == "acme-docs"
 
 

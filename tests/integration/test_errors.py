@@ -1,4 +1,4 @@
-"""Every row of the specification's error table, and the answers it does not list, through a real socket."""
+"""Produce every error status, listed and unlisted, over a real socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from airflow_provider_assistant.sandbox.server import SandboxServer
 from tests.wire import Answer, FakeTime, ScriptedService, refusing_port
 
 KEY = "canary-key-0123456789"
-# Seconds: longer than any test lasts.
+# Seconds; longer than any test runs.
 NEVER = 3600
 GET = endpoints.get_statistics("docs")
 QA = QADocument(title="t", question="q", answer="a", category="c")
@@ -47,7 +47,7 @@ def url():
 
 
 class TestAgainstTheEmbeddedService:
-    """The conditions of the table, made for real."""
+    """Produce each condition of the error table at the service."""
 
     def test_400(self, send, url) -> None:
         call = endpoints.other("POST", "/m2m/sites/acme-docs/documents/qa", {"title": "only"})
@@ -105,7 +105,7 @@ class TestAgainstTheEmbeddedService:
     ],
 )
 @pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
-def test_what_cannot_succeed_is_sent_once_and_not_retried_by_airflow(send, status, error, call) -> None:
+def test_permanent_errors_are_sent_once_and_not_retried_by_airflow(send, status, error, call) -> None:
     with ScriptedService(Answer(status, {"error": {"message": "no such thing"}})) as service:
         with pytest.raises(error) as refused:
             send(service.url, call)
@@ -136,7 +136,7 @@ def test_a_retry_after_date_is_honoured(send) -> None:
     assert 20 <= clock.waited[0] <= 22
 
 
-def test_a_429_storm_ends_with_the_time_to_come_back(send) -> None:
+def test_repeated_429s_end_with_retry_after(send) -> None:
     with ScriptedService(Answer(429, headers={"Retry-After": "3"})) as service:
         with pytest.raises(AssistantRateLimitError) as refused:
             send(service.url, POST)
@@ -144,7 +144,7 @@ def test_a_429_storm_ends_with_the_time_to_come_back(send) -> None:
     assert refused.value.retry_after == 3
 
 
-def test_a_pause_that_is_too_long_is_not_waited_for(send) -> None:
+def test_a_retry_after_beyond_the_limit_is_raised(send) -> None:
     clock = FakeTime()
     with ScriptedService(Answer(429, headers={"Retry-After": "86400"})) as service:
         with pytest.raises(AssistantRateLimitError) as refused:
@@ -179,7 +179,7 @@ def test_5xx_of_a_create_that_persists_is_ambiguous(send) -> None:
 
 
 @pytest.mark.parametrize("answer", [Answer(502), Answer(drop=True)], ids=["502", "drop"])
-def test_a_create_is_sent_once_where_a_gap_is_better_than_a_duplicate(send, answer) -> None:
+def test_a_create_is_sent_once_without_retry_ambiguous(send, answer) -> None:
     with ScriptedService(answer) as service, pytest.raises(AssistantAmbiguousError):
         send(service.url, POST, retry=RetryRule(retry_ambiguous=False))
     assert len(service.received) == 1
@@ -197,7 +197,7 @@ def test_a_dropped_connection_of_a_create_was_sent(send) -> None:
     assert isinstance(unclear.value.__cause__, AssistantConnectionError)
 
 
-def test_no_answer_in_time(send) -> None:
+def test_response_timeout(send) -> None:
     with ScriptedService(Answer(delay=NEVER)) as service:
         with pytest.raises(AssistantTimeout):
             send(service.url, GET, retry=RetryRule(attempts=1), timeout=0.1)
@@ -207,7 +207,7 @@ def test_no_answer_in_time(send) -> None:
 
 
 @pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
-def test_nobody_listens(send, call) -> None:
+def test_connection_refused(send, call) -> None:
     clock = FakeTime()
     with refusing_port() as port, pytest.raises(AssistantConnectionError, match="base URL"):
         send(f"http://127.0.0.1:{port}/api/v1", call, clock)
@@ -223,7 +223,7 @@ def test_an_empty_body_is_a_success(send, body, call) -> None:
 
 @pytest.mark.parametrize("body", [HTML, b"{", b"\xff\xfe", b"[" * 100_000], ids=["html", "cut", "binary", "deep"])
 @pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
-def test_a_success_that_is_not_json_is_none(send, body, call) -> None:
+def test_a_success_that_is_not_json_is_an_error(send, body, call) -> None:
     with ScriptedService(Answer(200, body, {"Content-Type": "text/html"})) as service:
         with pytest.raises(AssistantResponseError, match="base URL"):
             send(service.url, call)
@@ -263,7 +263,7 @@ def test_a_redirect_is_not_followed(send) -> None:
     ],
     ids=["400", "500", "200", "html", "drop"],
 )
-def test_a_key_that_the_service_repeats_goes_nowhere(send, answer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_in_a_reply_is_redacted(send, answer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(0)
     with ScriptedService(answer) as service:
         try:

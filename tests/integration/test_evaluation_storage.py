@@ -1,4 +1,4 @@
-"""Evaluations on object storage, where nothing is renamed and folders are names."""
+"""Evaluations on object storage, which has neither rename nor folders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("moto")
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-# Airflow keeps the file system of a connection, so there is one for the module.
+# Airflow caches the file system of a connection, so the module uses one.
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
     import boto3
@@ -69,7 +69,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "render", lambda summary, cases, scores, trend: f"{len(trend)} runs before")
 
 
-def test_nights_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket: str) -> None:
+def test_runs_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket: str) -> None:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     first = evaluate(bucket, 0)[1]
@@ -85,7 +85,7 @@ def test_nights_on_object_storage_are_compared_and_a_retry_changes_nothing(bucke
     assert Path(second["report_path"]).name == "report.html"
 
 
-def test_a_baseline_on_object_storage_that_is_not_there_is_refused(bucket: str) -> None:
+def test_a_missing_baseline_on_object_storage_is_an_error(bucket: str) -> None:
     from airflow_provider_assistant.evaluation.history import Place, find_baseline
 
     place = Place.of(bucket, "golden", NIGHT, "r")

@@ -1,4 +1,4 @@
-"""The golden set that is shipped is what its script makes, and asks what the knowledge base can answer."""
+"""The shipped golden set equals the output of its script, and its questions can be answered from the knowledge base."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def script():
     return runpy.run_path(str(SCRIPT))
 
 
-def test_making_it_again_gives_the_same_file(script, tmp_path):
+def test_the_script_is_deterministic(script, tmp_path):
     if (installed := version("apache-airflow-core")) != script["MADE_WITH"]:
         pytest.skip(f"Airflow {installed} describes its options in other words than {script['MADE_WITH']}")
     again = tmp_path / "golden_set.csv"
@@ -33,7 +33,7 @@ def test_making_it_again_gives_the_same_file(script, tmp_path):
     assert again.read_bytes() == (FOLDER / "golden_set.csv").read_bytes(), f"run {SCRIPT}"
 
 
-def test_every_question_is_there_once_and_expects_something(rows):
+def test_every_question_is_unique_and_has_expectations(rows):
     assert len({row["key"] for row in rows}) == len({row["message"] for row in rows}) == len(rows)
     for row in rows:
         is_answerable = row["expect_no_answer"] == "false"

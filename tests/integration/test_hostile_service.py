@@ -1,4 +1,4 @@
-"""A service that lies, floods, drips and breaks off: every answer ends, in a reply or in an error of ours."""
+"""Malformed, huge, slow and truncated responses: every call ends with a reply or an AssistantError."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 @pytest.fixture
 def send(send):
-    """Send a call once, in both colours."""
+    """Send a call once, synchronously and with asyncio."""
     return partial(send, retry=ONCE, timeout=5.0)
 
 
 def saying(*pieces, close=False):
-    """Return a service that says the same to every request."""
+    """Return a service that sends the same response to every request."""
 
     def speak(line):
         line.say(*pieces)
@@ -66,7 +66,7 @@ def check_error(error):
 
 
 @BOTH
-def test_ten_megabytes_of_json_are_an_answer(send, call):
+def test_ten_megabytes_of_json_are_read(send, call):
     body = json.dumps({"id": "d1", "items": [{"n": number, "text": "x" * 80} for number in range(100_000)]}).encode()
     assert len(body) > 10_000_000
     with saying(answer(body)) as service:
@@ -120,7 +120,7 @@ def test_a_connection_is_used_again_after_a_reply_that_was_too_large(send):
 
 
 @BOTH
-def test_a_gzip_bomb_does_not_go_off(send, call):
+def test_a_gzip_bomb_is_not_decompressed_completely(send, call):
     bomb = gzip.compress(b" " * 300 * MEGABYTE, compresslevel=1)
     with saying(answer(bomb, b"Content-Encoding: gzip")) as service:
         tracemalloc.start()
@@ -173,7 +173,7 @@ def test_ten_thousand_levels_are_an_error(send):
     ],
     ids=["length", "close", "chunked", "headers", "continue"],
 )
-def test_an_answer_that_drips_ends_by_its_deadline(send, call, head, dripped):
+def test_a_slow_response_times_out(send, call, head, dripped):
     def speak(line):
         line.say(head)
         line.drip(dripped, 0.01)
@@ -182,13 +182,13 @@ def test_an_answer_that_drips_ends_by_its_deadline(send, call, head, dripped):
         started = time.monotonic()
         with pytest.raises(AssistantTimeout if call is READ else AssistantAmbiguousError) as caught:
             send(service.url, call, timeout=0.4)
-        # What is dripped takes minutes, so the error is that of the deadline, and not early.
+        # The slow response takes minutes, so the error comes from the response timeout, not from its end.
         assert time.monotonic() - started > 0.3
     assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeout)
     check_error(caught.value)
 
 
-def test_an_answer_in_pieces_within_the_time_is_whole(send):
+def test_a_chunked_response_within_the_timeout_is_complete(send):
     def speak(line):
         line.drip(answer(b'{"n": 1}'), 0.001)
 
@@ -197,7 +197,7 @@ def test_an_answer_in_pieces_within_the_time_is_whole(send):
             assert send(service.url, READ).raw == {"n": 1}
 
 
-def test_an_upload_may_take_longer_than_its_answer(send):
+def test_an_upload_does_not_count_towards_the_timeout(send):
     content = b"x" * 32 * MEGABYTE
     call = endpoints.upload_document("docs", Upload(lambda: io.BytesIO(content), "a.bin", "application/octet-stream"))
     with HostileService(lambda line: line.say(answer(b'{"id": "d1"}')), pause=0.003) as service:
@@ -206,8 +206,8 @@ def test_an_upload_may_take_longer_than_its_answer(send):
     assert time.monotonic() - started > 1.2
 
 
-def test_waiting_for_a_connection_does_not_count():
-    """Many requests that share one connection each get the whole time."""
+def test_waiting_for_a_pool_slot_does_not_count_towards_the_timeout():
+    """Each of many requests on one connection has the full response timeout."""
 
     async def run(url):
         async with client_of(url, retry=ONCE, max_concurrency=1, timeout=0.5) as client:
@@ -217,7 +217,7 @@ def test_waiting_for_a_connection_does_not_count():
         assert [reply.raw for reply in asyncio.run(run(service.url))] == [{"n": 1}] * 8
 
 
-# -- HTTP that is none -----------------------------------------------------------------------------
+# -- malformed HTTP -----------------------------------------------------------------------------
 
 BROKEN = {
     "cut": answer(b'{"a": 1}', length=100),
@@ -242,7 +242,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 @BOTH
-def test_what_is_no_http_is_no_answer(send, call, broken):
+def test_malformed_http_is_an_error(send, call, broken):
     kinds = []
     with saying(BROKEN[broken], close=True) as service:
         try:
@@ -251,15 +251,15 @@ def test_what_is_no_http_is_no_answer(send, call, broken):
             check_error(error)
             kinds.append(type(error))
         else:
-            # Some parsers are more tolerant than others; what they read has to be what was sent.
+            # Some parsers are more tolerant than others, but what they return must be what was sent.
             assert reply.raw in ({}, None)
             assert broken in {"no colon", "many headers", "two lengths", "huge header"}
     assert AssistantConnectionError not in kinds or call is READ
 
 
-def test_a_length_that_is_too_short_gives_no_half_answer(send):
+def test_a_wrong_content_length_gives_no_partial_answer(send):
     with saying(answer(b'{"a": 1}', length=4)) as service:
-        # aiohttp looks at what comes behind the answer, httpx does not.
+        # aiohttp checks for data after the response, httpx does not.
         with pytest.raises((AssistantResponseError, AssistantConnectionError), match=r"not JSON|Bad status line"):
             send(service.url, READ)
 
@@ -271,7 +271,7 @@ def test_invalid_utf_8_is_an_error(send, body):
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"400 Bad", b"500 Down", b"302 Found"])
-def test_no_log_and_no_error_has_a_line_of_the_service(send, status, caplog):
+def test_the_service_cannot_forge_log_lines(send, status, caplog):
     caplog.set_level(0)
     body = json.dumps({"error": "fine\nERROR forged \x1b[2J\x1b]0;owned\x07 \u202egnp.exe"}).encode()
     headers = (b"Content-Type: text/html\x1b[31m", b"X-Request-Id: a\x1b[31m", b"Location: /\x1b[31m")
@@ -286,7 +286,7 @@ def test_no_log_and_no_error_has_a_line_of_the_service(send, status, caplog):
 @pytest.mark.parametrize(
     "asked", [b"-1", b"nan", b"1e308", b"9" * 300, b"soon", b"Fri, 31 Dec 9999 23:59:59 GMT", b"\xff"]
 )
-def test_a_retry_after_that_is_nonsense_is_not_waited_for(send, asked):
+def test_a_malformed_retry_after_is_ignored(send, asked):
     clock = FakeTime()
     with saying(answer(b"{}", b"Retry-After: " + asked, status=b"429 Slow")) as service:
         with pytest.raises(AssistantAPIError):
@@ -295,7 +295,7 @@ def test_a_retry_after_that_is_nonsense_is_not_waited_for(send, asked):
     assert sum(clock.waited) < 150
 
 
-# -- anything at all -------------------------------------------------------------------------------
+# -- arbitrary bytes -------------------------------------------------------------------------------
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
@@ -326,7 +326,7 @@ ANSWERS = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(said=ANSWERS, name=st.sampled_from(sorted(CALLS)))
-def test_whatever_is_answered_is_a_reply_or_an_error_of_ours(send, said, name):
+def test_any_response_is_a_reply_or_an_error_of_this_package(send, said, name):
     with saying(said, close=True) as service:
         try:
             reply = send(service.url, CALLS[name], timeout=2.0)
@@ -336,8 +336,8 @@ def test_whatever_is_answered_is_a_reply_or_an_error_of_ours(send, said, name):
             assert json.dumps(reply.as_dict())
 
 
-def test_what_a_signal_handler_raises_in_the_parser_is_no_broken_answer(send, monkeypatch):
-    """aiohttp's parser takes whatever is raised while it hands on a piece for a flaw of the answer."""
+def test_an_exception_of_a_signal_handler_in_the_parser_is_raised(send, monkeypatch):
+    """aiohttp's parser treats any exception raised while it passes on a chunk as a malformed response."""
 
     def alarm(*_):
         raise AirflowTaskTimeout("execution_timeout")
@@ -349,7 +349,7 @@ def test_what_a_signal_handler_raises_in_the_parser_is_no_broken_answer(send, mo
 
 
 def test_no_socket_is_left_open(send):
-    """A service that is left in the middle of an answer sees its client go."""
+    """When the client stops reading a response, the service sees the connection close."""
     seen = []
 
     def speak(line):

@@ -1,4 +1,4 @@
-"""A file is sent from where it lies: its size does not show in the memory of who sends it."""
+"""A file is streamed: the memory of the sending process does not depend on the size of the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ rows = FileRows(
 )
 
 def peak():
-    # Not ru_maxrss, which begins with what the parent had.
+    # Do not use ru_maxrss: it starts at the value of the parent process.
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
@@ -51,7 +51,7 @@ print(json.dumps(peak() - before))
 
 
 class Sink(http.server.BaseHTTPRequestHandler):
-    """Reads a body and forgets it."""
+    """Read a request body and discard it."""
 
     received = 0
 

@@ -1,4 +1,4 @@
-"""OpenLineage's own classes and its file transport take what the operators say; where its provider is installed."""
+"""OpenLineage's classes and file transport accept the operators' lineage, if its provider is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In
 
 @pytest.fixture
 def event(ran, connection, tmp_path):
-    """Run an operator, and return the event that the file transport wrote of what it read and wrote."""
+    """Run an operator, and return the event that the file transport wrote about the operator's inputs and outputs."""
     from airflow.providers.openlineage.extractors.base import DefaultExtractor
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
@@ -74,7 +74,7 @@ def test_an_export(event, service, tmp_path):
     assert (types["metric"], types["value"]) == ("string", "double")
 
 
-def test_an_asset_is_the_dataset_that_a_load_writes(service):
+def test_the_asset_and_the_output_are_one_dataset(service):
     from airflow.providers.openlineage.extractors.manager import ExtractorManager
 
     dataset = ExtractorManager.convert_to_ol_dataset(assistant_asset(host(service), "acme-docs"))

@@ -1,4 +1,4 @@
-"""The ledger on a real PostgreSQL: its rules, and loads that go through it."""
+"""The ledger on a real PostgreSQL: its rules, and loads that use it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def created(claim, number=1, **facts):
     return Settlement(claim, "done", f"content {number}", f"doc-{claim.key}-{number}", 201, **facts)
 
 
-def test_what_is_in_doubt_is_found_and_settled_by_hand(ledger):
+def test_ambiguous_entries_are_listed_and_resolved_by_hand(ledger):
     with documents(ledger) as memory:
         (claim,) = claims(memory, "k")
         memory.exchange((), [claim])
@@ -131,7 +131,7 @@ def test_changed_content_keeps_what_it_supersedes(ledger):
         assert not list(memory.doubled())
 
 
-def test_only_one_wins_a_key(ledger):
+def test_only_one_claim_of_a_key_succeeds(ledger):
     with documents(ledger) as one, documents(ledger, run=OTHER_RUN) as other:
         first, second = claims(one, "a", "b"), claims(other, "b", "c")
         assert one.exchange([], first) == {"a", "b"}
@@ -143,7 +143,7 @@ def test_only_one_wins_a_key(ledger):
         assert one.exchange([], rivals[0]) == set()
 
 
-def test_an_intent_of_a_killed_try_is_in_doubt_and_counted(ledger, engine):
+def test_a_claim_of_a_killed_attempt_is_ambiguous_and_counted(ledger, engine):
     with documents(ledger) as killed:
         killed.exchange([], claims(killed, "a"))
     with documents(ledger, run=OTHER_RUN) as other:
@@ -173,7 +173,7 @@ def test_stale_documents(ledger):
         assert not list(memory.stale(lambda _: False))
 
 
-def test_many_want_the_same_keys_in_any_order(server, ledger):
+def test_concurrent_claims_of_the_same_keys_in_any_order(server, ledger):
     keys, winners, failures = [f"{number:04}" for number in range(400)], [], []
     barrier = threading.Barrier(4)
 
@@ -201,7 +201,7 @@ def test_many_want_the_same_keys_in_any_order(server, ledger):
     for thread in threads:
         thread.join()
     assert failures == []
-    # A key that another has settled by the time it is looked at may rightly be claimed anew by this raw loop.
+    # If another thread has finished a key before this loop reads it, claiming it again is correct.
     assert set(winners) == set(keys)
 
 
@@ -223,7 +223,7 @@ def test_a_ledger_of_the_first_version_is_migrated(engine):
 
 @pytest.fixture
 def third(engine):
-    """A ledger as version 3 created it."""
+    """A ledger with the schema of version 3."""
     with engine.begin() as connection:
         for statement in VERSION_3.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
             if statement.strip():
@@ -283,7 +283,7 @@ def batch(ledger):
     return ledger.questions(scope=BATCH, site_id="docs", source="dag.task", run=RUN)
 
 
-def test_version_3_learns_how_questions_end_and_keeps_the_rest(third):
+def test_migration_of_version_3_adds_the_ends_of_questions(third):
     ledger = Ledger(third, now=lambda: START)
     (row,) = requests_between(third, *DAY)
     assert (row["request_id"], row["state"]) == ("req", "open")
@@ -293,7 +293,7 @@ def test_version_3_learns_how_questions_end_and_keeps_the_rest(third):
     assert (row["state"], row["completed_at"], row["session_id"], row["is_batch"]) == ("complete", START, "s", True)
 
 
-def test_a_worker_that_opened_version_3_goes_on(third):
+def test_a_worker_that_opened_version_3_continues(third):
     facts = {"scope": BATCH, "site_id": "docs", "source": "dag.task", "run": RUN}
     with BatchLedger(third, version_3_questions(), **facts) as memory:
         known = memory.known(["old"])
@@ -312,7 +312,7 @@ def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
         memory.exchange([], wanted)
         memory.exchange([created(claim) for claim in wanted], [])
         ends = {f"doc-{claim.key}-1": End("complete", START + timedelta(seconds=2), "s") for claim in wanted[:200]}
-        # Nothing but None in a whole statement has no type of its own.
+        # If all values of a statement are None, PostgreSQL cannot infer a type.
         ends |= {f"doc-{claim.key}-1": End("timed_out", None, None) for claim in wanted[200:]}
         memory.ended(ends)
         memory.ended({"doc-000-1": End("lost", START, "s")})
@@ -352,14 +352,14 @@ def test_many_open_a_ledger_at_once(kind, server, engine, request):
     assert sorted(added) == ["completed_at", "region", "session_id", "state"]
 
 
-def test_a_server_that_is_not_there(server):
+def test_an_unreachable_server(server):
     away = sa.create_engine(server.url.replace(f":{server.port}/", ":1/"))
     with pytest.raises(AssistantLedgerError, match="Nothing was sent"):
         Ledger(away)
 
 
 class PostgresCase(Case):
-    """A load whose ledger is on PostgreSQL, opened through an Airflow connection."""
+    """A load with a ledger on PostgreSQL, opened through an Airflow connection."""
 
     engine: sa.Engine
     env: dict[str, str]
@@ -432,7 +432,7 @@ def test_the_server_restarts_midway(number, case, server):
     assert not audit.duplicates
 
 
-def test_the_server_is_gone_for_long(case, server):
+def test_the_server_is_down_for_long(case, server):
     attempt = case.attempt(ROWS)
     loader = case.start(case.attempt(ROWS, setup="gives_the_ledger_up_soon"))
     case.wait_for(60)
@@ -451,7 +451,7 @@ def test_the_server_is_gone_for_long(case, server):
     case.audit(ROWS, attempt).complete()
 
 
-def test_known_is_what_the_columns_say(ledger):
+def test_entries_equal_the_columns(ledger):
     with documents(ledger) as memory:
         (claim,) = claims(memory, "a")
         memory.exchange([], [claim])

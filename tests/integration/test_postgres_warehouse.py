@@ -1,4 +1,4 @@
-"""The warehouse in a real PostgreSQL: the same rows as in DuckDB, and nobody's half."""
+"""The warehouse in a real PostgreSQL: the same rows as in DuckDB, and never half of a load."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(engine):
 
 
 def in_order(rows):
-    # Collations differ, NaN is not equal to itself, and the databases interpolate with different rounding errors.
+    # Collations differ, NaN is not equal to itself, and the databases round interpolated values differently.
     return sorted(repr({name: _plain(value) for name, value in row.items()}) for row in rows)
 
 
@@ -138,7 +138,7 @@ def test_views_on_the_views_stay(engine, root, load, read):
     assert read("statistics_daily")[0]["a"] == 1
 
 
-def test_a_failure_in_the_middle_leaves_the_old_day(engine, root, load, read, monkeypatch):
+def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     load(FIRST)
     write_statistics(root, FIRST, capture(FIRST, {"a": 2}))
@@ -152,12 +152,12 @@ def test_a_failure_in_the_middle_leaves_the_old_day(engine, root, load, read, mo
             )
 
     monkeypatch.setattr(stores._Postgres, "insert", breaks)
-    with pytest.raises(AssistantWarehouseError, match="rolled back, and the warehouse is as it was"):
+    with pytest.raises(AssistantWarehouseError, match="rolled back, and the warehouse is unchanged"):
         load(FIRST)
     assert [row["value"] for row in read("statistics")] == [1]
 
 
-def test_loads_of_one_day_at_once_double_nothing(engine, root, read):
+def test_concurrent_loads_of_one_day_create_no_duplicates(engine, root, read):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1, "b": 2}))
 
     def loads():
@@ -176,7 +176,7 @@ def test_a_lock_that_stays_is_an_error(engine, root, load):
             load(FIRST, lock_timeout=0.1)
 
 
-def test_a_server_that_is_not_there(server):
+def test_an_unreachable_server(server):
     away = sa.create_engine(server.url.replace("airflow@", "airflow:hunter2@").replace(f":{server.port}/", ":1/"))
     with pytest.raises(AssistantWarehouseError, match="refused") as error, warehouse.in_postgres(away):
         pass

@@ -1,4 +1,4 @@
-"""A service that sends its clients elsewhere: the key stays with its host."""
+"""Redirects are not followed, so the API key is sent to its own host only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.wire import Answer, ScriptedService
 
 @pytest.fixture
 def send(send):
-    """Send a call with the key that must not get elsewhere, in both colours."""
+    """Send a call with the secret API key, synchronously and with asyncio."""
     return partial(send, api_key=KEY)
 
 
@@ -51,13 +51,13 @@ def test_a_redirect_is_an_error_and_carries_no_key(send, elsewhere, name, status
     assert KEY not in str(refused.value)
 
 
-def test_a_cookie_of_the_service_is_kept_by_nobody(send, elsewhere):
+def test_cookies_of_the_service_are_not_stored(send, elsewhere):
     with ScriptedService(Answer(503, headers={"Set-Cookie": "session=1; Path=/"}), Answer()) as service:
         send(service.url, CALLS["limits"])
     assert [request.headers.get("cookie") for request in service.received] == [None, None]
 
 
-def test_the_key_travels_in_the_header_only(send):
+def test_the_key_is_sent_in_the_header_only(send):
     with ScriptedService() as service:
         for name in ("limits", "text", "statistics", "close"):
             with contextlib.suppress(AssistantAPIError):

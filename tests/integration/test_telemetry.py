@@ -1,7 +1,7 @@
 """
-Every metric, as a StatsD server and an OpenTelemetry collector receive it over a socket; spans, as the latter does.
+Every metric as received by a StatsD server and an OpenTelemetry collector, and every span by the collector.
 
-Airflow's own settings choose the backend, and its own classes send.
+Airflow's settings select the backend, and Airflow's classes send.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def otel(monkeypatch):
     from airflow.sdk._shared.observability.metrics import otel_logger
     from opentelemetry import metrics as otel_metrics
 
-    # The collector is gone by the time at which this process ends.
+    # The collector stops before this process ends.
     monkeypatch.setattr(otel_logger, "atexit_register_metrics_flush", lambda: None)
     with OtlpReceiver() as receiver:
         monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
-        # Only when it is told to.
+        # Export only on request.
         monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "3600000")
         yield receiver, lambda: otel_metrics.get_meter_provider().force_flush()
         otel_metrics.get_meter_provider().shutdown()
@@ -62,7 +62,7 @@ def backend(request):
 
 @pytest.fixture
 def work(service, connect, run_operator, tmp_path):
-    """Load, ask, evaluate and export, with a service that is now and then not well."""
+    """Load, ask, evaluate and export, with a service that fails now and then."""
 
     def worked():
         connect(retries=3)
@@ -141,7 +141,7 @@ def test_durations_are_in_milliseconds(backend, work):
 
 
 def test_spans_arrive(service, connect, run_operator, monkeypatch):
-    """A load is one span, whatever its rows; what is sent alone has one of its own, below that of the task."""
+    """A load is one span, however many rows it has; a single call has its own span below the task's."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor

@@ -1,8 +1,7 @@
 """
-The datasets in a warehouse: DuckDB or PostgreSQL.
+Load the Parquet datasets into a warehouse: DuckDB or PostgreSQL.
 
-A day of a dataset is replaced as a whole, in one transaction, as the Parquet partition was before. Three views say what
-is in the tables.
+The rows of a day are replaced as a whole, in one transaction. Views summarise the tables.
 """
 
 from airflow_provider_assistant.lake.warehouse.load import Loaded, columns, load, loadable

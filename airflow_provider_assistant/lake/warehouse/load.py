@@ -1,4 +1,4 @@
-"""Days of the lake into the tables of a warehouse."""
+"""Load partitions of the Parquet datasets into the tables of a warehouse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Names that DuckDB and PostgreSQL share.
+# SQL types that DuckDB and PostgreSQL both have, by Arrow type.
 TYPES = {
     "bool": "BOOLEAN",
     "date32[day]": "DATE",
@@ -44,11 +44,11 @@ SCHEMAS: dict[str, Callable[[], pa.Schema]] = {
 
 class Loaded(NamedTuple):
     """
-    What a load did.
+    The result of a load into the warehouse.
 
-    :param rows: Rows per dataset that are now in the warehouse, of these days.
-    :param replaced: Rows that were there before.
-    :param missing: Partitions that the lake does not have, and whose rows are gone.
+    :param rows: Number of rows by dataset that the warehouse now has for the loaded days.
+    :param replaced: Number of rows that were deleted, because they were there before.
+    :param missing: Partitions that do not exist; their days now have no rows.
     """
 
     rows: dict[str, int]
@@ -62,23 +62,29 @@ def loadable() -> tuple[str, ...]:
 
 
 def columns(dataset: str) -> dict[str, str]:
-    """Return the columns of a dataset's table, and their types."""
+    """
+    Return the columns of a dataset's table.
+
+    :param dataset: Name of the dataset.
+    :return: SQL type by column name.
+    """
     return {field.name: TYPES[str(field.type)] for field in SCHEMAS[dataset]()} | {"date": TYPES["date32[day]"]}
 
 
 def load(store: Store, root: str, datasets: Iterable[str], days: Sequence[date], *, schema: str) -> Loaded:
     """
-    Make the warehouse's rows of some days those of the lake, and its views those of this version.
+    Replace the warehouse's rows of some days by those of the Parquet partitions, and update its views.
 
-    All tables are created, also those of other datasets: views need them. A day whose partition is empty or missing
-    has no rows afterwards.
+    The tables of all datasets are created, because the views need them. A day whose partition is empty or missing has
+    no rows afterwards.
 
-    :param store: A transaction on the warehouse; nothing is to be seen of this before it ends well.
+    :param store: Transaction on the warehouse; other sessions see the changes only after its commit.
     :param root: Folder of the datasets: a local path or an object storage URL.
-    :param datasets: Their names, of :func:`loadable`.
-    :param days: The days.
-    :param schema: The warehouse's schema for tables and views.
-    :raises AssistantWarehouseError: A partition does not fit into its table.
+    :param datasets: Names of datasets; :func:`loadable` lists them.
+    :param days: Days to load.
+    :param schema: Schema of the warehouse for tables and views; created if it is missing.
+    :return: Row counts, and the missing partitions.
+    :raises AssistantWarehouseError: The columns of a partition do not match its table.
     """
     store.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     tables = {dataset: _table(store, schema, dataset) for dataset in SCHEMAS}
@@ -102,7 +108,7 @@ class _Table(NamedTuple):
 
 
 def _table(store: Store, schema: str, dataset: str) -> _Table:
-    """Return a dataset's table, with all columns that this version knows."""
+    """Return a dataset's table; create it, or add the columns that it lacks."""
     name = f"{quoted(schema)}.{quoted(dataset)}"
     store.run(f"CREATE TABLE IF NOT EXISTS {name} ({quoted('date')} DATE NOT NULL)")
     if store.date_index:
@@ -122,17 +128,17 @@ def _add_columns(store: Store, table: _Table, wanted: pa.Schema) -> None:
             kind = TYPES.get(str(field.type))
             if kind is None:
                 raise AssistantWarehouseError(
-                    f"column {field.name!r} for {table.name} is of type {field.type}, which no table of the warehouse "
-                    "has. Nothing was changed. Was the file written by a newer version? Upgrade "
+                    f"column {field.name!r} for {table.name} has type {field.type}, which the tables of the warehouse "
+                    "do not support. Nothing was changed. The file may come from a newer version: upgrade "
                     "airflow-provider-assistant on this worker."
                 )
-            # Rows that came before have no value there, whatever the files promise.
+            # Existing rows have no value for a new column, so it is nullable even if the Parquet schema is not.
             store.run(f"ALTER TABLE {table.name} ADD COLUMN {quoted(field.name)} {kind}")
             table.columns.add(field.name)
 
 
 def _replace_day(store: Store, table: _Table, day: date, rows: pa.Table | None) -> int:
-    """Replace the rows of one day, and return how many there were."""
+    """Replace the rows of one day, and return how many were deleted."""
     import pyarrow as pa
 
     ((replaced,),) = store.run(f"DELETE FROM {table.name} WHERE {quoted('date')} = {literal(day.isoformat())}")  # noqa: S608

@@ -1,4 +1,4 @@
-"""What the lake has of one day, read back."""
+"""Read the rows of a partition."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ if TYPE_CHECKING:
 
 
 def exported(root: str, dataset: str) -> bool:
-    """Return whether a dataset was ever exported there."""
+    """
+    Return whether a dataset has a folder, so whether it was ever exported.
+
+    :param root: Folder of the datasets: a local path or an object storage URL.
+    :param dataset: Name of the dataset.
+    """
     return bool((ObjectStoragePath(root) / dataset).is_dir())
 
 
 def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table | None:
     """
-    Return all rows of a partition, or None if there is no such partition.
+    Return all rows of a partition.
 
-    Columns are found by name: what a file of an older version lacks is null, and what a file of a newer version has
-    besides comes after the known columns.
+    Columns are matched by name. A column that a file of an older version lacks is null. Additional columns in a file of
+    a newer version come after the known ones.
 
     :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: Name of the dataset, a folder below ``root``.
-    :param day: The partition.
-    :param schema: The columns that this version knows.
-    :raises AssistantWarehouseError: A column has another type than it should.
+    :param dataset: Name of the dataset, which is a folder below ``root``.
+    :param day: Day of the partition.
+    :param schema: Columns that this version knows.
+    :return: The rows; None if there is no such partition.
+    :raises AssistantWarehouseError: A column of a file has an incompatible type.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -39,7 +45,7 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
         return None
     known = pa.schema([field.with_nullable(True) for field in schema])
     found = [known.empty_table()]
-    # As readers of a dataset do, this skips names that begin with a dot or an underscore.
+    # Skip names that begin with a dot or an underscore, like other dataset readers.
     files = [path for path in folder.iterdir() if path.suffix == ".parquet" and path.name[0] not in "._"]
     for path in sorted(files, key=str):
         with path.open("rb") as file:
@@ -49,13 +55,13 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
         return _without_nul(pa.concat_tables(found, promote_options="default"))
     except pa.ArrowException as error:
         raise AssistantWarehouseError(
-            f"the files of {folder} do not agree in the types of their columns: {error}. Nothing was changed in the "
-            "warehouse. Export that day again, with this version of the package."
+            f"the files of {folder} have columns of conflicting types: {error}. Nothing was changed in the warehouse. "
+            "Export that day again with this version of the package."
         ) from error
 
 
 def _without_nul(table: pa.Table) -> pa.Table:
-    """Return a table whose texts PostgreSQL can hold: JSON may have a NUL, a database may not; it becomes an escape."""
+    """Return a table that PostgreSQL can store: a NUL in a text, which JSON allows, becomes an escape."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

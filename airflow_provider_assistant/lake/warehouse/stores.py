@@ -1,4 +1,4 @@
-"""The databases that a warehouse may be: one transaction in each."""
+"""Open a transaction on a warehouse: DuckDB or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,31 +16,40 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-# So long is waited for another process that has the warehouse, in seconds.
+# Default maximum wait for another process that holds a lock on the warehouse, in seconds.
 LOCK_TIMEOUT = 300
 POLL = 1.0
 POSTGRES_PORT = 5432
-# So many rows are CSV in memory at a time.
+# Rows that are converted to CSV in memory at a time.
 ROWS_PER_COPY = 50_000
-UNCHANGED = "The transaction was rolled back, and the warehouse is as it was"
+UNCHANGED = "The transaction was rolled back, and the warehouse is unchanged"
 
 
 class Store(Protocol):
     """
-    A transaction, in SQL that DuckDB and PostgreSQL both know.
+    A transaction on a warehouse, for SQL that DuckDB and PostgreSQL both support.
 
-    ``date_index`` says whether the database needs an index to find the rows of a day; ``uri`` is what lineage calls
-    the database.
+    ``date_index`` is whether the database needs an index on the date column; ``uri`` names the database in OpenLineage.
     """
 
     date_index: bool
     uri: str
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run a statement; return its rows, or the one count of rows it changed."""
+        """
+        Run a statement.
+
+        :param sql: The statement, without parameters.
+        :return: Its rows; for a statement without rows, one row with the number of changed rows.
+        """
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        """Append rows to a table, whose name is quoted, by the names of their columns."""
+        """
+        Append rows to a table; columns are matched by name.
+
+        :param table: Quoted name of the table.
+        :param rows: The rows.
+        """
 
 
 class _DuckDB:
@@ -48,7 +57,7 @@ class _DuckDB:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self._connection = connection
-        # DuckDB calls a database by the name of its file.
+        # DuckDB names a database after its file.
         self.uri = f"duckdb://{path.absolute()}/{path.name.partition('.')[0]}"
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
@@ -69,7 +78,7 @@ class _Postgres:
         self.uri = f"postgres://{url.host}:{url.port or POSTGRES_PORT}/{url.database}"
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        # Otherwise a percent sign in the name of a metric is taken for a parameter.
+        # Without this option, a percent sign in the name of a metric would be read as a parameter.
         result = self._connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
         return [tuple(row) for row in result] if result.returns_rows else [(result.rowcount,)]
 
@@ -77,7 +86,7 @@ class _Postgres:
         import pyarrow as pa
         from pyarrow import csv
 
-        # Many times as fast as INSERT. Arrow quotes every text, so that an empty one is told from null.
+        # COPY is many times as fast as INSERT. Arrow quotes every text, which distinguishes an empty one from null.
         quote = self._connection.dialect.identifier_preparer.quote_identifier
         statement = f"COPY {table} ({', '.join(map(quote, rows.column_names))}) FROM STDIN (FORMAT csv)"
         with contextlib.closing(self._connection.connection.cursor()) as cursor:
@@ -106,14 +115,17 @@ def in_duckdb(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Store]:
     """
-    Open a transaction on a DuckDB file, which is created if it is missing.
+    Open a transaction on a DuckDB file for a ``with`` block; the file is created if it is missing.
 
-    One process may have the file open for writing, and then no other may read it.
+    DuckDB lets only one process open a file for writing, and no other process can read it meanwhile.
 
-    :param path: The file.
-    :param lock_timeout: How long to wait for processes that have it open, in seconds.
+    :param path: Path of the file.
+    :param lock_timeout: Maximum wait for another process that has the file open, in seconds. Default: 300.
+    :param clock: Monotonic clock in seconds. Default: :func:`time.monotonic`.
+    :param sleep: Function that waits a number of seconds. Default: :func:`time.sleep`.
+    :return: The transaction; it is committed at the end of the block, and rolled back after an error.
     :raises AssistantInputError: DuckDB is not installed.
-    :raises AssistantWarehouseError: The file cannot be opened or written; it is as it was.
+    :raises AssistantWarehouseError: The file cannot be opened or written; it is unchanged.
     """
     try:
         import duckdb
@@ -148,12 +160,13 @@ def in_duckdb(
 @contextlib.contextmanager
 def in_postgres(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOUT) -> Iterator[Store]:
     """
-    Open a transaction on PostgreSQL, one at a time.
+    Open a transaction on PostgreSQL for a ``with`` block; an advisory lock allows only one such transaction at a time.
 
-    :param engine: The database; its connections are closed in the end.
-    :param lock_timeout: How long to wait for each lock that others hold, in seconds.
-    :raises AssistantInputError: It is no PostgreSQL.
-    :raises AssistantWarehouseError: The database cannot be reached or written; it is as it was.
+    :param engine: Engine of the database; its connections are closed at the end of the block.
+    :param lock_timeout: Maximum wait for each lock, in seconds. Default: 300.
+    :return: The transaction; it is committed at the end of the block, and rolled back after an error.
+    :raises AssistantInputError: The database is not PostgreSQL.
+    :raises AssistantWarehouseError: The database cannot be reached or written; it is unchanged.
     """
     if engine.dialect.name != "postgresql":
         raise AssistantInputError(
@@ -164,11 +177,11 @@ def in_postgres(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOUT) -> Ite
         with engine.begin() as connection:
             store = _Postgres(connection)
             store.run(f"SET LOCAL lock_timeout = {round(1000 * lock_timeout)}")
-            # Two loads of one day would not see each other's rows, and both keep theirs.
+            # Without this lock, two concurrent loads of one day would not see each other's rows, and both would remain.
             store.run("SELECT pg_advisory_xact_lock(hashtext('airflow_provider_assistant'))")
             yield store
     except (sa.exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
-        # The first line says what happened; others, and SQLAlchemy's own text, may have rows of data.
+        # Keep the first line only: the others, and SQLAlchemy's own text, may contain data of rows.
         lines = str(getattr(error, "orig", error)).strip().splitlines() or [type(error).__name__]
         where = engine.url.render_as_string(hide_password=True)
         raise AssistantWarehouseError(f"{where}: {lines[0].rstrip('.')}. {UNCHANGED}.") from None

@@ -1,4 +1,4 @@
-"""The views of the warehouse: SQL files beside this one."""
+"""Create the views of the warehouse from the SQL files in this package."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ log = logging.getLogger(__name__)
 
 VIEWS = ("statistics_daily", "statistics_history", "feedback_weekly", "latency_daily")
 KEYS = ("date", "tenant_id", "site_id", "captured_at")
-# PostgreSQL cuts longer names off, and has at most 1,664 columns in a query.
+# PostgreSQL truncates longer names, and allows at most 1,664 columns in a query.
 NAME_BYTES = 63
 MAX_METRICS = 1500
-# A metric below a date, such as daily.2026-11-21.documents.total: the value of another day than that of the capture.
+# Metrics with a date in their path, such as daily.2026-11-21.documents.total: values of that day, not of the capture's.
 DATED = r"^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$"
 
 
 def create_views(store: Store, schema: str) -> None:
-    """Create the views, or bring them up to date with the tables."""
+    """
+    Create or replace the views.
+
+    :param store: Transaction on the warehouse.
+    :param schema: Schema of the tables and views.
+    """
     for view in VIEWS:
         text = files(__package__).joinpath("views", f"{view}.sql").read_text("utf-8")
         metrics = _metrics(store, schema) if view == "statistics_daily" else ""
@@ -34,24 +39,32 @@ def create_views(store: Store, schema: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL."""
+    """
+    Return a quoted SQL identifier.
+
+    :param name: The name.
+    """
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL."""
+    """
+    Return a quoted SQL string literal.
+
+    :param text: The text.
+    """
     return "'" + text.replace("'", "''") + "'"
 
 
 def _metrics(store: Store, schema: str) -> str:
-    """Return the columns of ``statistics_daily``: one per metric that was ever a number."""
+    """Return the SQL of the metric columns of ``statistics_daily``: one per metric that was ever a number."""
     found = store.run(
-        # Columns for each date would be more every day; these values are rows of statistics_history.
+        # Metrics with a date would add columns every day; statistics_history has them as rows instead.
         f"SELECT metric, min(date) FROM {quoted(schema)}.statistics "  # noqa: S608
         f"WHERE type = 'number' AND NOT metric ~ {literal(DATED)} GROUP BY metric"
     )
     metrics = [metric for metric, _ in sorted(found, key=lambda row: (row[1], row[0]))]
-    # A view keeps its columns in their order: PostgreSQL lets new ones only follow, for the sake of views on views.
+    # Keep the order of existing columns: PostgreSQL only allows new columns at the end when it replaces a view.
     existing = [
         column
         for (column,) in store.run(
@@ -63,17 +76,20 @@ def _metrics(store: Store, schema: str) -> str:
     named = columns_of(metrics)
     wanted = list(dict.fromkeys([*existing, *named]))
     if left_out := wanted[MAX_METRICS:]:
-        log.warning("statistics_daily has %d metrics, and no room for: %s", MAX_METRICS, escaped(", ".join(left_out)))
+        log.warning(
+            "statistics_daily is limited to %d metrics and leaves out: %s", MAX_METRICS, escaped(", ".join(left_out))
+        )
     return "".join(f",\n    {_column(name, named)}" for name in wanted[:MAX_METRICS])
 
 
 def columns_of(metrics: Iterable[str]) -> dict[str, str]:
     """
-    Return which column a metric gets: its own name, or one with a digest where that is too long or taken.
+    Return the column names of metrics: the metric's own name, or a name with a hash if it is too long or taken.
 
-    Names that differ only in case are the same to DuckDB.
+    Names that differ only in case count as taken, because DuckDB ignores case.
 
-    :param metrics: In an order that stays: who comes first has the name.
+    :param metrics: Metrics in a stable order: the first metric with a name gets it.
+    :return: Metric by column name.
     """
     taken = {key.casefold() for key in KEYS}
     named: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""Loads that something happens to, counted at the service."""
+"""Fault tests: loads and chat batches that are interrupted, with counts from the service."""

@@ -14,7 +14,7 @@ SEEDS = "20"
 
 
 class Figures:
-    """Collects what the tests measured."""
+    """Collect the measurements of the tests."""
 
     def __init__(self) -> None:
         self.found: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
@@ -22,7 +22,7 @@ class Figures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
             file, _, test = report.nodeid.rpartition("/")[2].partition(".py::")
-            # Whatever the seed, it is one test.
+            # Group all seeds of one test.
             case = re.sub(r"\[\d+\]$", "", re.sub(r"-\d+\]$", "]", test))
             name = f"{file}: {case}"
             for figure, value in report.user_properties:

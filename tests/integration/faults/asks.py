@@ -1,4 +1,4 @@
-"""A batch of questions as one try of one task, and what became of it at the service."""
+"""Attempts of a chat batch task, and an audit of the result at the service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.live.requests import requests_of
 from tests.live.service import AssistantService
 from tests.processes import preload
 
-# What a task imports only when it needs it, and Arrow on its own account, is there already as well.
+# Also import in advance what a task imports on demand.
 preload(__name__, "aiohttp", "pandas")
 
 NEVER, SOON = 3600, 0.1
@@ -40,7 +40,7 @@ def questions(count: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """One try of a task that asks so many questions."""
+    """One attempt of a task that asks a number of questions."""
 
     home: Path
     connection: str
@@ -51,7 +51,7 @@ class Try:
     options: dict[str, Any] = field(default_factory=dict)
 
     def execute(self) -> dict[str, Any]:
-        """Run the operator as a task would; SIGTERM comes as from Airflow's task runner."""
+        """Run the operator like a task; SIGTERM is handled like in Airflow's task runner."""
         self.home.mkdir(parents=True, exist_ok=True)
         airflow.configuration.AIRFLOW_HOME = str(self.home)
         os.environ[CONNECTION] = self.connection
@@ -80,7 +80,7 @@ class Try:
 
 
 class Asking:
-    """A batch, the tries of its task, and an audit of what came of them."""
+    """A chat batch, the attempts of its task, and an audit of their result."""
 
     def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.service = service
@@ -99,23 +99,23 @@ class Asking:
         return Loader(attempt)  # type: ignore[arg-type]
 
     def run(self, attempt: Try) -> dict[str, Any]:
-        """Run a try in this process."""
+        """Run an attempt in this process."""
         self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
         return attempt.execute()
 
     def run_apart(self, attempt: Try) -> Ended:
-        """Run a try in a process of its own."""
+        """Start an attempt in a separate process."""
         return self.start(attempt).wait()
 
     # -- at the service ----------------------------------------------------------------------------
 
     def seen(self, path: str, status: int | None = None) -> int:
-        """Return how many requests the service has seen, as far as its journal goes back."""
+        """Return how many requests the service's journal has."""
         params: dict[str, Any] = {"path": path, "limit": 1} | ({"status": status} if status else {})
         return self.service.control("GET", "journal", params=params)["count"]
 
     def polls(self) -> Counter[str]:
-        """Return how often each request was polled, as far as the journal goes back."""
+        """Return the number of polls by request id, from the service's journal."""
         entries = self.service.journal(method="GET", path=POLLS, limit=100_000)
         return Counter(entry["path"].rpartition("/")[2] for entry in entries)
 
@@ -126,15 +126,15 @@ class Asking:
             time.sleep(0.005)
 
     def submitted(self, count: int) -> None:
-        """Wait until the service has so many questions."""
+        """Wait until the service has a number of questions."""
         self.wait_seen(count, SUBMITS, 202)
 
     def requests(self) -> dict[str, dict[str, Any]]:
-        """Return all requests, by id, as the service has them."""
+        """Return the chat requests at the service, by id."""
         return requests_of(self.service)
 
     def asked(self) -> Counter[int]:
-        """Return how often each question was asked."""
+        """Return how often the service received each question."""
         return Counter(int(row["message"].split()[1].rstrip("?")) for row in self.requests().values())
 
     # -- at the task -------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Asking:
         return Counter(row["status"] for row in self.rows())
 
     def noted(self) -> set[str]:
-        """Return the requests whose answers are in the journal."""
+        """Return the ids of the chat requests whose answers are in the batch state."""
         journals = [Journal(str(folder)) for folder in self.home.glob(".*.asking")]
         return {answer.request_id or "" for journal in journals for answer in journal.read_answers()}
 
@@ -155,11 +155,11 @@ class Asking:
 
     def audit(self, count: int, bound: int = CONCURRENCY) -> int:
         """
-        Every question has its own answer, and whatever is at the service twice is listed and little.
+        Check that every question has its own answer, and that duplicates at the service are few and listed.
 
-        :param count: How many questions there are.
-        :param bound: How many may be there twice.
-        :return: How many are.
+        :param count: Number of questions.
+        :param bound: Maximum number of duplicates.
+        :return: Number of duplicates.
         """
         self.service.settle()
         requests, rows = self.requests(), self.rows()
@@ -173,16 +173,16 @@ class Asking:
         twice = Counter({number: asked - 1 for number, asked in self.asked().items() if asked > 1})
         assert set(twice) <= self.suspected()
         assert twice.total() <= bound
-        assert not list(self.home.glob(".*.asking")), "the journal goes when the output is written"
+        assert not list(self.home.glob(".*.asking")), "the batch state is removed once the output is written"
         return twice.total()
 
-    def in_doubt(self) -> int:
-        """Return how many questions the ledger has as neither asked nor not; the service has no other unknown ones."""
+    def ambiguous(self) -> int:
+        """Return the number of ambiguous questions in the ledger; check that the service has no unrecorded ones."""
         self.service.settle()
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
             found = dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
         done = {int(label) for label, outcome in found.items() if outcome == "done"}
-        doubt = {int(label) for label, outcome in found.items() if outcome in {"intended", "ambiguous"}}
+        ambiguous = {int(label) for label, outcome in found.items() if outcome in {"intended", "ambiguous"}}
         assert done <= set(self.asked())
-        assert set(self.asked()) <= done | doubt
-        return len(doubt)
+        assert set(self.asked()) <= done | ambiguous
+        return len(ambiguous)

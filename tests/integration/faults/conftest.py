@@ -1,4 +1,4 @@
-"""A service of its own process for the fault tests, which may be killed, and what they ask of it."""
+"""Fixtures for the fault tests: a service in a separate process, which can be killed, and audits of its content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.faults.rates import Rating
 from tests.integration.faults.storage import _storage, bucket  # noqa: F401 (fixtures)
 from tests.live.service import AssistantService
 
-# So slow that requests overlap, as with a real service.
+# Slow enough for requests to overlap, like with a real service.
 LATENCY = 0.02
 DOCUMENTS = "/documents/"
 
@@ -33,16 +33,16 @@ def _process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AssistantServ
 
 @pytest.fixture
 def remote(_process: AssistantService) -> AssistantService:
-    """The embedded service in a process of its own, as good as new."""
+    """The sandbox service in a separate process, reset to its initial state."""
     _process.check()
     _process.reset("faults")
-    _process.settle()  # requests that a test left held arrive now, not in the middle of the next test
+    _process.settle()  # process requests that the last test left held, so that they do not arrive in the next test
     _process.reset()
     return _process
 
 
 class Case:
-    """One knowledge base, the tries of a task that loads it, and an audit of what came of them."""
+    """One knowledge base, the attempts of a task that loads it, and an audit of their result."""
 
     def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.service = service
@@ -60,16 +60,16 @@ class Case:
         return Loader(attempt)
 
     def run(self, attempt: Try) -> dict[str, Any]:
-        """Run a try in this process."""
+        """Run an attempt in this process."""
         self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
         return attempt.execute()
 
     def run_apart(self, attempt: Try) -> Ended:
-        """Run a try in a process of its own."""
+        """Start an attempt in a separate process."""
         return self.start(attempt).wait()
 
     def wait_for(self, count: int) -> None:
-        """Wait until the service has so many documents."""
+        """Wait until the service has a number of documents."""
         deadline = time.monotonic() + 120
         while self.service.count_documents() < count:
             assert time.monotonic() < deadline, f"{self.service.count_documents()} of {count} documents"
@@ -85,11 +85,11 @@ class Case:
         rest: str = "hold",
     ) -> Ended:
         """
-        Start a try, and interrupt it while it sends.
+        Start an attempt, and interrupt it while it sends.
 
-        :param count: Documents that the service has by then, at least.
-        :param pause: Seconds from then to the signal. Meanwhile the try cannot end: a few requests later, the
-            service does with each what ``rest`` says, until the try is over.
+        :param count: Minimum number of documents at the service before the interruption.
+        :param pause: Seconds from that moment to the signal. The attempt cannot end in between: after a few more
+            requests, the service applies ``rest`` to each, until the attempt is over.
         """
         there = self.service.count_documents()
         left = len(attempt.numbers) - there
@@ -103,14 +103,14 @@ class Case:
         return ended
 
     def documents(self) -> dict[int, list[str]]:
-        """Return the ids of the documents of each row, as the service has them."""
+        """Return the ids of the documents at the service, by row."""
         found: dict[int, list[str]] = {}
         for document in self.service.documents(limit=100_000):
             found.setdefault(int(document["question"].split()[1]), []).append(document["id"])
         return found
 
     def outcomes(self, ledger: Path | None = None) -> dict[int, tuple[str, str | None]]:
-        """Return outcome and document id of each row, as the ledger has them."""
+        """Return the outcome and the document id in the ledger, by row."""
         with sqlite3.connect(ledger or self.ledger) as raw:
             rows = raw.execute("SELECT label, outcome, document_id FROM assistant_documents").fetchall()
         return {int(label): (outcome, document_id) for label, outcome, document_id in rows}
@@ -127,25 +127,25 @@ class Case:
         )
 
     def agree(self, ledger: Path | None = None) -> None:
-        """The ledger has no document that the service lacks; what it lacks, it has in doubt."""
+        """Check that every document in the ledger is at the service, and every unrecorded document is ambiguous."""
         self.service.settle()
         documents, outcomes = self.documents(), self.outcomes(ledger)
         done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "done"}
         assert not made_up(done, documents)
-        doubt = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
-        assert set(documents) <= set(done) | doubt
-        assert len(doubt) <= CONCURRENCY
+        ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+        assert set(documents) <= set(done) | ambiguous
+        assert len(ambiguous) <= CONCURRENCY
 
 
 def made_up(done: dict[int, str | None], documents: dict[int, list[str]]) -> set[int]:
-    """Return the rows whose document the ledger has and the service lacks; some answers show no id."""
+    """Return the rows whose document is in the ledger but not at the service; some replies have no id."""
     return {
         row for row, found in done.items() if found not in documents.get(row, ()) and (found or row not in documents)
     }
 
 
 class Audit:
-    """What the service has, against what was to be loaded and what was said about it."""
+    """Compare the documents at the service with the source and with the findings."""
 
     def __init__(
         self,
@@ -165,14 +165,14 @@ class Audit:
         self.forgotten = set(documents) - set(outcomes)
 
     def complete(self, bound: int = CONCURRENCY) -> None:
-        """Every row is there; duplicates are few, and listed."""
+        """Check that every row is at the service, and that duplicates are few and listed."""
         self.honest()
         assert not self.missing
         assert self.duplicates <= bound
         assert set(self.duplicated) <= self.suspected
 
     def exact(self) -> None:
-        """Nothing is there twice; what is missing is listed."""
+        """Check that there are no duplicates, and that missing rows are listed."""
         self.honest()
         assert not self.duplicates
         assert self.missing <= self.ambiguous
@@ -199,7 +199,7 @@ def rating(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def measured(record_property: Callable[[str, object], None]) -> Callable[..., None]:
-    """Keep a figure for the fault table: `make faults` prints them."""
+    """Record a measurement for the fault table, which `make faults` prints."""
 
     def measure(**figures: object) -> None:
         for name, value in figures.items():

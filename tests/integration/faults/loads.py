@@ -1,4 +1,4 @@
-"""A load as one try of one task, here or in a process that may be killed."""
+"""One attempt of a load task, in this process or in one that can be killed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rows_of(numbers: range) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """One try of a task that loads numbered rows."""
+    """One attempt of a task that loads numbered rows."""
 
     home: Path
     connection: str
@@ -59,7 +59,7 @@ class Try:
         return self.home / f"{self.task_id}.{self.run_id}.findings.parquet"
 
     def execute(self) -> dict[str, Any]:
-        """Run the operator as a task would; SIGTERM and the end come as from Airflow's task runner."""
+        """Run the operator like a task; SIGTERM and the end are handled like in Airflow's task runner."""
         self.home.mkdir(parents=True, exist_ok=True)
         airflow.configuration.AIRFLOW_HOME = str(self.home)
         os.environ.update(self.env, **{CONNECTION: self.connection})
@@ -78,7 +78,7 @@ class Try:
 
 @dataclass
 class Ended:
-    """How a try ended."""
+    """Result of an attempt."""
 
     result: dict[str, Any] | None = None
     error: str | None = None
@@ -87,7 +87,7 @@ class Ended:
 
 
 class Loader:
-    """A try in a process of its own."""
+    """An attempt in a separate process."""
 
     def __init__(self, attempt: Try) -> None:
         self._mine, theirs = processes.Pipe()
@@ -101,10 +101,10 @@ class Loader:
             os.kill(self.process.pid, number)
 
     def terminate(self) -> tuple[Ended, float]:
-        """Ask it to end, as Airflow does, and return how it ended and how many seconds that took.
+        """Send SIGTERM like Airflow, and return the result and the seconds until the end.
 
-        Airflow kills a task five seconds after it asked: the tests of the grace period hold the bound on a virtual
-        clock, and `make faults` prints these seconds.
+        Airflow kills a task five seconds after SIGTERM. The tests of the grace period check this limit with a virtual
+        clock; `make faults` prints the real seconds.
         """
         self.kill(signal.SIGTERM)
         asked = time.monotonic()
@@ -142,7 +142,7 @@ def _serve(attempt: Try, pipe: Any) -> None:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Collect no garbage: Python drops what a signal handler raises while a callback of the collector runs.
+    """Disable garbage collection, because Python drops exceptions that a signal handler raises in its callbacks.
 
     Hypothesis has such a callback in this process; a task of Airflow has none.
     """

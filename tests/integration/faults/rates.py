@@ -1,4 +1,4 @@
-"""Ratings by rule as one try of one task, and what became of them at the service."""
+"""Attempts of a task that rates by rule, and an audit of the result at the service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEEDBACK = r"/chat/feedback$"
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """One try of a task that rates the answers in a folder."""
+    """One attempt of a task that rates the answers in a folder."""
 
     home: Path
     connection: str
@@ -39,7 +39,7 @@ class Try:
     options: dict[str, Any] = field(default_factory=dict)
 
     def execute(self) -> dict[str, Any]:
-        """Run the operator as a task would; SIGTERM comes as from Airflow's task runner."""
+        """Run the operator like a task; SIGTERM is handled like in Airflow's task runner."""
         airflow.configuration.AIRFLOW_HOME = str(self.home)
         os.environ[CONNECTION] = self.connection
         operator = AssistantFeedbackOperator(
@@ -57,7 +57,7 @@ class Try:
 
 
 class Rating:
-    """Answers and their scores, the tries of a task that rates them, and an audit of what came of them."""
+    """Answers and their scores, the attempts of a task that rates them, and an audit of their result."""
 
     def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.service = service
@@ -65,7 +65,7 @@ class Rating:
         self._monkeypatch = monkeypatch
 
     def ask(self, count: int) -> None:
-        """Have so many answers, every third of them bad."""
+        """Create a number of answers; every third is bad."""
         asking = asks.Asking(self.service, self.home, self._monkeypatch)
         asking.run(asking.attempt(count, options={"mode": "sync"}))
         scores = [
@@ -88,16 +88,16 @@ class Rating:
         return Loader(attempt)  # type: ignore[arg-type]
 
     def run(self, attempt: Try) -> dict[str, Any]:
-        """Run a try in this process."""
+        """Run an attempt in this process."""
         self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
         return attempt.execute()
 
     def run_apart(self, attempt: Try) -> Ended:
-        """Run a try in a process of its own."""
+        """Start an attempt in a separate process."""
         return self.start(attempt).wait()
 
     def seen(self) -> int:
-        """Return how many ratings the service has seen."""
+        """Return how many ratings the service has received."""
         return self.service.control("GET", "journal", params={"path": FEEDBACK, "limit": 1})["count"]
 
     def wait_seen(self, count: int) -> None:
@@ -107,31 +107,31 @@ class Rating:
             time.sleep(0.005)
 
     def rated(self) -> Counter[tuple[str, str]]:
-        """Return how often each request got each rating."""
+        """Return how often each chat request got each rating."""
         self.service.settle()
         return Counter((row["request_id"], row["rating"]) for row in rows_of(self.service, "feedback"))
 
-    def in_doubt(self) -> int:
-        """Return how many ratings the ledger has as neither sent nor not; the service has no other unknown ones."""
+    def ambiguous(self) -> int:
+        """Return the number of ambiguous ratings in the ledger; check that the service has no unrecorded ones."""
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
             rows = raw.execute("SELECT request_id, rating, outcome FROM assistant_ratings").fetchall()
         done = {(request, rating) for request, rating, outcome in rows if outcome == "done"}
-        doubt = {(request, rating) for request, rating, outcome in rows if outcome in {"intended", "ambiguous"}}
+        ambiguous = {(request, rating) for request, rating, outcome in rows if outcome in {"intended", "ambiguous"}}
         rated = set(self.rated())
-        assert done <= rated <= done | doubt
-        return len(doubt)
+        assert done <= rated <= done | ambiguous
+        return len(ambiguous)
 
     def suspected(self) -> set[str]:
-        """Return the requests of which the last try says that they may be rated twice."""
+        """Return the chat requests that the last attempt lists as possibly rated twice."""
         listed = findings(self.home / "assistant_loads" / "dag" / "rate" / "run.parquet")
         return {found["document_ids"][0] for found in listed if found["kind"] == "possibly_duplicated"}
 
     def audit(self, count: int) -> int:
         """
-        Every answer has its one rating, and whatever is at the service twice is listed.
+        Check that every answer has its rating, and that duplicates at the service are listed.
 
-        :param count: How many answers there are.
-        :return: How many ratings are there twice.
+        :param count: Number of answers.
+        :return: Number of duplicate ratings.
         """
         answers = pq.read_table(self.home / asks.OUTPUT).to_pylist()
         rated = self.rated()

@@ -1,4 +1,4 @@
-"""What goes wrong inside a loader's process."""
+"""Faults inside the process of an attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE_LIMIT = 200_000
 
 
 def dies_before_sending() -> None:
-    """The process ends between the intent of a row and its request."""
+    """Kill the process between the claim of a row and its request."""
     send, count = AssistantClient._aexchange, 0
 
     async def dying(self, call):
@@ -28,7 +28,7 @@ def dies_before_sending() -> None:
 
 
 def dies_after_sending() -> None:
-    """The process ends between the answer to a row and its outcome."""
+    """Kill the process between the response to a row and the record of its outcome."""
     send, count = AssistantClient._aexchange, 0
 
     async def dying(self, call):
@@ -48,7 +48,7 @@ def files_may_not_grow() -> None:
 
 
 def does_not_wait_for_locks() -> None:
-    """A SQLite ledger that gives up on a lock after half a second."""
+    """Let the SQLite ledger wait only half a second for a lock."""
     import sqlalchemy as sa
 
     opened = store.sqlite_engine
@@ -66,7 +66,7 @@ def does_not_wait_for_locks() -> None:
 
 
 def loses_its_home() -> None:
-    """AIRFLOW_HOME is not there, such as a volume that is not mounted."""
+    """Point AIRFLOW_HOME at a missing folder, like a volume that is not mounted."""
     import airflow_provider_assistant.ledger.store as opening
 
     home = opening.airflow_home
@@ -74,7 +74,7 @@ def loses_its_home() -> None:
 
 
 def opens_its_ledger_read_only() -> None:
-    """Open the ledger as a file system that is mounted read-only would; to root, permissions mean nothing."""
+    """Open the ledger read-only, like on a read-only file system; file permissions do not restrict root."""
     import sqlalchemy as sa
 
     def read_only(path):
@@ -84,14 +84,14 @@ def opens_its_ledger_read_only() -> None:
 
 
 def gives_the_ledger_up_soon() -> None:
-    """Two tries for a transaction, where a server would be given many."""
+    """Allow only two attempts per transaction."""
     from airflow_provider_assistant.ledger import database
 
     database.ATTEMPTS = 2
 
 
 def notes_answers_often() -> None:
-    """Answers are noted down five times a second, so that a kill finds some that are and some that are not."""
+    """Save answers five times a second, so that a kill finds saved and unsaved ones."""
     from airflow_provider_assistant.asking import journal
 
     journal.FLUSH = 0.2

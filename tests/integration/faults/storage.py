@@ -1,4 +1,4 @@
-"""An S3 on a socket that fails when it is told to, and buckets in it."""
+"""An S3 server with configurable faults, and buckets in it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ STATUSES = {200: "200 OK", 403: "403 Forbidden", 500: "500 Internal Server Error
 @dataclass
 class Fault:
     """
-    What happens to requests of a kind.
+    A fault for requests of certain operations.
 
     :param of: The operations, such as ``put``; see :func:`operation`.
-    :param status: Answer this, and do nothing.
-    :param body: With this body.
+    :param status: Respond with this status, and do not execute the request.
+    :param body: Body of that response.
     :param cut: Close the connection ``before`` the request is read, in the ``middle`` of its body, or ``after`` it is
         carried out.
-    :param skip: So many requests pass before.
-    :param call: Called when the request comes.
+    :param skip: Number of requests that succeed before the fault.
+    :param call: Function that is called when the request arrives.
     """
 
     of: tuple[str, ...]
@@ -44,7 +44,7 @@ class Fault:
 
 
 def operation(environ: dict[str, Any]) -> str:
-    """Return what a request wants."""
+    """Return the operation of a request."""
     method = environ["REQUEST_METHOD"].lower()
     query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
     has_key = environ["PATH_INFO"].strip("/").count("/") > 0
@@ -56,7 +56,7 @@ def operation(environ: dict[str, Any]) -> str:
 
 
 class Storage:
-    """A S3 on a port of its own, and the faults of the moment."""
+    """An S3 server on a separate port, and its current faults."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -77,7 +77,7 @@ class Storage:
         self._server.stop()
 
     def connection(self) -> str:
-        """Return Airflow's connection: its HTTP client tries once, s3fs again where the connection was cut."""
+        """Return Airflow's connection: its HTTP client does not retry, but s3fs retries a broken connection."""
         extra = {
             "endpoint_url": self.url,
             "region_name": "us-east-1",
@@ -120,7 +120,7 @@ class Storage:
 
 @dataclass
 class Bucket:
-    """A bucket of its own for a test."""
+    """A separate bucket for each test."""
 
     storage: Storage
     name: str = field(default_factory=lambda: f"bucket-{uuid.uuid4().hex[:12]}")
@@ -144,7 +144,7 @@ class Bucket:
         return sorted(self.fs.find(self.name))
 
     def uploads(self) -> list[dict[str, Any]]:
-        """Return the uploads in parts that are neither complete nor aborted."""
+        """Return the multipart uploads that are neither completed nor aborted."""
         return self.fs.call_s3("list_multipart_uploads", Bucket=self.name).get("Uploads", [])
 
 
@@ -156,7 +156,7 @@ def _storage() -> Any:
 
 @pytest.fixture
 def bucket(_storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """An empty bucket of an S3 that works."""
+    """An empty bucket on an S3 server without faults."""
     monkeypatch.setenv(f"AIRFLOW_CONN_{_storage.conn_id.upper()}", _storage.connection())
     _storage.faults.clear()
     bucket = Bucket(_storage)

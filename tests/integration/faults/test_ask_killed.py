@@ -1,4 +1,4 @@
-"""A task that asks many questions, killed or ended, and its retry."""
+"""A chat batch task that is killed or terminated, and its retry."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.live.process import wait_for
 
 COUNT = 120
 SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
-# Some of the requests, a quarter, whose polls are answered when the test says so.
+# A quarter of the chat requests, whose polls are held until the test releases them.
 SOME = r"/chat/requests/req_[0-3]"
 
 
 def killed_while_submitting(asking, attempt, seed, number=signal.SIGKILL, rest="hold"):
-    """Kill a try; it cannot submit everything before, because the service holds its last questions."""
+    """Kill an attempt before it has submitted everything: the service holds its last questions."""
     rng = random.Random(seed)
     count = int(rng.uniform(0.02, 0.9) * attempt.count)
     asking.service.hold(SUBMITS, skip=min(count + 2 * CONCURRENCY, attempt.count - 1), action=rest)
@@ -38,7 +38,7 @@ def killed_while_submitting(asking, attempt, seed, number=signal.SIGKILL, rest="
 
 
 def most_of_them_answered(asking, attempt):
-    """Start a try of which most requests have their answers soon, and the others do not."""
+    """Start an attempt in which most chat requests are answered soon, and the others are not."""
     asking.service.faults(
         processing_seconds=SOON, rules=[{"action": "status:503", "match": {"path": SOME}, "times": None}]
     )
@@ -48,7 +48,7 @@ def most_of_them_answered(asking, attempt):
 
 
 def fetches_only_the_rest(asking, attempt):
-    """Run the next try, which asks nothing and polls what is not noted down, and return how much that is."""
+    """Run the next attempt, which only polls the requests without a saved answer, and return their number."""
     rest = set(asking.requests()) - asking.noted()
     asking.service.reset("journal", "faults")
     asking.service.faults(processing_seconds=SOON)
@@ -67,11 +67,11 @@ def test_killed_while_it_submits(seed, asking, measured):
     attempt = asking.attempt(COUNT)
     assert killed_while_submitting(asking, attempt, seed).exitcode == -signal.SIGKILL
     asking.service.settle()
-    there, doubt = len(asking.requests()), asking.in_doubt()
-    assert doubt <= CONCURRENCY
+    there, ambiguous = len(asking.requests()), asking.ambiguous()
+    assert ambiguous <= CONCURRENCY
     result = asking.run(attempt)
     twice = asking.audit(COUNT)
-    assert twice <= result["possibly_duplicated"] == len(asking.suspected()) <= doubt
+    assert twice <= result["possibly_duplicated"] == len(asking.suspected()) <= ambiguous
     assert result["submitted"] + result["reused"] == result["complete"] == COUNT
     measured(killed_at=there, listed=len(asking.suspected()), twice=twice)
 
@@ -100,14 +100,14 @@ def test_killed_again_and_again(asking, measured):
         loader.kill()
         loader.wait()
         asking.service.faults(rules=[])
-        assert asking.in_doubt() <= CONCURRENCY
+        assert asking.ambiguous() <= CONCURRENCY
     asking.run(attempt)
     twice = asking.audit(COUNT, kills * CONCURRENCY)
     measured(kills=kills, listed=len(asking.suspected()), twice=twice)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_killed_while_it_fetches(seed, asking, measured):
+def test_killed_while_it_polls(seed, asking, measured):
     loader = most_of_them_answered(asking, asking.attempt(COUNT, setup="notes_answers_often"))
     time.sleep(random.Random(seed).uniform(0, 0.5))
     loader.kill()
@@ -123,10 +123,10 @@ def test_terminated_while_it_submits(seed, asking, measured):
     asking.service.faults(processing_seconds=SOON)
     attempt = asking.attempt(COUNT)
     ended = killed_while_submitting(asking, attempt, seed, signal.SIGTERM, rest="delay:0.5")
-    assert ended.error, "a task that is ended does not succeed"
+    assert ended.error, "a terminated task does not succeed"
     assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
     assert "a retry goes on with the others" in ended.error
-    assert asking.in_doubt() == 0
+    assert asking.ambiguous() == 0
     there = len(asking.requests())
     assert there < COUNT
     assert asking.run(attempt)["submitted"] == COUNT - there
@@ -142,7 +142,7 @@ def test_terminated_while_the_service_does_not_answer(asking, measured):
     asking.submitted(100)
     ended, seconds = loader.terminate()
     assert "a retry goes on with the others" in ended.error, ended.trace
-    # The service takes the questions it holds, although the client is gone.
+    # The service accepts the questions it holds, although the client has disconnected.
     asking.service.faults(rules=[])
     asking.service.settle()
     asking.run(attempt)
@@ -152,8 +152,8 @@ def test_terminated_while_the_service_does_not_answer(asking, measured):
 
 
 @pytest.mark.parametrize("action", ["status:503", "hold"])
-def test_terminated_while_it_fetches(action, asking, measured):
-    """The answers it has are written down; polls that are not answered hold nothing up."""
+def test_terminated_while_it_polls(action, asking, measured):
+    """The received answers are saved; polls without a response do not delay the end."""
     attempt = asking.attempt(COUNT)
     loader = most_of_them_answered(asking, attempt)
     asking.service.faults(rules=[{"action": action, "match": {"path": SOME}, "times": None}])
@@ -172,10 +172,10 @@ def test_terminated_while_it_fetches(action, asking, measured):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("phase", ["submitting", "fetching"])
 def test_execution_timeout(phase, seed, asking, measured):
-    """Airflow raises its timeout in a signal handler, wherever the event loop is at that moment."""
+    """Airflow raises its timeout in a signal handler, at any point in the event loop."""
     rng = random.Random(seed)
     is_submitting = phase == "submitting"
-    # The faster the answers come, the busier the event loop is.
+    # Fast answers keep the event loop busy.
     asking.service.faults(processing_seconds=NEVER, **({} if is_submitting else {"latency": 0}))
     attempt = asking.attempt(COUNT, options={"poll_interval": 0.05})
     path, seen = (SUBMITS, int(rng.uniform(0.02, 0.7) * COUNT)) if is_submitting else (POLLS, COUNT)
@@ -203,7 +203,7 @@ def test_execution_timeout(phase, seed, asking, measured):
 
 
 def test_execution_timeout_between_two_tasks_of_the_event_loop(asking, monkeypatch):
-    """There asyncio itself would log what is raised, and go on."""
+    """In such a callback, asyncio would only log the exception and continue."""
     asking.service.faults(processing_seconds=SOON)
     land, landed = Poller._landed, []
 
@@ -222,7 +222,7 @@ def test_execution_timeout_between_two_tasks_of_the_event_loop(asking, monkeypat
 
 
 class TestSync:
-    """The answer comes with the question: one that was not written down in time is asked for again."""
+    """In sync mode the answer is in the response: a question whose answer was not saved is asked again."""
 
     def attempt(self, asking, **changes):
         return asking.attempt(COUNT, options={"mode": "sync"}, **changes)
@@ -241,7 +241,7 @@ class TestSync:
         measured(killed_at=there, noted=noted, listed=len(asking.suspected()), twice=twice)
 
     def test_killed_again_and_again_in_sync_mode(self, asking, measured):
-        """What the first try asked in vain is in the list of the last one."""
+        """Questions that the first attempt asked without a saved answer are in the findings of the last one."""
         for setup, noted in ((None, 0), ("notes_answers_often", COUNT // 2)):
             loader = asking.start(self.attempt(asking, setup=setup))
             asking.wait_seen(asking.seen(SUBMITS, 200) + COUNT // 3, SUBMITS, 200)

@@ -1,4 +1,4 @@
-"""A service that fails while many questions are asked of it."""
+"""A service that fails during a chat batch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMI
 
 COUNT = 100
 SHARE = 0.1
-# A quarter of all requests.
+# A quarter of all chat requests.
 SOME = re.compile(r"req_[0-3]")
 
 
 @pytest.fixture
 def later(asking):
-    """Do something while questions are asked: when so many requests were seen."""
+    """Call a function during the batch, once the service has seen a number of requests."""
     threads = []
 
     def do(what, count, path=SUBMITS, status=None):
@@ -49,7 +49,7 @@ def gone(asking):
 
 
 def kept_answers(asking, complete):
-    """The file has every good answer of a task that failed."""
+    """The output of a failed task has every complete answer."""
     rows = asking.rows()
     assert len(rows) == COUNT
     assert asking.statuses()["complete"] == complete
@@ -73,7 +73,7 @@ def test_a_tenth_of_polls_answers_503(asking, later, measured):
 
 
 @pytest.mark.parametrize("fault", ["store-then-drop", "store-then-status:502", "truncate"])
-def test_asked_but_not_said_so(fault, asking, measured):
+def test_asked_without_a_response(fault, asking, measured):
     asking.service.faults(processing_seconds=SOON, fault_rate=SHARE, fault_status=fault, seed=3)
     result = asking.run(asking.attempt(COUNT, retries=5))
     assert result["complete"] == COUNT
@@ -93,13 +93,13 @@ def test_a_storm_of_429(asking, measured):
     refused = {"submits": asking.seen(SUBMITS, 429), "polls": asking.seen(POLLS, 429)}
     assert asking.seen(SUBMITS, 202) == COUNT
     assert asking.audit(COUNT) == 0
-    assert not asking.suspected(), "what was refused was not asked"
+    assert not asking.suspected(), "refused questions were not asked"
     assert sum(refused.values()) < COUNT / 2
     measured(seconds=round(seconds, 1), **{f"refused_{what}": count for what, count in refused.items()}, twice=0)
 
 
 def test_a_pause_of_an_hour_for_submissions_ends_the_try(asking, measured):
-    """Longer than a task waits: what is open is waited for, and the message says the rest."""
+    """Retry-After exceeds the limit of the task: it still waits for the open requests, and the message has the rest."""
     rule = {"action": "retry-after:3600", "match": {"path": SUBMITS}, "times": None, "skip": COUNT // 2}
     asking.service.faults(processing_seconds=SOON, rules=[rule])
     attempt = asking.attempt(COUNT)
@@ -116,7 +116,7 @@ def test_a_pause_of_an_hour_for_submissions_ends_the_try(asking, measured):
     measured(error=ended.error, not_submitted=len(rest), twice=0)
 
 
-def test_requests_that_vanish(asking, measured):
+def test_lost_requests(asking, measured):
     asking.service.faults(processing_seconds=SOON, rules=[failing(f"{POLLS}{SOME.pattern}", "status:404")])
     attempt = asking.attempt(COUNT)
     with pytest.raises(AssistantRequestLost) as raised:
@@ -131,24 +131,24 @@ def test_requests_that_vanish(asking, measured):
     result = asking.run(attempt)
     assert result["submitted"] == asking.seen(SUBMITS) == len(lost)
     assert result["complete"] == COUNT
-    assert not set(asking.polls()) & lost, "nobody asks for what is lost"
+    assert not set(asking.polls()) & lost, "lost requests are not polled again"
     assert sum(asking.asked().values()) == COUNT + len(lost)
     measured(lost=len(lost), asked_anew=result["submitted"])
 
 
-def test_words_for_going_on_that_nobody_has_heard(asking, caplog, measured):
+def test_unknown_status_words_for_pending(asking, caplog, measured):
     word = "ruminating"
     asking.service.faults(processing_seconds=1.0, async_status_words={"queued": word, "processing": word})
     result = asking.run(asking.attempt(COUNT, options={"close_sessions": True}))
     assert result["complete"] == result["sessions_closed"] == COUNT
     assert asking.audit(COUNT) == 0
     said = [line for line in caplog.messages if f"Status '{word}' is taken for still going." in line]
-    assert len(said) == 1, "once, however many requests"
+    assert len(said) == 1, "logged once for all requests"
     measured(polls=asking.seen(POLLS), twice=0)
 
 
-def test_a_word_for_the_end_that_nobody_has_heard(asking, measured):
-    """It costs a deadline; told the word, the retry has the answers."""
+def test_an_unknown_status_word_for_the_end(asking, measured):
+    """The first attempt times out; with the word added to the connection, the retry gets the answers."""
     asking.service.faults(processing_seconds=SOON, async_status_words={"complete": "finito"})
     with pytest.raises(AssistantRequestTimeout) as raised:
         asking.run(asking.attempt(COUNT, options={"deadline": 1.0}))
@@ -171,8 +171,8 @@ def test_a_service_that_never_finishes(asking, measured):
     assert "A retry keeps the answers and waits for those that are open." in str(raised.value)
     assert asking.statuses() == {"timed_out": COUNT}
     polls = asking.polls()
-    assert len(polls) == COUNT, "each was polled"
-    # A deadline that has passed before the try begins: one poll for each.
+    assert len(polls) == COUNT, "every request was polled"
+    # The deadline has passed before the attempt starts, so each request is polled once.
     asking.service.reset("journal")
     with pytest.raises(AssistantRequestTimeout):
         asking.run(asking.attempt(COUNT, options={"deadline": 0.0}))
@@ -201,8 +201,8 @@ def test_requests_that_fail(asking, measured):
     measured(failed=10, asked_anew=10)
 
 
-def test_failed_lost_and_late_at_once(asking):
-    """The most frequent decides the exception; the message has them all."""
+def test_failed_lost_and_timed_out_together(asking):
+    """The most frequent reason decides the exception; the message has all of them."""
     asking.service.faults(processing_seconds=SOON, fail_messages=r"Question [1-4]\d\?")
     asking.service.faults(rules=[failing(f"{POLLS}req_[01]", "status:404"), failing(f"{POLLS}req_[2-9]", "status:503")])
     attempt = asking.attempt(COUNT, options={"deadline": 2.0})
@@ -214,13 +214,13 @@ def test_failed_lost_and_late_at_once(asking):
     assert plan in str(raised.value)
     asking.service.reset("journal", "faults")
     asking.service.faults(processing_seconds=SOON)
-    # Of those that were late, some have failed meanwhile.
+    # Some of the requests that timed out have failed in the meantime.
     result = asking.run(asking.attempt(COUNT, options={"max_failed": 40}))
     assert result["submitted"] == found["failed"] + found["lost"] == asking.seen(SUBMITS)
     assert result["complete"] + result["failed"] == COUNT
 
 
-def test_a_key_that_is_revoked_while_it_fetches(asking, later, measured):
+def test_a_key_that_is_revoked_while_it_polls(asking, later, measured):
     asking.service.faults(processing_seconds=NEVER)
     revoked = [failing(POLLS, "status:401")]
     later(lambda: asking.service.faults(rules=revoked, processing_seconds=SOON), COUNT // 2, POLLS)
@@ -258,7 +258,7 @@ def test_restarted_midway(phase, kill, asking, measured):
     measured(tries=tries, listed=len(asking.suspected()), twice=twice)
 
 
-def test_gone_while_it_fetches_and_back_for_the_retry(asking, measured):
+def test_down_while_it_polls_until_the_retry(asking, measured):
     asking.service.faults(processing_seconds=NEVER)
     attempt = asking.attempt(COUNT, options={"deadline": 2.5})
     asker = asking.start(attempt)

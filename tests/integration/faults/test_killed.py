@@ -1,4 +1,4 @@
-"""A loader that is killed, and its retry."""
+"""A load that is killed, and its retry."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_terminated(on_ambiguous, case, measured):
     there = case.service.count_documents()
     assert there < len(ROWS)
     done = {row for row, (outcome, _) in case.outcomes().items() if outcome == "done"}
-    assert done == set(case.documents()), "what was in flight came to its end"
+    assert done == set(case.documents()), "requests in flight were completed"
     case.run(attempt)
     audit = case.audit(ROWS, attempt)
     audit.complete()
@@ -117,26 +117,26 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
     ended, seconds = loader.terminate()
     assert "a retry goes on" in ended.error, ended.trace
     outcomes = case.outcomes()
-    doubt = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
-    assert len(doubt) == 3
-    assert doubt <= listed(attempt.findings_path, "ambiguous")
-    # The service stores what it was asked to store, although the client is gone.
+    ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+    assert len(ambiguous) == 3
+    assert ambiguous <= listed(attempt.findings_path, "ambiguous")
+    # The service stores the documents it received, although the client has disconnected.
     case.service.faults(rules=[])
     case.service.settle()
     case.run(attempt)
     assert case.service.count_documents() == len(ROWS) + 3
     audit = case.audit(ROWS, attempt)
     audit.complete()
-    assert set(audit.duplicated) == doubt
-    measured(seconds=round(seconds, 1), listed=len(doubt), duplicates=audit.duplicates)
+    assert set(audit.duplicated) == ambiguous
+    measured(seconds=round(seconds, 1), listed=len(ambiguous), duplicates=audit.duplicates)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_execution_timeout(seed, case, measured):
-    """Airflow raises its timeout in a signal handler, wherever the event loop is at that moment."""
+    """Airflow raises its timeout in a signal handler, at any point in the event loop."""
     attempt = case.attempt(MANY)
     timeout = TimeoutPosix(random.Random(seed).uniform(0.2, 0.6))
-    # However slow the machine is, the load cannot end before its timeout.
+    # Also on a slow machine, the load cannot end before its timeout.
     case.service.hold(DOCUMENTS, skip=len(MANY) - CONCURRENCY)
     with pytest.raises(AirflowTaskTimeout), no_garbage_collection(), timeout:
         case.run(attempt)

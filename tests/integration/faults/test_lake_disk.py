@@ -1,4 +1,4 @@
-"""A lake on a disk that is full or read-only, and readers of a day whose writer is killed at every step."""
+"""Datasets on a full or read-only disk, and readers of a partition whose writer is killed at every step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.processes import processes
 DAY = date(2026, 11, 21)
 FILE = "numbers/date=2026-11-21/dag.task.parquet"
 NOBODY = 65534
-# What a publish does, one after the other.
+# The steps of publish(), in order.
 STEPS = [
     (Path, "mkdir"),
     (Path, "iterdir"),
@@ -36,7 +36,7 @@ STEPS = [
 
 
 def publish(root, number, size=0):
-    """Write a day of one number; what is random stays large however it is compressed."""
+    """Write a partition filled with one number; random text stays large after compression."""
     table = pa.table({"n": pa.array([number] * 1000), "noise": pa.array([os.urandom(size)] * 1000, pa.binary())})
     return lake.publish(table, str(root), "numbers", DAY, "dag.task")
 
@@ -64,7 +64,7 @@ def files(root):
 
 
 def attempted(prepare, root, number, size, pipe):
-    """Publish in a process of its own, and say what came of it."""
+    """Publish in a separate process, and report the result."""
     prepare()
     try:
         publish(root, number, size)
@@ -86,7 +86,7 @@ def apart(prepare, root, number, size=0):
 
 
 def is_unharmed(failure, codes, root):
-    """The error says what, where and what is still there; and it is."""
+    """The error names the cause, the file and what is unchanged, and the old file is unchanged."""
     assert failure is not None, "a publish that did not write does not succeed"
     code, said = failure
     assert code in codes
@@ -110,7 +110,7 @@ def files_may_not_grow():
 
 
 def test_files_may_not_grow(tmp_path, measured):
-    """Needs no rights, so that a write that breaks off half way is seen everywhere."""
+    """Needs no privileges, so this test of a partial write runs everywhere."""
     publish(tmp_path, 1)
     failure = apart(files_may_not_grow, tmp_path, 2, 10**6)
     is_unharmed(failure, {errno.EFBIG}, tmp_path)
@@ -119,7 +119,7 @@ def test_files_may_not_grow(tmp_path, measured):
 
 
 def becomes_another():
-    """Root may write everything."""
+    """File permissions do not restrict root."""
     if os.getuid() == 0:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
@@ -156,7 +156,7 @@ def mounted(place, *options):
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-# Where it may not mount, the two tests above are what there is of a full disk and a read-only one.
+# Without the permission to mount, only the two tests above cover a full and a read-only disk.
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="mounting a file system needs more rights")
 
 
@@ -174,7 +174,7 @@ def test_a_disk_that_is_full(tmp_path, measured):
 
 @as_root
 def test_a_disk_without_room_for_old_and_new(tmp_path):
-    """Both are there for a moment: a day that fits once does not fit twice."""
+    """The old and the new file exist at the same time, so a file that fits once may not fit twice."""
     with mounted(tmp_path / "small", "-o", "size=300k"):
         root = tmp_path / "small"
         lake.publish(
@@ -211,7 +211,7 @@ def test_a_disk_that_is_read_only(tmp_path, measured):
 
 
 def killed_at(step, after, root):
-    """Publish, and die at a step."""
+    """Publish, and kill the process at a step."""
     owner, name = STEPS[step]
     do = getattr(owner, name)
 
@@ -225,7 +225,7 @@ def killed_at(step, after, root):
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_who_reads_while_writers_are_killed_sees_old_or_new(read, tmp_path, measured):
+def test_readers_see_old_or_new_while_writers_are_killed(read, tmp_path, measured):
     publish(tmp_path, 1)
     seen, wrong, done = [], [], threading.Event()
 

@@ -1,4 +1,4 @@
-"""A whole export to an S3, and who reads it there."""
+"""A complete export to S3, and readers of its files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_pandas(bucket):
 
 
 def with_duckdb(bucket):
-    """Through s3fs: DuckDB's own S3 is an extension that it would have to fetch."""
+    """Read through s3fs: DuckDB's own S3 support is an extension that would have to be downloaded."""
     with duckdb.connect() as database:
         database.register_filesystem(bucket.fs)
         files = f"s3://{bucket.name}/lake/statistics/*/*.parquet"
@@ -73,7 +73,7 @@ def test_an_export_to_s3_is_read_by_all(bucket, export):
         assert sortable(read(bucket)) == sortable(rows)
 
 
-def test_an_export_whose_upload_fails_is_an_error_that_a_retry_mends(bucket, export):
+def test_a_failed_upload_of_an_export_is_fixed_by_a_retry(bucket, export):
     bucket.fail("put", status=500)
     failed = export()
     assert failed.state == "failed"

@@ -1,4 +1,4 @@
-"""A lake on an object storage that fails in the middle of a write."""
+"""Datasets on an object storage that fails during a write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def small(number):
 
 
 def large(number, size=12 * 2**20):
-    """Return a table that stays large however it is compressed."""
+    """Return a table that stays large after compression."""
     return pa.table({"n": pa.array([number], pa.int64()), "noise": pa.array([os.urandom(size)], pa.binary())})
 
 
@@ -45,7 +45,7 @@ def numbers(bucket):
 
 @pytest.fixture
 def in_parts(bucket, monkeypatch):
-    """What is larger than ten megabytes is uploaded in parts; s3fs has a limit of a hundred."""
+    """Upload files larger than 10 MB in parts; the default threshold of s3fs is 100 MB."""
     monkeypatch.setattr(bucket.fs, "pipe_file", partial(bucket.fs.pipe_file, chunksize=PART))
     return bucket
 
@@ -103,7 +103,7 @@ def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts, measu
     in_parts.heal()
     publish(in_parts, small(3))
     assert numbers(in_parts) == {3}
-    assert not in_parts.uploads(), "the next run of the part removes what is left of the one before"
+    assert not in_parts.uploads(), "the next write of the file removes the leftovers of the last"
     assert in_parts.keys() == [f"{in_parts.name}/{KEY}"]
     measured(error=str(caught.value).partition(" (")[0], left=left)
 
@@ -158,7 +158,7 @@ def test_uploads_of_others_are_left_alone(bucket):
     assert len(bucket.uploads()) == 3
 
 
-def test_who_may_write_need_not_be_allowed_anything_else(bucket):
+def test_the_permission_to_write_is_sufficient(bucket):
     for denied in ("head bucket", "get bucket", "put bucket", "list uploads", "abort", "head", "delete"):
         bucket.fail(denied, status=403, body=DENIED)
     publish(bucket, small(1))
@@ -194,7 +194,7 @@ def test_a_run_that_is_repeated_writes_the_same_bytes(bucket):
     assert content() == first
 
 
-def test_who_reads_while_it_is_written_sees_one_generation_or_is_told(bucket, measured):
+def test_concurrent_readers_see_one_version_or_an_error(bucket, measured):
     from s3fs.utils import FileExpired
 
     publish(bucket, small(0))

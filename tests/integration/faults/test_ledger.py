@@ -1,4 +1,4 @@
-"""A ledger that fails, before a load or in the middle of it."""
+"""A ledger that fails before or during a load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = range(300)
 
 
 def with_a_first_load(case):
-    """Load some rows, so that there is a ledger."""
+    """Load some rows, so that the ledger exists."""
     case.run(case.attempt(range(20), run_id="first"))
 
 
@@ -32,7 +32,7 @@ def test_no_folder(case):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system with room for a small ledger only."""
+    """A file system that is large enough for a small ledger only."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(
@@ -45,7 +45,7 @@ def small_disk(tmp_path):
 
 
 def ends_with_what_it_has(case, ended, attempt, measured, ledger=None):
-    """The load says what is wrong with the ledger; the service has nothing that neither it nor the list has."""
+    """The error names the problem; every document at the service is in the ledger or in the findings."""
     assert ended.error, "a load without a ledger does not succeed"
     assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
     case.agree(ledger)
@@ -111,7 +111,7 @@ def test_locked_for_a_while(case, measured):
         assert not loader.ends_within(1.5)
         before = case.service.count_documents()
         assert not loader.ends_within(0.3)
-        assert case.service.count_documents() == before, "nothing is sent without an intent"
+        assert case.service.count_documents() == before, "nothing is sent without a claim"
         other.execute("ROLLBACK")
     assert loader.wait().result["created"] == len(ROWS) - 20
     audit = case.audit(ROWS, attempt)

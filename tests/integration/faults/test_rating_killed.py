@@ -1,4 +1,4 @@
-"""A task that rates many answers, killed or ended, and its retry."""
+"""A task that rates many answers and is killed or terminated, and its retry."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_killed_while_it_rates(seed, rating, measured):
     task.kill()
     assert task.wait().exitcode == -signal.SIGKILL
     rating.service.faults(rules=[])
-    there, doubt = len(rating.rated()), rating.in_doubt()
-    assert doubt <= CONCURRENCY
+    there, ambiguous = len(rating.rated()), rating.ambiguous()
+    assert ambiguous <= CONCURRENCY
     result = rating.run(attempt)
     twice = rating.audit(COUNT)
-    assert twice <= result["possibly_duplicated"] == len(rating.suspected()) == doubt
+    assert twice <= result["possibly_duplicated"] == len(rating.suspected()) == ambiguous
     assert result["sent"] + result["already_sent"] == result["rows"] == COUNT
-    measured(killed_at=there, listed=doubt, twice=twice)
+    measured(killed_at=there, listed=ambiguous, twice=twice)
     sent = rating.seen()
     assert rating.run(attempt)["already_sent"] == COUNT
     assert rating.seen() == sent
@@ -42,7 +42,7 @@ def test_killed_while_it_rates(seed, rating, measured):
 def test_killed_around_a_rating(setup, sent, rating, measured):
     rating.ask(COUNT)
     assert rating.run_apart(rating.attempt(setup=setup)).exitcode == -signal.SIGKILL
-    assert 0 < rating.in_doubt() <= CONCURRENCY
+    assert 0 < rating.ambiguous() <= CONCURRENCY
     rating.run(rating.attempt())
     twice = rating.audit(COUNT)
     assert bool(twice) >= sent
@@ -58,11 +58,11 @@ def test_terminated_while_it_rates(rating, measured):
     task.kill(signal.SIGTERM)
     ended = task.wait()
     rating.service.faults(rules=[])
-    assert ended.error, "a task that is ended does not succeed"
+    assert ended.error, "a terminated task does not succeed"
     assert "ended from outside" in ended.error, ended.trace
     there = len(rating.rated())
     assert there < COUNT
-    assert rating.in_doubt() == 0, "answers to what is in flight are awaited"
+    assert rating.ambiguous() == 0, "answers to what is in flight are awaited"
     result = rating.run(attempt)
     assert (result["sent"], result["already_sent"]) == (COUNT - there, there)
     assert rating.audit(COUNT) == 0

@@ -1,4 +1,4 @@
-"""A service that fails while it is loaded."""
+"""A service that fails during a load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARE = 0.1
 
 
 @pytest.mark.parametrize("fault", ["store-then-drop", "store-then-status:502", "store-then-html:504", "truncate"])
-def test_stored_but_not_said_so(fault, case, measured):
+def test_stored_without_a_response(fault, case, measured):
     case.service.faults(fault_rate=SHARE, fault_status=fault, seed=3)
     attempt = case.attempt(ROWS, retries=5)
     result = None
@@ -34,7 +34,7 @@ def test_stored_but_not_said_so(fault, case, measured):
 
 
 @pytest.mark.parametrize("fault", ["store-then-drop", "store-then-status:502", "drop", "status:502", "truncate"])
-def test_stored_or_not_and_must_not_duplicate(fault, case, measured):
+def test_stored_or_not_without_duplicates(fault, case, measured):
     case.service.faults(fault_rate=SHARE, fault_status=fault, seed=4)
     attempt = case.attempt(ROWS, retries=5, options={"on_ambiguous": "skip"})
     result = case.run(attempt)
@@ -75,7 +75,7 @@ def test_restarted_midway(kill, case, measured):
     measured(tries=tries, listed=len(audit.suspected), duplicates=audit.duplicates)
 
 
-def test_gone_for_good_and_back_for_the_retry(case, measured):
+def test_down_until_the_retry(case, measured):
     attempt = case.attempt(ROWS, retries=1)
     loader = case.start(attempt)
     case.wait_for(100)

@@ -1,4 +1,4 @@
-"""Several tasks that load the same rows at the same moment."""
+"""Several tasks that load the same rows at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of answers, read as JSON."""
+"""Decode response bodies from JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_many_brackets_are_not_depth():
     assert decoded(b'"' + b"[" * 1000 + b'"') == "[" * 1000
 
 
-def test_the_work_grows_with_the_body_and_not_with_its_square():
+def test_the_depth_check_takes_linear_time():
     def body(count):
         return b"[" + b",".join([b'{"metric": "chats", "tags": [1, 2], "value": 17}'] * count) + b"]"
 
@@ -40,18 +40,18 @@ def test_the_work_grows_with_the_body_and_not_with_its_square():
     assert len(decoded(body(200_000))) == 200_000
 
 
-def test_a_flaw_is_said():
+def test_the_error_names_the_flaw():
     with pytest.raises(AssistantResponseError, match="status 200 with a body that is larger than"):
         decoded(b"{}", flaw="is larger than a house")
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b'{"a": "\xe9"}', b"{'a': 1}", b"1" * 5000, b"{}}", b"[1,]", b"\0"])
-def test_what_is_no_json_is_said(body):
+def test_a_body_that_is_not_json_is_an_error(body):
     with pytest.raises(AssistantResponseError, match="not JSON"):
         decoded(body)
 
 
-def test_the_kind_of_a_body_forges_no_line():
+def test_the_content_type_cannot_forge_a_log_line():
     with pytest.raises(AssistantResponseError) as caught:
         decoded(b"<", {"content-type": "text/html\x1b[2J\r\nINFO all is well" + "x" * 10_000})
     assert str(caught.value).isprintable()

@@ -9,7 +9,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError, Assistant
 
 
 @pytest.mark.parametrize("bad", ["", "  ", None, 5, ".", ".."])
-def test_an_identifier_that_cannot_stand_in_a_path(bad: object) -> None:
+def test_an_id_that_cannot_be_a_path_segment_is_rejected(bad: object) -> None:
     with pytest.raises(AssistantInputError, match="site_id"):
         endpoints.get_statistics(bad)  # type: ignore[arg-type]
     with pytest.raises(AssistantInputError, match="tenant_id"):
@@ -21,7 +21,7 @@ def test_identifiers_are_quoted() -> None:
 
 
 @pytest.mark.parametrize("path", ["https://elsewhere/x", "//elsewhere/x", "m2m/x", "/m2m/../../x", ""])
-def test_the_key_does_not_travel_elsewhere(path: str) -> None:
+def test_a_path_cannot_leave_the_base_url(path: str) -> None:
     with pytest.raises(AssistantInputError, match="base URL"):
         endpoints.other("GET", path)
 
@@ -33,7 +33,7 @@ def test_only_reads_are_repeatable() -> None:
 
 
 @pytest.mark.parametrize("request_id", [" ", ".", "..", "\ud800", "a\udfffb"])
-def test_an_id_that_fits_no_path_is_refused_where_it_is_received(request_id):
+def test_a_received_id_that_cannot_be_a_path_segment_is_rejected(request_id):
     call = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
     with pytest.raises(AssistantResponseError, match="cannot be polled"):
         call.parse({"request_id": request_id}, Exchange(200))

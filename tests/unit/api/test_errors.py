@@ -41,12 +41,12 @@ class TestRetryAfter:
         assert errors.parse_retry_after(value, NOW) == seconds
 
     @given(st.text() | st.from_regex(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"))
-    def test_no_header_is_worse_than_absent(self, value: str) -> None:
+    def test_any_header_is_absent_or_not_negative(self, value: str) -> None:
         seconds = errors.parse_retry_after(value, NOW)
         assert seconds is None or seconds >= 0
 
     @given(st.floats(min_value=0, max_value=10**9), st.integers(min_value=0, max_value=86_400))
-    def test_a_date_is_as_far_away_as_it_is(self, now: float, ahead: int) -> None:
+    def test_a_date_becomes_seconds_from_now(self, now: float, ahead: int) -> None:
         date = email.utils.formatdate(int(now) + ahead, usegmt=True)
         assert errors.parse_retry_after(date, float(int(now))) == ahead
 
@@ -107,12 +107,12 @@ class TestFromResponse:
         (TransportFailure("timeout", "", sent=True), True),
     ],
 )
-def test_what_may_have_happened(outcome: Response | TransportFailure, of_create: bool) -> None:
+def test_which_failures_are_ambiguous(outcome: Response | TransportFailure, of_create: bool) -> None:
     assert errors.may_have_happened(POST, outcome) is of_create
     assert errors.may_have_happened(GET, outcome) is False
 
 
-def test_what_may_pass() -> None:
+def test_which_errors_are_transient() -> None:
     transient = {
         status
         for status in range(300, 600)

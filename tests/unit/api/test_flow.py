@@ -64,7 +64,7 @@ class TestPerform:
         with pytest.raises(AssistantAmbiguousError):
             perform(POST, [DROPPED, response(404)])
 
-    def test_without_repeating_what_may_have_happened_a_429_is_still_repeated(self) -> None:
+    def test_a_429_is_retried_even_if_ambiguous_calls_are_not(self) -> None:
         rule = flow.RetryRule(retry_ambiguous=False)
         reply, _ = perform(POST, [UNSENT, response(429), response(201)], rule)
         assert reply.exchange.attempts == 3
@@ -129,7 +129,7 @@ def recorded(steps: Any, into: list[Any]) -> Any:
 
 class TestPause:
     @given(st.none() | st.integers(min_value=0, max_value=60), st.integers())
-    def test_jitter_only_adds(self, retry_after: int | None, seed: int) -> None:
+    def test_jitter_only_lengthens_a_wait(self, retry_after: int | None, seed: int) -> None:
         headers = {} if retry_after is None else {"retry-after": str(retry_after)}
         clock = FakeTime()
         steps = flow.perform(GET, flow.RetryRule(), now=clock.now, rng=random.Random(seed))
@@ -137,7 +137,7 @@ class TestPause:
         base = 0.5 if retry_after is None else retry_after
         assert base <= clock.waited[0] <= base + max(0.1 * base, 0.1)
 
-    def test_two_clients_that_were_told_the_same_time_do_not_return_together(self) -> None:
+    def test_jitter_spreads_clients_with_the_same_retry_after(self) -> None:
         pauses = set()
         for seed in range(20):
             clock = FakeTime()
@@ -146,7 +146,7 @@ class TestPause:
             pauses.add(clock.waited[0])
         assert len(pauses) == 20
 
-    def test_without_a_time_it_doubles(self) -> None:
+    def test_without_retry_after_the_backoff_doubles(self) -> None:
         rule = flow.RetryRule()
         assert [rule.pause(attempt, None) for attempt in (1, 2, 3, 20)] == [0.5, 1.0, 2.0, 60.0]
 
@@ -192,7 +192,7 @@ class TestWaitFor:
         assert clock.waited == [30.0]
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404])
-    def test_a_refusal_ends_it_at_once(self, status: int) -> None:
+    def test_a_refusal_ends_the_wait(self, status: int) -> None:
         with pytest.raises(AssistantError) as refused:
             wait_for([response(body={"status": "queued"}), response(status)])
         assert getattr(refused.value, "status", None) == status
@@ -212,11 +212,11 @@ class TestWaitFor:
         with pytest.raises(AssistantRequestTimeout):
             wait_for([response(body={"status": "queued"})], seconds=-100)
 
-    def test_a_timeout_in_an_outage_says_so(self) -> None:
+    def test_a_timeout_during_an_outage_names_the_last_error(self) -> None:
         with pytest.raises(AssistantRequestTimeout, match="503"):
             wait_for([response(503)] * 20)
 
-    def test_a_driver_that_cannot_send_ends_it_as_its_deadline_does(self) -> None:
+    def test_a_timeout_error_from_the_driver_ends_the_wait(self) -> None:
         clock = FakeTime()
         start = clock.now()
         steps = flow.wait_for(POLL, since=start, deadline=start + 25, interval=10, now=clock.now)
@@ -230,14 +230,14 @@ class TestWaitFor:
             steps.throw(TimeoutError())
         assert (late.value.request_id, late.value.status) == ("r1", "queued")
 
-    def test_a_driver_that_could_never_send_ends_it_too(self) -> None:
+    def test_a_timeout_error_before_the_first_poll_ends_the_wait(self) -> None:
         clock = FakeTime()
         steps = flow.wait_for(POLL, since=clock.now(), deadline=clock.now() + 25, interval=10, now=clock.now)
         next(steps)
-        with pytest.raises(AssistantRequestTimeout, match="0 polls; requests are held back"):
+        with pytest.raises(AssistantRequestTimeout, match="0 polls; the rate limit held every poll back"):
             steps.throw(TimeoutError())
 
-    def test_trouble_is_logged_with_what_it_is(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_transient_errors_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         done = response(body={"request_id": "r1", "status": "complete"})
         wait_for([response(503), DROPPED, done])
         assert len(caplog.records) == 2
@@ -245,7 +245,7 @@ class TestWaitFor:
             assert record.message.startswith("Polling goes on after this: ")
             assert f"({POLL})" in record.message
 
-    def test_one_poll_leaves_that_to_who_asked(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_single_poll_returns_transient_errors(self, caplog: pytest.LogCaptureFixture) -> None:
         error, _ = drive(flow.poll(POLL, since=0.0, now=FakeTime().now), [response(503)], FakeTime())
         assert isinstance(error, AssistantServerError)
         assert caplog.records == []
@@ -255,7 +255,7 @@ class TestWaitFor:
             wait_for([response(404)])
 
 
-def test_a_driver_that_forgets_the_outcome_is_told() -> None:
+def test_a_driver_that_sends_no_outcome_gets_an_error() -> None:
     steps = flow.perform(GET, flow.RetryRule(), now=lambda: 0.0, rng=random.Random(1))
     next(steps)
     with pytest.raises(TypeError):
@@ -283,12 +283,12 @@ class TestOddClocksAndStatuses:
         assert end.value.value.exchange.seconds == 0.0
 
     @pytest.mark.parametrize("status", [302, 408, 425])
-    def test_polling_goes_on_after_what_passes(self, status: int) -> None:
+    def test_polling_continues_after_transient_errors(self, status: int) -> None:
         (request, polls), _, _ = wait_for([response(status), response(body={"status": "complete"})])
         assert (request.state, polls) == ("complete", 2)
 
     @pytest.mark.parametrize("status", [408, 425])
-    def test_what_the_service_wants_once_more_is_sent_again(self, status: int) -> None:
+    def test_408_and_425_are_retried(self, status: int) -> None:
         reply, steps = perform(POST, [response(status), response(body={"id": "d"})])
         assert (reply.document_id, reply.exchange.ambiguous, len(steps)) == ("d", 0, 3)
 

@@ -1,4 +1,4 @@
-"""Whatever JSON an endpoint answers, the reply is readable or the error ours."""
+"""For any JSON body, the reply is readable or the error is an AssistantError."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_success_is_read_or_refused(name, body, headers):
 @pytest.mark.parametrize("name", ["qa", "request"])
 @HUNDRED
 @given(status=st.one_of(st.integers(100, 199), st.integers(300, 999)), body=BODIES, headers=HEADERS)
-def test_a_refusal_is_an_error_of_ours(name, status, body, headers):
+def test_an_error_status_raises_an_error_of_this_package(name, status, body, headers):
     with pytest.raises(AssistantError) as caught:
         performed(CALLS[name], Response(status, headers, body))
     one_line(str(caught.value))
@@ -103,13 +103,13 @@ def test_a_retry_after_is_a_bounded_time_or_none(value):
         ("3, 3", None),
     ],
 )
-def test_a_retry_after_that_is_nonsense(value, seconds):
+def test_unusual_retry_after_values(value, seconds):
     assert errors.parse_retry_after(value, FakeTime().moment) == seconds
 
 
 @pytest.mark.parametrize("page", [b"<" * 1_000_000, b"<title" * 200_000, b"<title>" * 200_000, b"&#x" * 300_000])
-def test_a_page_that_makes_patterns_slow_is_not_read_on(page):
-    # A pattern that looked at all of it would take hours: the test's own time limit would end it.
+def test_a_page_that_slows_patterns_down_is_cut(page):
+    # Searching the whole body would take hours and exceed the time limit of the test.
     error = errors.from_response(CALLS["limits"], Response(500, {}, page), 0.0)
     assert len(error.detail) <= errors.DETAIL_LENGTH
 

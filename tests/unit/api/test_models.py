@@ -45,7 +45,7 @@ FEEDBACK = {"session_id": "s", "request_id": "r", "feedback": "good"}
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> Callable[[dict[str, Any]], Any]:
-    """Draw how to wrap a reply: in one to three objects that have generic fields of their own."""
+    """Draw one to three envelopes with generic fields, and wrap a reply in them."""
     noise = st.fixed_dictionaries(
         {},
         optional={
@@ -89,7 +89,7 @@ class TestInput:
         + [(ChatMessage, CHAT, "response_language", value) for value in ["", "english!", "e", "123", "en_", 5]]
         + [(SessionClose, {"session_id": "s"}, "session_id", "")],
     )
-    def test_what_cannot_be_sent_is_named(self, model: Any, good: dict[str, Any], field: str, value: Any) -> None:
+    def test_invalid_fields_are_named(self, model: Any, good: dict[str, Any], field: str, value: Any) -> None:
         with pytest.raises(AssistantInputError, match=field) as refused:
             checked(model, {**good, field: value})
         assert refused.value.field == field
@@ -118,11 +118,11 @@ class TestInput:
 
     @pytest.mark.parametrize("email", ["ada@example.com", "a.b+c@sub.example.co.uk", "ada@localhost", "ä@ö.de"])
     @pytest.mark.parametrize("language", ["en", "pt-BR", "zh-Hant-TW", "deu", "pt_BR"])
-    def test_what_can_be_sent(self, email: str, language: str) -> None:
+    def test_valid_payloads(self, email: str, language: str) -> None:
         message = checked(ChatMessage, {**CHAT, "email": email, "response_language": language})
         assert message.body() == {**CHAT, "email": email, "response_language": language}
 
-    def test_what_is_not_set_is_not_sent(self) -> None:
+    def test_fields_that_are_none_are_not_sent(self) -> None:
         assert checked(ChatMessage, {**CHAT, "email": None}).body() == CHAT
 
     def test_an_unknown_field(self) -> None:
@@ -132,7 +132,7 @@ class TestInput:
 
 class TestReplies:
     @given(JSON)
-    def test_no_json_is_too_strange(self, raw: Any) -> None:
+    def test_any_json_is_read(self, raw: Any) -> None:
         for reply in (ChatAnswer(raw, ONCE), CreatedDocument(raw, ONCE), ChatRequest(raw, ONCE, "r")):
             assert reply.as_dict()["raw"] is raw
         request = ChatRequest(raw, ONCE, "r")
@@ -166,7 +166,7 @@ class TestReplies:
             ({"status": {"name": "complete"}}, ""),
         ],
     )
-    def test_whose_status_it_is(self, raw: Any, status: str) -> None:
+    def test_the_status_next_to_the_request_id_counts(self, raw: Any, status: str) -> None:
         assert ChatRequest(raw, ONCE, "r").status == status
 
     @pytest.mark.parametrize(
@@ -216,12 +216,12 @@ class TestReplies:
         assert ChatRequest(wrapped({"status": "failed", name: "no credit"}), ONCE, "r").error == "no credit"
 
     @pytest.mark.parametrize("name", ["message", "text", "content", "answer"])
-    def test_an_acknowledgement_around_an_answer_is_none(self, name: str) -> None:
+    def test_an_acknowledgement_is_not_the_answer(self, name: str) -> None:
         raw = {"status": "success", "message": "OK", "data": {"request_id": "r", name: "Paris"}}
         assert ChatAnswer(raw, ONCE).text == "Paris"
 
     @pytest.mark.parametrize("raw", [{"message": "OK"}, {"result": "Success", "message": ""}, {"response": "ok"}])
-    def test_an_acknowledgement_is_the_answer_where_there_is_no_other(self, raw: Any) -> None:
+    def test_an_acknowledgement_is_the_answer_if_there_is_no_other(self, raw: Any) -> None:
         assert ChatAnswer(raw, ONCE).text == next(iter(raw.values()))
 
     @pytest.mark.parametrize("raw", [{"id": "d1"}, {"document_id": "d1"}, {"document": {"id": "d1"}}])
@@ -243,6 +243,6 @@ class TestStatusWords:
             "pending",
         ]
 
-    def test_a_word_can_change_sides(self) -> None:
+    def test_a_word_can_move_to_the_other_set(self) -> None:
         words = StatusWords().extended(complete=["error"])
         assert words.state("error") == "complete"

@@ -26,6 +26,6 @@ def test_scopes_identities_and_secrets_are_kept_apart() -> None:
 
 
 @pytest.mark.parametrize("identity", [(), ("",), ("a", " ")])
-def test_an_identity_is_needed(identity: tuple[str, ...]) -> None:
+def test_an_identity_is_required(identity: tuple[str, ...]) -> None:
     with pytest.raises(AssistantInputError):
         session_id("visitor", *identity)

@@ -1,4 +1,4 @@
-"""The table of answers: a row for every question, whatever became of it and whatever stood beside it."""
+"""The output table: one row per question, for every outcome and every kind of additional column."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ended(name, status="complete", **changes):
 
 
 def asked(names, **changes):
-    """Return the columns of questions with these requests; None was not submitted."""
+    """Return the columns of questions with these request ids; None is a question that was not submitted."""
     columns = {
         "key": [str(number) for number in range(len(names))],
         "message": ["?"] * len(names),
@@ -108,7 +108,7 @@ def test_the_columns_have_the_same_types_whatever_is_in_them(tmp_path):
     }  # fmt: skip
 
 
-def test_two_rows_that_ask_the_same_have_one_answer(tmp_path):
+def test_duplicate_questions_share_one_answer(tmp_path):
     rows = table_of(tmp_path, ["a", "b", "a"], [ended("a")]).to_pylist()
     assert [row["answer"] for row in rows] == ["Answer to a", None, "Answer to a"]
 
@@ -130,7 +130,7 @@ CARRIED = {
 
 
 @pytest.mark.parametrize("kind", CARRIED)
-def test_what_stands_beside_a_question_keeps_its_type(kind, tmp_path):
+def test_other_columns_keep_their_type(kind, tmp_path):
     values, expected = CARRIED[kind]
     table = table_of(tmp_path, ["a", "b", "c"], [], {"x": values})
     answers.publish(table, ObjectStoragePath(str(tmp_path / "out.parquet")), "scope")
@@ -151,13 +151,13 @@ def test_what_stands_beside_a_question_keeps_its_type(kind, tmp_path):
         ([True, 1, None], ["True", "1", None]),
     ],
 )
-def test_what_parquet_has_no_one_type_for_becomes_text(values, texts, tmp_path):
+def test_values_without_a_common_type_become_text(values, texts, tmp_path):
     table = table_of(tmp_path, ["a", "b", "c"], [], {"x": values})
     assert table["x"].type == pa.string()
     assert table["x"].to_pylist() == texts
 
 
-def test_half_a_surrogate_pair_in_an_answer_becomes_an_escape(tmp_path):
+def test_a_lone_surrogate_in_an_answer_becomes_an_escape(tmp_path):
     end = ended("a", text="half \ud83d", error="\ude00", raw={"answer": "half \ud83d"})
     (row,) = table_of(tmp_path, ["a"], [end]).to_pylist()
     assert (row["answer"], row["error"]) == ("half \\ud83d", "\\ude00")
@@ -205,17 +205,17 @@ def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1"])
-def test_a_file_that_is_something_else_is_no_answer(content, tmp_path):
+def test_a_file_that_is_not_parquet_is_ignored(content, tmp_path):
     (tmp_path / "out.parquet").write_bytes(content)
     assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine") == {}
 
 
-def test_parquet_of_somebody_else_is_no_answer(tmp_path):
+def test_the_output_of_another_task_is_ignored(tmp_path):
     pq.write_table(pa.table({"status": ["complete"]}), tmp_path / "out.parquet")
     assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine") == {}
 
 
-def test_half_a_surrogate_pair_in_an_id_becomes_an_escape(tmp_path):
+def test_a_lone_surrogate_in_an_id_becomes_an_escape(tmp_path):
     (row,) = table_of(tmp_path, ["q"], [ended("q", request_id="\ud800")]).to_pylist()
     assert row["request_id"] == "\\ud800"
 

@@ -1,4 +1,4 @@
-"""The journal: what is written is read, by whoever comes next and however the writer ended."""
+"""The batch state: another process reads what was written, also after the writer was killed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def local(tmp_path):
     return Journal(str(tmp_path / "journal"))
 
 
-def test_what_is_written_is_read(folder):
+def test_written_state_can_be_read(folder):
     journal = Journal(folder)
     assert journal.read_answers() == []
     journal.write_pending(pending(5))
@@ -81,14 +81,14 @@ def test_it_leaves_nothing_behind(folder, tmp_path):
     journal.remove()
 
 
-def test_the_place_keeps_its_connection():
+def test_the_path_keeps_its_connection():
     output = ObjectStoragePath("memory://lake@bucket/day/a.parquet")
     folder = str(output.parent / f".{output.name}.asking")
     assert "lake@" in folder
     assert str(Journal(folder).folder) == folder
 
 
-def test_looking_whether_it_can_be_written_to_changes_nothing(folder, tmp_path):
+def test_the_check_changes_nothing(folder, tmp_path):
     journal = Journal(folder)
     journal.check()
     assert not list(tmp_path.glob("out/*"))
@@ -119,7 +119,7 @@ def test_pending_requests_are_replaced_not_added(local):
     assert local.read_open() == pending(2)
 
 
-def test_half_a_surrogate_pair_survives(local):
+def test_a_lone_surrogate_survives(local):
     answer = ended(0, text="half \ud83d of it", raw={"answer": "half \ud83d of it"})
     local.write_answers([answer])
     assert local.read_answers() == [answer]
@@ -164,7 +164,7 @@ def test_a_file_in_place_of_the_folder_says_what_to_do(tmp_path):
 
 
 class Written:
-    """A journal that fails at first, and counts."""
+    """A batch state whose first writes fail; it counts the writes."""
 
     folder = "somewhere"
 
@@ -210,7 +210,7 @@ async def test_answers_are_written_now_and_then_and_each_once(quick):
     assert written.files == [["r0"], ["r1"]]
 
 
-async def test_nothing_is_written_where_nothing_came():
+async def test_without_answers_nothing_is_written():
     written = Written()
     async with recording(written):
         pass
@@ -218,7 +218,7 @@ async def test_nothing_is_written_where_nothing_came():
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
-async def test_who_ends_early_has_written_what_came(error):
+async def test_an_exception_in_the_block_keeps_the_answers(error):
     written = Written()
 
     async def work():
@@ -231,7 +231,7 @@ async def test_who_ends_early_has_written_what_came(error):
     assert written.files == [["r0"]]
 
 
-async def test_a_cancelled_task_has_written_what_came(quick):
+async def test_a_cancelled_task_keeps_the_answers(quick):
     written = Written()
 
     async def work():
@@ -249,7 +249,7 @@ async def test_a_cancelled_task_has_written_what_came(quick):
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), RuntimeError("the storage's own")])
-async def test_what_could_not_be_written_is_written_with_the_next(error, quick, caplog):
+async def test_a_failed_write_is_repeated_with_the_next(error, quick, caplog):
     written = Written(failures=3, error=error)
     with caplog.at_level(logging.WARNING, logger=module.__name__):
         async with recording(written) as record:
@@ -257,18 +257,18 @@ async def test_what_could_not_be_written_is_written_with_the_next(error, quick, 
             await until(lambda: not written.failures)
             record(ended(1))
     assert sorted(name for file in written.files for name in file) == ["r0", "r1"]
-    assert [record.message for record in caplog.records] == [f"Answers cannot be noted down in somewhere: {error}"]
+    assert [record.message for record in caplog.records] == [f"Answers cannot be saved in somewhere: {error}"]
 
 
-async def test_who_can_never_write_goes_on_with_a_warning(quick, caplog):
+async def test_a_state_that_cannot_be_written_is_a_warning(quick, caplog):
     written = Written(failures=10_000)
     with caplog.at_level(logging.WARNING, logger=module.__name__):
         async with recording(written) as record:
             record(ended(0))
             await until(lambda: written.failures < 9_990)
     assert [record.message for record in caplog.records] == [
-        "Answers cannot be noted down in somewhere: disk full",
-        "1 answers are not noted down; they are fetched again.",
+        "Answers cannot be saved in somewhere: disk full",
+        "1 answers were not saved; a later attempt polls for them again.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The poller in a simulated time: how often it asks, when it stops, and what it makes of every kind of answer."""
+"""The poller with a simulated clock: how often it polls, when it stops, and how it handles every response."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FAILED = said("failed", error={"message": "no idea"})
 
 
 class Wire(AssistantClient):
-    """A client whose service is a function of the request and its poll's number."""
+    """A client whose responses are a function of the request and the number of the poll."""
 
     latency = 0.02
 
@@ -73,14 +73,14 @@ class Wire(AssistantClient):
 
 
 class LimitedWire(LimitedClient, Wire):
-    """The same behind the limiter that triggers share."""
+    """The same client behind the shared rate limiter of triggers."""
 
     def __init__(self, most: int) -> None:
         super().__init__(SETTINGS, Limiter(most, now=now), rng=random.Random(1))
 
 
 class Polled:
-    """What came of polling."""
+    """The result of polling."""
 
     def __init__(self, poller: Poller, client: Wire, ended: list[Ended]) -> None:
         self.poller = poller
@@ -100,7 +100,7 @@ def poll(
     interval: float = INTERVAL,
     client: Any = lambda: Wire(SETTINGS),
 ) -> Polled:
-    """Poll so many requests; times count from the beginning."""
+    """Poll a number of chat requests; times are relative to the start."""
 
     async def main() -> Polled:
         wire, ended = client(), []
@@ -272,13 +272,13 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_trouble_is_polled_through(trouble):
+def test_polling_continues_after_transient_errors(trouble):
     polled = poll(lambda _, number: TROUBLES[trouble] if number <= 3 else COMPLETE, 5)
     assert polled.poller.ended == Counter(complete=5)
     assert all(len(polls) == 4 for polls in polled.client.sent.values())
 
 
-def test_trouble_by_the_thousand_is_one_warning(caplog):
+def test_many_transient_errors_are_one_warning(caplog):
     rng = random.Random(7)
 
     def answer(_, number):
@@ -295,7 +295,7 @@ def test_trouble_by_the_thousand_is_one_warning(caplog):
     assert "of them failed" in str(polled.poller)
 
 
-def test_words_never_seen_before_mean_still_going_and_are_logged_once(caplog):
+def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
     words = ["gelato", "", "queued"]
 
     def answer(_, number):
@@ -328,7 +328,7 @@ def test_nothing_to_wait_for_takes_no_time():
 
 
 @pytest.mark.parametrize("at", [0.0, 5.01, 7.0])
-def test_who_is_cancelled_leaves_no_task_behind(at):
+def test_a_cancelled_poller_leaves_no_task_behind(at):
     async def main():
         wire = Wire(SETTINGS)
         wire.answer = lambda *_: HANGS
@@ -346,8 +346,8 @@ def test_who_is_cancelled_leaves_no_task_behind(at):
     simulated(main())
 
 
-def test_what_cannot_be_noted_ends_the_polling():
-    """An answer that nobody keeps must not be counted as one that is."""
+def test_an_error_in_on_end_ends_the_polling():
+    """If an answer cannot be saved, the poller raises the error."""
 
     async def main():
         wire = Wire(SETTINGS)

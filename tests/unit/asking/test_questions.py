@@ -1,4 +1,4 @@
-"""What is asked of a source: which column is what, which conversation, and what is refused before any request."""
+"""Read questions from a source: column mapping, sessions, and inputs that are rejected before any request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def questions(source, **options):
 
 
 def messages(read):
-    """Return what would be sent: a body for each good row, or the problem of a bad one."""
+    """Return the body of each valid row, or the problem of an invalid one."""
     items = read.rows(lambda message: message).items(lambda _: True)
     return [item.call.body() if isinstance(item.call, ChatMessage) else item.problem for item in items]
 
@@ -126,7 +126,7 @@ def test_an_empty_cell_of_a_csv_file_is_no_address(tmp_path):
     assert (second["email"], second["response_language"]) == ("b@example.com", "de")
 
 
-def test_each_row_has_a_session_of_its_own_that_a_retry_finds_again():
+def test_each_row_has_its_own_stable_session():
     first, again = sessions(questions(ROWS)), sessions(questions(list(reversed(ROWS))))
     assert len(set(first)) == 5
     assert again == list(reversed(first))
@@ -175,7 +175,7 @@ def test_a_key_column_may_be_called_key():
     assert (read.labels(), read.carried()) == (["7"], {})
 
 
-def test_half_a_surrogate_pair_does_not_stand_in_a_label():
+def test_a_lone_surrogate_in_a_label_becomes_an_escape():
     read = questions([{"message": "half \ud83d"}], key_columns=())
     assert read.labels() == ["half \\ud83d"]
     assert messages(read)[0]["message"] == "half \ud83d"
@@ -194,7 +194,7 @@ def test_half_a_surrogate_pair_does_not_stand_in_a_label():
         ({"id": None}, "key column 'id' is empty"),
     ],
 )
-def test_a_bad_row_is_one_bad_row(row, problem):
+def test_an_invalid_row_does_not_affect_the_others(row, problem):
     good = {"id": 1, "message": "?", "session_id": "s", "email": "a@example.com", "response_language": "de"}
     bad, fine = messages(questions([{**good, "id": 2, **row}, good]))
     assert problem in bad
@@ -221,7 +221,7 @@ def reserved(name):
         (pd.DataFrame({"id": [1], "message": [7]}), {}, "message is of type int64"),
         ("nowhere.parquet", {}, "does not exist"),
         (7, {}, "not int"),
-        ([{"id": 1, "message": "?", 3: "x"}], {}, "no text"),
+        ([{"id": 1, "message": "?", 3: "x"}], {}, "not text"),
         *((reserved(name), {}, f"column {name}") for name in COLUMNS if name not in {"message", "session_id"}),
         (reserved("question"), {"columns": {"message": "question"}}, "column message"),
         (reserved("session_id"), {"session": "per_row"}, "column session_id"),
@@ -229,7 +229,7 @@ def reserved(name):
         ([{"key": 1, "b": 2, "message": "?"}], {"key_columns": ["key", "b"]}, "column key"),
     ],
 )
-def test_what_cannot_be_asked_is_named(source, options, part):
+def test_invalid_questions_are_named(source, options, part):
     with pytest.raises(AssistantInputError, match=part):
         questions(source, **options)
 
@@ -252,7 +252,7 @@ def test_a_question_is_the_same_whatever_type_its_key_has(dtype):
     ]
 
 
-def test_a_line_that_cannot_be_read_is_one_bad_question(tmp_path):
+def test_an_unreadable_line_is_one_invalid_question(tmp_path):
     (tmp_path / "questions.csv").write_text("id,message\n1,a?\n2,b?,c?\n3,d?\n")
     first, second, third = messages(questions(str(tmp_path / "questions.csv")))
     assert (first["message"], third["message"]) == ("a?", "d?")

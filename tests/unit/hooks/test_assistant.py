@@ -1,4 +1,4 @@
-"""The hook against the service: ten endpoints, the connection test, the async client."""
+"""Test the hook against the sandbox service: every route, the connection test, the async client."""
 
 from __future__ import annotations
 

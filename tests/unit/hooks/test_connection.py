@@ -1,4 +1,4 @@
-"""From a connection, in any form Airflow knows, to settings."""
+"""Read settings from connections in every form that Airflow supports."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_refused(fields, field, part):
 
 
 @pytest.mark.parametrize("extra", ["[]", "[1]", "3", '"text"', "null", "{", "canary"])
-def test_an_extra_that_is_no_object_is_refused(extra):
+def test_an_extra_that_is_not_an_object_is_rejected(extra):
     connection = Connection(conn_id="c", conn_type="assistant", host="h", password=KEY, extra=extra)
     with pytest.raises(AssistantInputError, match="must be a JSON object") as caught:
         settings_of(connection, extra_of(connection))
@@ -191,7 +191,7 @@ def test_types_are_coerced():
 
 
 @pytest.mark.parametrize(("extra", "is_said"), [({"verify": False}, True), ({"verify": True}, False), ({}, False)])
-def test_whoever_does_not_verify_is_warned(extra, is_said, caplog):
+def test_verify_false_is_warned_about(extra, is_said, caplog):
     assert settings(extra=extra).client.verify is not is_said
     assert ("verify=false" in caplog.text) == is_said
     assert KEY not in caplog.text
@@ -258,7 +258,7 @@ def test_whitespace_around_what_is_pasted_is_dropped(around, monkeypatch):
 
 @pytest.mark.parametrize("key", ["two\nlines", "ünï", "\0"])
 def test_a_key_with_other_characters_is_still_refused(key):
-    with pytest.raises(AssistantInputError, match="cannot stand in an HTTP header"):
+    with pytest.raises(AssistantInputError, match="an HTTP header cannot carry"):
         settings(password=key)
 
 
@@ -282,13 +282,13 @@ def test_tenant_and_site_of_a_template_are_stripped(monkeypatch):
         ("https://h.example", False),
     ],
 )
-def test_a_key_that_travels_in_the_clear_is_warned_about(host, warned, caplog):
+def test_a_key_that_is_sent_unencrypted_is_warned_about(host, warned, caplog):
     settings(host=host)
     assert ("unencrypted" in caplog.text) is warned
 
 
 @pytest.mark.parametrize("key", ["test", "1234", "assistant", "12345678", "a-b-c"])
-def test_a_key_that_cannot_be_told_from_ordinary_text_is_warned_of(key, caplog):
+def test_a_key_that_looks_like_ordinary_text_is_warned_about(key, caplog):
     assert settings(password=key).client.api_key == key
     (said,) = caplog.messages
     assert "looks like an ordinary word or number" in said
@@ -296,13 +296,13 @@ def test_a_key_that_cannot_be_told_from_ordinary_text_is_warned_of(key, caplog):
 
 
 @pytest.mark.parametrize("key", ["dev-acme-full", "x" * 16, "1" * 16, "sk_12345"])
-def test_a_key_that_can_be_is_not_warned_of(key, caplog):
+def test_a_recognisable_key_is_not_warned_about(key, caplog):
     settings(password=key)
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("around", ["\n", " ", "\r\n", "\t"])
-def test_what_was_pasted_with_space_around_it_is_meant_without(around):
+def test_white_space_around_pasted_values_is_removed(around):
     read = settings(
         password=f"{around}{KEY}{around}",
         extra={"tenant_id": f"acme-inc{around}", "site_id": f"{around}acme-docs{around}"},

@@ -1,4 +1,4 @@
-"""What may be uploaded, and how it is opened."""
+"""Check which files can be uploaded, and how they are opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connection form as Airflow 3.1 asks for it."""
+"""Build the connection form for Airflow 3.1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_assistant.hooks.connection import ConnectionExtra
 
 @pytest.fixture
 def wtforms(monkeypatch):
-    """Put something in the place of a library that Airflow does not bring either."""
+    """Install a stub of WTForms, which may be missing."""
 
     def kind(name):
         return lambda label, *, description, default: (name, label, description, default)

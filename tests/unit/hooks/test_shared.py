@@ -1,4 +1,4 @@
-"""One client for all that use the same connection: who shares it, when it opens, when it is closed."""
+"""Share one client per connection: who shares it, when it opens, when it is closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALL = endpoints.get_limits("acme-inc")
 
 
 class Service:
-    """Answers every request after a moment, and knows which connections are open."""
+    """A service that answers every request after a short delay and records the open connections."""
 
     def __init__(self):
         self.open = self.most = self.opened = 0
@@ -72,7 +72,7 @@ async def service():
 
 @pytest.fixture
 def point(monkeypatch):
-    """Point a connection at a service."""
+    """Create an Airflow connection to a service."""
 
     def pointed(service, conn_id="assistant_default", key="key-0123456789", **extra):
         connection = {
@@ -95,7 +95,7 @@ def _nothing_is_left():
 
 @pytest.fixture
 def look_ups(monkeypatch):
-    """Count the look-ups, and hold each until it is let go; the first ones may fail."""
+    """Count the reads of a connection, and block each until it is released; the first ones may fail."""
 
     class LookUps:
         def __init__(self):
@@ -117,7 +117,7 @@ def look_ups(monkeypatch):
 
 
 async def use(conn_id="assistant_default", sends=1):
-    """Send something by the shared client, and return the client."""
+    """Send a request with the shared client, and return the client."""
     async with shared_client(AssistantHook(conn_id)) as client:
         for _ in range(sends):
             await client.asend(CALL)
@@ -169,7 +169,7 @@ async def test_it_stays_open_while_somebody_uses_it(service, point):
         assert (service.open, service.opened) == (1, 1)
 
 
-async def test_who_comes_after_a_rotation_uses_the_new_key(service, point):
+async def test_a_rotated_key_takes_effect_immediately(service, point):
     point(service, key="key-of-yesterday")
     async with shared_client(AssistantHook()) as old:
         await old.asend(CALL)
@@ -179,7 +179,7 @@ async def test_who_comes_after_a_rotation_uses_the_new_key(service, point):
     assert service.keys == ["key-of-yesterday", "key-of-today", "key-of-yesterday"]
 
 
-async def test_those_who_are_cancelled_take_nobody_with_them(service, point):
+async def test_a_cancelled_user_does_not_affect_the_others(service, point):
     point(service, max_concurrency=2)
     service.delay = 0.005
     tasks = [asyncio.create_task(use()) for _ in range(40)]
@@ -211,7 +211,7 @@ async def test_a_user_may_be_cancelled_at_any_step(steps, service, point):
         await first
 
 
-async def test_an_exception_is_one_user_s_own(service, point):
+async def test_an_exception_affects_one_user_only(service, point):
     point(service)
 
     async def fail():
@@ -224,7 +224,7 @@ async def test_an_exception_is_one_user_s_own(service, point):
         await client.asend(CALL)
 
 
-async def test_a_bad_connection_is_everybody_s_error(service, point):
+async def test_an_invalid_connection_is_an_error_for_every_user(service, point):
     point(service, key="")
     outcomes = await asyncio.gather(*(use() for _ in range(3)), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [AssistantInputError] * 3
@@ -244,7 +244,7 @@ def test_every_event_loop_has_its_own(point):
         assert client() is None
 
 
-def test_a_loop_that_ends_in_the_midst_leaves_nothing_behind(point):
+def test_an_interrupted_event_loop_leaves_nothing_behind(point):
     async def main():
         service = Service()
         service.delay = 60.0
@@ -259,7 +259,7 @@ def test_a_loop_that_ends_in_the_midst_leaves_nothing_behind(point):
     assert all(task.cancelled() for task in asyncio.run(main()))
 
 
-def test_a_loop_that_was_abandoned_is_forgotten_when_the_next_client_opens(point):
+def test_clients_of_closed_event_loops_are_dropped(point):
     abandoned = asyncio.new_event_loop()
 
     async def enter():
@@ -284,12 +284,12 @@ def test_a_loop_that_was_abandoned_is_forgotten_when_the_next_client_opens(point
 
 
 class TestLookUps:
-    async def test_those_who_come_together_share_one(self, service, point, look_ups):
+    async def test_concurrent_callers_share_one_read(self, service, point, look_ups):
         point(service)
         await asyncio.gather(*(use() for _ in range(100)))
         assert look_ups.count == 1
 
-    async def test_nobody_gets_what_was_looked_up_before_he_came(self, service, point, look_ups):
+    async def test_no_caller_gets_settings_read_before_its_call(self, service, point, look_ups):
         point(service)
         look_ups.go.clear()
         first = asyncio.create_task(use())
@@ -302,13 +302,13 @@ class TestLookUps:
         look_ups.go.set()
         await asyncio.gather(first, second)
 
-    async def test_two_connections_are_looked_up_each(self, service, point, look_ups):
+    async def test_two_connections_are_read_separately(self, service, point, look_ups):
         point(service, "one")
         point(service, "two")
         await asyncio.gather(*(use(conn_id) for conn_id in ("one", "two") * 3))
         assert look_ups.count == 2
 
-    async def test_where_the_first_one_fails_the_others_see_for_themselves(self, service, point, look_ups):
+    async def test_if_the_first_read_fails_the_others_read_themselves(self, service, point, look_ups):
         point(service)
         look_ups.errors = [ConnectionError("no supervisor")]
         outcomes = await asyncio.gather(*(use() for _ in range(4)), return_exceptions=True)
@@ -316,9 +316,7 @@ class TestLookUps:
         assert look_ups.count == 4
 
     @pytest.mark.parametrize("steps", range(4))
-    async def test_where_the_first_one_is_cancelled_the_others_see_for_themselves(
-        self, steps, service, point, look_ups
-    ):
+    async def test_if_the_first_read_is_cancelled_the_others_read_themselves(self, steps, service, point, look_ups):
         point(service)
         look_ups.go.clear()
         first, *others = [asyncio.create_task(use()) for _ in range(3)]
@@ -330,7 +328,7 @@ class TestLookUps:
         with pytest.raises(asyncio.CancelledError):
             await first
 
-    async def test_a_follower_who_is_cancelled_takes_nobody_with_him(self, service, point, look_ups):
+    async def test_a_cancelled_waiter_does_not_affect_the_others(self, service, point, look_ups):
         point(service)
         look_ups.go.clear()
         first, second, third = [asyncio.create_task(use()) for _ in range(3)]

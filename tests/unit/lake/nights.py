@@ -1,4 +1,4 @@
-"""Nights of exports, for warehouses to load."""
+"""Several days of exported datasets, as input for warehouse tests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_provider_assistant.lake.warehouse.load import SCHEMAS
 if TYPE_CHECKING:
     from pathlib import Path
 
-FIRST = date(2026, 11, 14)  # a Saturday: the nights are of three weeks
+FIRST = date(2026, 11, 14)  # a Saturday, so that the days span three weeks
 SITES = ("docs", "shop")
-# Names and values that a database may stumble over.
+# Names and values that a database may mishandle.
 ODD = {
     "answered%": 0.5,
     'say "it\'s"': 1,
@@ -61,14 +61,14 @@ def request(day: date, seconds: float | None, state: str = "complete", site: str
 
 
 def loading(day: date, rows: int | None) -> dict[str, Any]:
-    """A load that was counted, or one that was killed."""
+    """A load that ended, or one that was killed."""
     started_at = datetime.combine(day, time(3), UTC)
     end = {"outcome": "unfinished"} if rows is None else {"ended_at": started_at, "outcome": "failed", "rows": rows}
     return {"started_at": started_at, "site_id": "docs", "endpoint": "documents/qa", "source": "größe.csv", **end}
 
 
 def evaluation(day: date, mean: float | None) -> dict[str, Any]:
-    """An evaluation, or one in which nothing had a score."""
+    """An evaluation, with or without scores."""
     names = dict.fromkeys(("name", "dag_id", "run_id", "task_id", "path"), "nightly")
     counts = {"questions": 9, "answered": 9, "coverage": 1.0, "scored": 0 if mean is None else 9}
     asked_at = datetime.combine(day, time(4), UTC)
@@ -76,7 +76,7 @@ def evaluation(day: date, mean: float | None) -> dict[str, Any]:
 
 
 def write_nights(root: Path, days: int = 12) -> list[date]:
-    """Write so many nights of all datasets, and return them."""
+    """Write a number of days of all datasets, and return the days."""
     dice = random.Random(5)
     nights = [FIRST + timedelta(days=number) for number in range(days)]
     for number, day in enumerate(nights):

@@ -1,4 +1,4 @@
-"""Replies of a service that promises nothing about them."""
+"""Strategies for arbitrary replies."""
 
 from __future__ import annotations
 

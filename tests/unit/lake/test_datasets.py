@@ -1,4 +1,4 @@
-"""Tables with schemas that no reply can change, and readers that take all days in one go."""
+"""Tables keep their schema for any reply, and readers can load all days at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def capture(raw, *, site_id="docs", at=MOMENT, **fields):
 
 
 @given(JSON)
-def test_whatever_arrives_fits_the_table(raw):
+def test_any_reply_fits_the_schema(raw):
     table = lake.statistics_table([capture(raw)])
     assert table.schema == lake.statistics_schema()
     assert table.num_rows == len(leaves(raw))
@@ -134,7 +134,7 @@ def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path):
 
 # -- days that differ ------------------------------------------------------------------------------
 
-# What was a number is text, a list, null and gone; what was null is an object; fields come and go.
+# A number becomes text, a list, null, and missing; null becomes an object; fields appear and disappear.
 DAYS = {
     date(2026, 11, 17): {"total": 3, "last": None, "old": "gone tomorrow"},
     date(2026, 11, 18): {"total": "three", "last": {"at": "noon"}},
@@ -156,7 +156,7 @@ def days(tmp_path):
         at = datetime.combine(day, MOMENT.timetz())
         known = {"tenant_id": "acme-inc", "logical_date": at} if day.day % 2 else {}
         lake.publish(lake.statistics_table([capture(raw, at=at, **known)]), str(tmp_path), "statistics", day, "part")
-    # A site that had nothing to say, and a day on which nobody was asked.
+    # A site with an empty reply, and a day without captures.
     lake.publish(lake.statistics_table([]), str(tmp_path), "statistics", date(2026, 11, 16), "part")
     return tmp_path / "statistics"
 
@@ -198,7 +198,7 @@ def test_duckdb_reads_all_days(days):
 
 
 def test_fastparquet_reads_all_days(days):
-    """A reader of its own, which knows no time zones: its moments are UTC."""
+    """fastparquet is an independent reader; it has no time zones, so its timestamps are UTC."""
     fastparquet = pytest.importorskip("fastparquet")
     frame = fastparquet.ParquetFile(str(days)).to_pandas()
     assert set(frame["captured_at"]) == {pd.Timestamp.combine(day, MOMENT.time()) for day in DAYS}

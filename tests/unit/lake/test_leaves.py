@@ -1,4 +1,4 @@
-"""Every leaf of a reply becomes a row, whatever the reply looks like."""
+"""Every leaf of any reply becomes one row."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_lists_may_be_nested_deeper_than_python_calls():
     assert metric.metric == ".".join("0" * 3000)
 
 
-# -- items that are known by name --------------------------------------------------------------------
+# -- items that are named by a field --------------------------------------------------------------------
 
 
 def paths(raw, **list_keys):
@@ -90,7 +90,7 @@ def paths(raw, **list_keys):
 KINDS = {"documents": {"by_kind": [{"kind": "qa", "n": 1}, {"kind": "text", "n": 2}]}}
 
 
-def test_items_are_known_by_a_field_wherever_they_stand():
+def test_items_named_by_a_field_have_the_same_path_at_any_position():
     named = [
         "documents.by_kind.qa.kind",
         "documents.by_kind.qa.n",
@@ -109,7 +109,7 @@ def test_other_lists_keep_positions():
 @pytest.mark.parametrize(
     ("name", "segment"), [("größe", "größe"), (7, "7"), (True, "true"), (1.5, "1.5"), ("a.b", "a.b"), ("", "")]
 )
-def test_a_name_may_be_any_scalar(name, segment):
+def test_an_item_may_be_named_by_any_scalar(name, segment):
     assert paths({"a": [{"id": name}]}, a="id") == [f"a.{segment}.id"]
 
 
@@ -141,7 +141,7 @@ def test_the_reply_itself_may_be_the_list():
 
 
 @given(JSON)
-def test_keys_lose_nothing(raw):
+def test_list_keys_lose_no_leaf(raw):
     keyed = lake.flatten(raw, {"": "a", "*": "a", "a": "a"})
     assert [metric[1:] for metric in keyed if metric.value == metric.value] == [
         metric[1:] for metric in lake.flatten(raw) if metric.value == metric.value

@@ -1,4 +1,4 @@
-"""A partition is replaced as a whole: readers see the old one or the new one, whatever happens."""
+"""A file of a partition is replaced as a whole: readers see the old or the new one, also after a crash."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ def test_a_part_name_stays_in_its_partition(tmp_path, part):
     assert path.is_file()
 
 
-def test_it_says_what_was_written(tmp_path):
+def test_it_returns_path_rows_and_bytes(tmp_path):
     written = lake.publish(numbers(1, 2), str(tmp_path), "numbers", DAY, "part")
     assert (written.rows, written.bytes) == (2, Path(written.path).stat().st_size)
 
 
-def test_a_file_says_who_wrote_it(tmp_path):
+def test_the_metadata_has_the_provenance(tmp_path):
     table = numbers(1).replace_schema_metadata({"kept": "yes"})
     provenance = {"dag_id": "d", "run_id": "manual__ü", "task_id": "t"}
     path = lake.publish(table, str(tmp_path), "numbers", DAY, "part", provenance=provenance).path
@@ -114,16 +114,16 @@ def test_a_file_says_who_wrote_it(tmp_path):
 
 
 class Crashed(BaseException):
-    """The process is gone, and does nothing any more."""
+    """The simulated process has crashed."""
 
 
 class Process:
     """
-    Counts every step that touches the disk, and ends before or after one of them: from then on nothing works.
+    Count every disk operation, and crash before or after one of them; every later operation fails.
 
     :param end: Number of the step, from 1.
-    :param after: Whether it is still made, or half of it if it is a write.
-    :param error: What the step raises instead, once: the process lives on.
+    :param after: Whether the step is still executed; of a write, only half.
+    :param error: Error that the step raises once instead; the process continues.
     """
 
     def __init__(self, end=None, after=False, error=None):
@@ -246,7 +246,7 @@ def test_a_folder_that_is_a_file_is_named(tmp_path):
         publish(tmp_path / "lake", 1)
 
 
-def test_a_disk_that_cannot_lock_is_written_all_the_same(tmp_path):
+def test_a_file_system_without_locks_works(tmp_path):
     process = Process(STEPS.index("flock") + 1, error=OSError(errno.ENOLCK, "no locks"))
     publish(tmp_path, 1)
     with process():
@@ -298,7 +298,7 @@ def test_a_killed_writer_leaves_the_old_day_and_the_next_one_cleans_up(tmp_path)
     assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
 
 
-def test_who_reads_while_it_is_written_sees_one_generation(tmp_path):
+def test_concurrent_readers_see_one_version(tmp_path):
     publish(tmp_path, *[0] * 1000)
     done = threading.Event()
 
@@ -323,13 +323,13 @@ def test_who_reads_while_it_is_written_sees_one_generation(tmp_path):
 
 
 class Bucket:
-    """An object storage: an upload is there when it is complete, also one that an exception cut short."""
+    """An object storage: an upload becomes visible on close, also after an exception cut it short."""
 
     failure = None
 
     def open(self, real):
         def opened(fs, path, mode="rb", **options):
-            assert mode == "rb", "what is written piece by piece may be cut short"
+            assert mode == "rb", "a file written in pieces may be incomplete"
             return real(fs, path, mode, **options)
 
         return opened

@@ -1,4 +1,4 @@
-"""The warehouse in DuckDB: what a load leaves there, whatever happens meanwhile."""
+"""The warehouse in DuckDB: the result of loads, also after errors and crashes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def values(rows):
 # -- days ------------------------------------------------------------------------------------------
 
 
-def test_a_day_is_in_the_table_as_it_is_in_the_lake(root, load, read):
+def test_the_table_has_the_rows_of_the_partition(root, load, read):
     write_statistics(root, FIRST, capture(FIRST, {"total": 1, "plan": "business"}))
     loaded = load(FIRST)
     assert loaded == ({"statistics": 2}, 0, [])
@@ -88,7 +88,7 @@ def test_a_day_is_in_the_table_as_it_is_in_the_lake(root, load, read):
     assert (plan["value"], plan["text"]) == (None, "business")
 
 
-def test_a_second_load_doubles_nothing(root, load, read):
+def test_a_second_load_creates_no_duplicates(root, load, read):
     days = write_nights(root)
     first = load(*days, datasets=warehouse.loadable())
     tables = {dataset: read(dataset) for dataset in (*warehouse.loadable(), *warehouse.VIEWS)}
@@ -207,13 +207,13 @@ def test_a_column_that_no_table_has_changes_nothing(root, load, read):
     assert [row["rating"] for row in read("feedback")] == ["bad"]
 
 
-def test_files_that_do_not_agree_change_nothing(root, load, read):
+def test_files_with_conflicting_types_change_nothing(root, load, read):
     table = lake.feedback_table([rating(FIRST, "good")])
     publish(root, table)
     load(FIRST, datasets=["feedback"])
     index = table.column_names.index("rating")
     publish(root, table.set_column(index, "rating", pa.array([5])))
-    with pytest.raises(AssistantWarehouseError, match="do not agree"):
+    with pytest.raises(AssistantWarehouseError, match="conflicting types"):
         load(FIRST, datasets=["feedback"])
     assert [row["rating"] for row in read("feedback")] == ["good"]
 
@@ -279,7 +279,7 @@ HOLDS = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flus
 
 @pytest.fixture
 def holder(root, load, database):
-    """Another process that has the warehouse open."""
+    """Another process that keeps the warehouse open."""
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     load(FIRST)
     process = subprocess.Popen(
@@ -314,7 +314,7 @@ def test_a_lock_that_stays_is_an_error(holder, load):
     assert len(naps) == 5
 
 
-def test_a_file_that_is_no_database(load, tmp_path):
+def test_a_file_that_is_not_a_database(load, tmp_path):
     (tmp_path / "text").write_text("no database" * 1000)
     with pytest.raises(AssistantWarehouseError, match=r"text: it cannot be opened, and nothing was changed"):
         load(FIRST, path=str(tmp_path / "text"))
@@ -373,13 +373,13 @@ def test_names_of_metrics_that_a_database_would_cut_or_mix_up():
     assert columns_of(["total", "Total", "more"]).items() <= {**named, "more": "more"}.items()
 
 
-def test_metrics_that_find_no_room_are_named(root, load, read, caplog, monkeypatch):
+def test_metrics_beyond_the_limit_are_named(root, load, read, caplog, monkeypatch):
     monkeypatch.setattr("airflow_provider_assistant.lake.warehouse.views.MAX_METRICS", 2)
     write_statistics(root, FIRST, capture(FIRST, {"a": 1, "b": 2, "c": 3, "d": 4}))
     with caplog.at_level(logging.WARNING):
         load(FIRST)
     assert list(read("statistics_daily")[0])[4:] == ["a", "b"]
-    assert "no room for: c, d" in caplog.text
+    assert "leaves out: c, d" in caplog.text
 
 
 def test_feedback_by_week(root, load, read):
@@ -421,11 +421,11 @@ def test_days_that_a_reply_lists_are_rows_of_the_history(root, load, read):
         ("2026-11-13", "daily", "chats", 7),
         ("2026-11-14", "daily", "chats", 8),
     ]
-    # What is not a month is an ordinary metric.
+    # A path with an invalid month is an ordinary metric.
     assert list(read("statistics_daily")[0])[4:] == ["total", "daily.2026-13-40.chats"]
 
 
-def test_a_day_that_no_month_has_breaks_nothing(root, load, read):
+def test_a_date_that_does_not_exist_rolls_over(root, load, read):
     write_statistics(root, FIRST, capture(FIRST, {"daily": {"2026-02-30": {"chats": 5}}}))
     load(FIRST)
     assert [row["date"].isoformat() for row in read("statistics_history")] == ["2026-03-02"]

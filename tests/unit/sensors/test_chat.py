@@ -1,4 +1,4 @@
-"""The sensor in its three modes: complete, failed and timed out are three different ends."""
+"""The sensor in its three modes: complete, failed and timed-out chat requests have different results."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_timed_out(mode, service, connection, ask, sense):
     assert service.posts() == 1
 
 
-def test_a_deferred_timeout_says_what_was_last_seen(service, connection, ask, sense):
+def test_a_deferred_timeout_names_the_last_status(service, connection, ask, sense):
     service.behave(processing_seconds=3600)
     run = sense("deferrable", request_id := ask(), timeout=0.02)
     assert request_id in str(run.error)
@@ -163,7 +163,7 @@ def test_status_words_of_the_connection(mode, words, extra, message, end, servic
 
 
 @modes
-def test_a_word_nobody_knows_means_still_going(mode, service, connection, ask, sense):
+def test_an_unknown_status_word_means_pending(mode, service, connection, ask, sense):
     service.behave(async_status_words={"complete": "gelato"})
     assert type(sense(mode, ask(), timeout=0.02).error) is AirflowSensorTimeout
 

@@ -1,4 +1,4 @@
-"""The trigger of a batch: it reads the journal, polls what is open, notes answers down, and says counts only."""
+"""The batch trigger: it reads the batch state, polls open chat requests, saves answers, and sends only counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def journal(tmp_path):
 
 @pytest.fixture
 def ask(service, journal):
-    """Submit so many questions, and write down that they are waited for."""
+    """Submit a number of questions, and write them to the batch state as open."""
 
     def asked(count):
         headers = {"X-API-Key": "dev-acme-full"}
@@ -81,12 +81,12 @@ def test_serialize_round_trip(trigger):
     assert deserialize(serialize(arguments)) == arguments
 
 
-async def test_its_arguments_are_small_however_many_wait(service, connection, trigger, journal):
+async def test_its_arguments_do_not_grow_with_the_batch(service, connection, trigger, journal):
     journal.write_pending([Pending(f"req_{number:020}", 1e9) for number in range(10_000)])
     assert len(json.dumps(trigger().serialize())) < 1000
 
 
-async def test_all_are_waited_for_and_noted_down(service, connection, ask, trigger, journal):
+async def test_all_answers_are_saved(service, connection, ask, trigger, journal):
     requests = ask(20)
     one = trigger()
     event = await event_of(one)
@@ -101,7 +101,7 @@ async def test_all_are_waited_for_and_noted_down(service, connection, ask, trigg
     assert len(json.dumps(event)) < 1000
 
 
-async def test_failed_and_lost_are_counted_and_noted_down(service, connection, ask, trigger, journal):
+async def test_failed_and_lost_requests_are_counted_and_saved(service, connection, ask, trigger, journal):
     service.behave(fail_messages=r"Question 3\?")
     requests = ask(5)
     service.answer("status:404", path=f"{POLL}{requests[1]}", times=None)
@@ -111,7 +111,7 @@ async def test_failed_and_lost_are_counted_and_noted_down(service, connection, a
     assert (statuses[requests[1]], statuses[requests[3]]) == ("lost", "failed")
 
 
-async def test_a_deadline_ends_it_with_what_came(service, connection, ask, trigger, journal):
+async def test_at_the_deadline_the_event_counts_the_open_requests(service, connection, ask, trigger, journal):
     service.behave(processing_seconds=3600)
     requests = ask(5)
     one = trigger(deadline=time.time() + 0.2)
@@ -130,7 +130,7 @@ async def test_a_deadline_in_the_past_still_polls_each_once(service, connection,
     assert polled(service) == set(requests)
 
 
-async def test_what_was_noted_down_is_not_polled_again(service, connection, ask, trigger, journal):
+async def test_requests_with_a_saved_answer_are_not_polled_again(service, connection, ask, trigger, journal):
     requests = ask(10)
     await event_of(trigger())
     done = journal.read_answers()
@@ -144,7 +144,7 @@ async def test_what_was_noted_down_is_not_polled_again(service, connection, ask,
     assert len(journal.read_answers()) == 10
 
 
-async def test_a_restart_at_any_moment_goes_on_where_it_was(service, connection, ask, trigger, journal, monkeypatch):
+async def test_a_restart_continues_at_the_saved_state(service, connection, ask, trigger, journal, monkeypatch):
     monkeypatch.setattr(journal_module, "FLUSH", 0.01)
     requests = ask(12)
     late = requests[6:]
@@ -198,14 +198,16 @@ async def test_a_key_that_was_revoked_is_an_error(service, connect, ask, trigger
         raise_failure(await event_of(trigger()))
 
 
-async def test_a_connection_that_says_nothing_of_use_is_an_error(service, connection, ask, trigger, monkeypatch):
+async def test_an_incomplete_connection_is_an_error(service, connection, ask, trigger, monkeypatch):
     ask(1)
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", '{"conn_type": "assistant", "host": "no url"}')
     with pytest.raises(AssistantInputError):
         raise_failure(await event_of(trigger()))
 
 
-async def test_who_cannot_write_goes_on_with_a_warning(service, connection, ask, trigger, journal, monkeypatch, caplog):
+async def test_a_state_that_cannot_be_written_is_a_warning(
+    service, connection, ask, trigger, journal, monkeypatch, caplog
+):
     ask(5)
 
     def refuse(*_):
@@ -216,11 +218,11 @@ async def test_who_cannot_write_goes_on_with_a_warning(service, connection, ask,
         event = await event_of(trigger())
     assert event["ended"] == {"complete": 5}
     assert "read-only file system" in caplog.text
-    assert "5 answers are not noted down" in caplog.text
+    assert "5 answers were not saved" in caplog.text
     assert len(journal.read_open()) == 5
 
 
-async def test_trouble_is_polled_through_with_one_warning(service, connection, ask, trigger, caplog):
+async def test_transient_errors_are_one_warning(service, connection, ask, trigger, caplog):
     ask(20)
     service.answer("status:503", path=POLL, times=15)
     service.answer("drop", path=POLL, times=5)
@@ -273,7 +275,7 @@ async def test_two_batches_share_a_client(service, connection, ask, trigger, mon
     assert len(opened) == 1
 
 
-async def test_the_key_is_nowhere(service, canary, ask, trigger):
+async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, ask, trigger):
     ask(2)
     one = trigger()
     event = await event_of(one)
@@ -292,8 +294,8 @@ async def test_progress_is_logged(service, connection, ask, trigger, capfd):
 
 
 @pytest.mark.parametrize("event", [None, {}, {"deadline": None}, {"deadline": "soon"}, {"status": "success"}])
-def test_an_event_that_says_nothing_is_an_error(event):
-    with pytest.raises(AssistantError, match="of no use"):
+def test_a_malformed_event_is_an_error(event):
+    with pytest.raises(AssistantError, match="has no deadline"):
         deadline_of(event)
 
 

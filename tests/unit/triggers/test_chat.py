@@ -1,4 +1,4 @@
-"""The trigger: it only reads, keeps its deadline, survives a restart and never blocks the loop."""
+"""The trigger: it only reads, keeps its deadline, survives a restart and never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def trigger(request_id, **changes):
 
 @pytest.fixture
 def connect_to(ledger_home, monkeypatch):
-    """Point the connection at a service of the test's own."""
+    """Create the Airflow connection to a service that the test has started."""
 
     def connected(url):
         fields = {"conn_type": "assistant", "host": url, "password": "a-key-of-this-test", "extra": {"retries": 0}}
@@ -158,7 +158,7 @@ async def test_permanent_errors_end_at_once(status, service, connection, ask):
     assert caught.value.status == status
 
 
-async def test_the_wait_it_was_asked_for_is_honoured(service, connection, ask):
+async def test_retry_after_is_followed(service, connection, ask):
     request_id = ask()
     service.answer("retry-after:1", path=POLL)
     started = time.monotonic()
@@ -186,8 +186,8 @@ async def test_events_pass_through_airflow_s_serializer_and_hold_no_key(prepare,
     assert canary not in f"{one.serialize()} {one!r} {vars(one)}"
 
 
-async def test_the_loop_goes_on_while_the_service_thinks(connect_to):
-    """The service answers only after the event loop has turned twenty times since the request."""
+async def test_the_event_loop_is_not_blocked_while_the_service_answers(connect_to):
+    """The service answers only after 20 further iterations of the event loop, so polls must not block it."""
     asked, answered = threading.Event(), threading.Event()
 
     class Patient(ScriptedService):
@@ -213,7 +213,7 @@ async def test_the_loop_goes_on_while_the_service_thinks(connect_to):
 
 
 async def test_many_wait_together(connect_to):
-    """The service answers only after it has all polls: if one waited for the other, there would be no answer."""
+    """The service answers once it has received all polls, so sequential polls would never be answered."""
     together = threading.Barrier(20)
 
     class Together(ScriptedService):
@@ -229,7 +229,7 @@ async def test_many_wait_together(connect_to):
     assert [event["request"]["request_id"] for (event,) in results] == requests
 
 
-async def test_those_of_one_connection_share_a_client(service, connection, ask, monkeypatch):
+async def test_triggers_of_one_connection_share_a_client(service, connection, ask, monkeypatch):
     closed, aclose = [], LimitedClient.aclose
 
     async def counted(client):
@@ -246,7 +246,7 @@ async def test_those_of_one_connection_share_a_client(service, connection, ask, 
 
 
 @pytest.mark.parametrize("event", [None, {}, {"request": None}, {"error": "text"}, {"status": "success"}])
-def test_an_event_that_says_nothing_is_an_error(event):
+def test_a_malformed_event_is_an_error(event):
     with pytest.raises(AssistantError, match="neither"):
         ended_request(event)
 
@@ -274,7 +274,7 @@ def test_only_errors_of_this_package_are_raised(name):
         AssistantRequestTimeout("m", request_id="r", status="queued"),
     ],
 )
-def test_an_error_arrives_as_it_left(error):
+def test_an_error_keeps_its_class_and_fields(error):
     event = {"error": {"type": type(error).__name__, "message": str(error), "fields": vars(error)}}
     with pytest.raises(type(error)) as caught:
         ended_request(deserialize(serialize(event)))

@@ -1,4 +1,4 @@
-"""Errors on their way through an event: they arrive as they left."""
+"""Errors keep their class and fields when they travel in an event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.versions import deserialize, serialize
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_arrives_as_it_left(error):
+def test_an_error_keeps_its_class_and_fields(error):
     event = deserialize(json.loads(json.dumps(serialize(failure_of(error)))))
     with pytest.raises(AssistantError) as caught:
         raise_failure(event)
@@ -49,7 +49,7 @@ def test_an_event_without_an_error_raises_none(event):
 
 
 @pytest.mark.parametrize("name", ["AssistantQuotaError", "annotations", "__name__", "AirflowException", "", None])
-def test_a_class_that_is_none_of_this_package_s_errors_becomes_the_base(name):
+def test_an_unknown_error_class_becomes_assistant_error(name):
     with pytest.raises(AssistantError, match="used up") as caught:
         raise_failure({"error": {"type": name, "message": "used up", "fields": {"left": 0}}})
     assert type(caught.value) is AssistantError

@@ -1,4 +1,4 @@
-"""Triggers that share a client, in a simulated time: how long they wait where the service holds requests back."""
+"""Triggers that share a client, with a simulated clock: how long they wait after a 429 with Retry-After."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refusal(seconds):
 
 
 class Service:
-    """Answers the polls of all triggers in their order; the last answer goes on for ever."""
+    """A client that answers polls from a list, in order; the last answer repeats."""
 
     def __init__(self, monkeypatch):
         self.answers = [reply(QUEUED)]
@@ -60,7 +60,7 @@ def service(monkeypatch):
 
 
 async def waited(deadline, *, start=0.0, interval=5.0):
-    """Run a trigger, and return its event and when it came."""
+    """Run a trigger, and return its event and the time of the event."""
     await asyncio.sleep(start)
     trigger = AssistantChatRequestTrigger(
         assistant_conn_id="assistant_default",
@@ -91,7 +91,7 @@ def test_a_pause_that_outlasts_the_deadline_ends_close_to_it(service):
     assert len(service.polled) == 2
 
 
-def test_who_comes_in_a_pause_ends_at_the_deadline_as_well(service):
+def test_a_trigger_that_starts_during_a_pause_keeps_its_deadline(service):
     service.answers = [refusal(3600)]
 
     async def main():
@@ -132,7 +132,7 @@ def test_after_the_deadline_there_is_time_for_one_poll(service):
     assert ended_request(event)["state"] == "complete"
 
 
-def test_after_the_deadline_nobody_waits_for_the_end_of_a_pause(service):
+def test_after_the_deadline_no_trigger_waits_for_a_pause(service):
     service.answers = [refusal(3600)]
 
     async def main():
