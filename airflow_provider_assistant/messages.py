@@ -281,13 +281,6 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "Correct [assistant] ledger_conn_id, the permissions or the version of the package.",
     ),
     Message(
-        errors.AssistantStorageError,
-        "A file cannot be written.",
-        "The disk is full or read-only, or the object storage is away.",
-        "A file that was there before is as it was. What was created is recorded in the ledger and is not sent again.",
-        "Free some space or choose another path, then run the task again.",
-    ),
-    Message(
         errors.AssistantWarehouseError,
         "The warehouse cannot be opened or written.",
         "Another process has locked it, it cannot be reached, or it rejects the rows.",
@@ -305,15 +298,15 @@ MESSAGES: Final[tuple[Message, ...]] = (
         errors.AssistantStorageError,
         "A file could not be written.",
         "The disk is full or read-only, a permission is missing, or the object storage failed.",
-        "Files are replaced as a whole: readers see the old file or the new one.",
-        "Check the path in the message from the worker, then run the task again.",
+        f"Files are replaced as a whole: readers see the old file or the new one. {_RECORDED}",
+        "Free some space or correct the path in the message, then run the task again.",
     ),
     Message(
         OSError,
         "A file or a storage could not be read or written.",
         "The disk is full, a path or a permission is wrong, or the object storage failed.",
-        "Files are replaced as a whole: readers see the old file or the new one.",
-        "Check the path in the message from the worker, then run the task again.",
+        f"Files are replaced as a whole: readers see the old file or the new one. {_RECORDED}",
+        "Free some space or correct the path in the message, then run the task again.",
     ),
     Message(
         AssistantError,
