@@ -166,9 +166,9 @@ class Findings:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
             raise AssistantStorageError(
-                f"the findings cannot be written to {str(self.path)!r}: {self._error}. What was created is in the "
-                f"ledger, but the list of {self.count} rows that need attention is lost. Free some space or choose "
-                "another path, then run the task again: it lists them again.",
+                f"the findings cannot be written to {str(self.path)!r}: {self._error}. The ledger contains all created "
+                f"documents, but the list of {self.count} rows that need attention is lost. Free some space or set "
+                "another path, then run the task again to get the list.",
                 code=self._error.errno,
             ) from self._error
 
@@ -290,7 +290,7 @@ class Tally:
         for label, document_id, ambiguous, superseded in found:
             if ambiguous:
                 self._counts.possibly_duplicated += 1
-                reason = "an attempt of an earlier try may have created it as well"
+                reason = "an earlier try of this task may have created it as well"
                 self._findings.add("possibly_duplicated", label, reason, document_ids=_ids(document_id))
             if superseded:
                 reason = "its content has changed; the older documents remain on the site"

@@ -365,9 +365,8 @@ def _check_names(files: Sequence[tuple[str, Path_]]) -> None:
         by_name[name].append(str(path))
     if twice := [" and ".join(map(repr, paths)) for paths in by_name.values() if len(paths) > 1]:
         raise AssistantInputError(
-            f"{len(twice)} names stand for more than one file each, such as {twice[0]}: files are told apart by their "
-            "path below the folder that was given. Nothing was sent. Give the folder above both, or load them with "
-            "two tasks",
+            f"{len(twice)} file names are not unique, such as {twice[0]}: a file is identified by its path below the "
+            "given folder. Nothing was sent. Pass the common parent folder, or load the folders with two tasks.",
             field="files",
         )
 
@@ -409,7 +408,8 @@ def _with_digest(name: str, end: str) -> str:
 def _check_count(count: int, allow_empty: bool) -> None:
     if not count and not allow_empty:
         raise AssistantInputError(
-            "source has no rows; nothing was sent. If that may be so: allow_empty=True, --allow-empty", field="source"
+            "source has no rows; nothing was sent. If it may be empty, set allow_empty=True (--allow-empty)",
+            field="source",
         )
 
 
@@ -457,11 +457,14 @@ def mapping_of(
     columns, constants, fields = columns or {}, constants or {}, payload.model_fields
     if unknown := sorted({*columns, *constants} - set(fields)):
         raise AssistantInputError(
-            f"columns and constants name {', '.join(unknown)}; a {payload.__name__} has {', '.join(fields)}",
+            f"columns or constants contain unknown fields: {', '.join(unknown)}; a {payload.__name__} has "
+            f"{', '.join(fields)}",
             field="columns",
         )
     if both := sorted(set(columns) & set(constants)):
-        raise AssistantInputError(f"{', '.join(both)} stand in columns and in constants", field="columns")
+        raise AssistantInputError(
+            f"{', '.join(both)} given in both columns and constants; remove one of them", field="columns"
+        )
     if bad := sorted(field for field, value in constants.items() if not isinstance(value, str) or not value.strip()):
         raise AssistantInputError(f"constants: {', '.join(bad)} must be a non-empty string", field="constants")
     return {field: columns.get(field, field) for field in fields if field not in constants}

@@ -183,7 +183,7 @@ def test_a_problem_is_in_words_and_without_the_content():
     [
         ({"titel": "a"}, None, "titel"),
         (None, {"kind": "x"}, "kind"),
-        ({"title": "a"}, {"title": "b"}, "title stand in columns and in constants"),
+        ({"title": "a"}, {"title": "b"}, "title given in both columns and constants"),
         (None, {"title": ""}, "title must be a non-empty string"),
         (None, {"title": 5}, "title must be a non-empty string"),
     ],

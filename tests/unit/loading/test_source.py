@@ -318,8 +318,8 @@ def test_a_list_of_paths_keeps_its_order(folder):
 
 
 @pytest.mark.parametrize(("name", "content", "part"), [
-    ("a.xlsx", b"x", "no Parquet, CSV or JSON lines file by its name"),
-    ("a", b"x", "no Parquet, CSV or JSON lines file by its name"),
+    ("a.xlsx", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
+    ("a", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
     ("a.parquet", b"no parquet", "cannot be read"),
     ("a.parquet", b"", "cannot be read"),
     ("a.csv", b"", "cannot be read"),
