@@ -88,7 +88,7 @@ def test_a_root_that_is_relative(folders, monkeypatch):
 def test_a_root_that_is_none_is_refused(folders):
     root, _ = folders
     for none in (root / "missing", root / "a.md"):
-        with pytest.raises(AssistantInputError, match="no folder"):
+        with pytest.raises(AssistantInputError, match="not a folder"):
             storage_files(str(root), str(none))
 
 
