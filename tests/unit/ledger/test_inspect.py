@@ -67,7 +67,7 @@ def test_what_has_changed_since_is_not_settled(ledger):
     intend(ledger, submissions)
     entry = entry_of(ledger, KEY)
     ledger.settle(submissions, SCOPE, KEY, "done", request_id="q")
-    with pytest.raises(AssistantInputError, match="look again"):
+    with pytest.raises(AssistantInputError, match="has changed since it was read"):
         resolve(ledger, entry, "refused")
     assert ledger.find(submissions, SCOPE, KEY).request_id == "q"
 
