@@ -243,7 +243,7 @@ def test_a_newer_ledger_is_refused(tmp_path):
     Ledger(engine).close()
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE assistant_ledger_schema SET version = 99"))
-    with pytest.raises(AssistantLedgerError, match=r"99.*upgrade"):
+    with pytest.raises(AssistantLedgerError, match=r"99.*Upgrade"):
         Ledger(engine)
 
 
