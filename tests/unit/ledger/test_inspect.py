@@ -1,4 +1,4 @@
-"""What people ask the ledger, and what they tell it."""
+"""Queries of the ledger, and the manual resolution of entries."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_has_changed_since_is_not_settled(ledger):
 
 
 def test_an_outcome_that_comes_late_stands(ledger):
-    """Its task was alive after all: what it knows is better than what somebody saw."""
+    """If the task is still alive, its own outcome takes precedence over the manual one."""
     with ledger.questions(scope=SCOPE, site_id="s", source="d.t", run=RUN) as memory:
         from airflow_provider_assistant.ledger import Settlement
 

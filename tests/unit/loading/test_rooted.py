@@ -1,4 +1,4 @@
-"""Files that may lie in one folder only."""
+"""Files that must be inside the allowed folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_lies_inside_is_found(folders):
 
 
 def escapes(root, outside):
-    """Return sources that leave the root, each by another way."""
+    """Return sources outside the root, one for each way to leave it."""
     yield str(outside / "secret.md")
     yield [str(root / "a.md"), str(outside / "secret.md")]
     yield str(root / ".." / outside.name / "secret.md")
