@@ -157,8 +157,8 @@ def _airflow_database() -> None:
 
     settings.initialize()
     initdb()
-    # Otherwise dag.test() creates Airflow's API for every task, and the API looks at the signatures of its dependencies
-    # in every request. Both take longer than most of these tests.
+    # Without this, dag.test() creates Airflow's API for every task, and the API inspects the signatures of its
+    # dependencies in every request. Both take longer than most of these tests.
     supervisor.in_process_api_server = functools.cache(supervisor.in_process_api_server)
     _remember_dependants()
 

@@ -1,7 +1,7 @@
 """
-Generated nights. A failure prints the shrunk night; paste it as ``check(Night(…))`` into a test of its own.
+Generated nights of loads. A failure prints the shrunk night; paste it as ``check(Night(…))`` into a new test.
 
-``ASSISTANT_TEST_NIGHTS`` says how many nights there are, see ``make adversary``.
+``ASSISTANT_TEST_NIGHTS`` sets the number of nights, see ``make adversary``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tests.adversary.night_generation import NIGHTS
 from tests.adversary.upload_generation import UPLOAD_NIGHTS
 
 COUNT = int(os.environ.get("ASSISTANT_TEST_NIGHTS", "300"))
-# Each part has a seed of its own; Hypothesis keeps what it has generated, some MB a night, until a part ends.
+# Each part has a separate seed; Hypothesis keeps all generated data, some MB per night, until a part ends.
 PARTS = max(4, COUNT // 250)
-# One night in so many is one of uploads.
+# One of this many nights uploads files.
 UPLOADS = 5
-# The same nights every time, and no shrunk night that is kept from an earlier run.
+# Generate the same nights in every run, without a database of earlier failures.
 GENERATED = {
     "deadline": None,
     "database": None,

@@ -1,8 +1,8 @@
 """
-Generated nights of everything but loads. A failure prints the shrunk night; paste it as ``check_…(…)`` into a test of
-its own.
+Generated nights of all operations except loads. A failure prints the shrunk night; paste it as ``check_…(…)`` into a
+new test.
 
-``ASSISTANT_TEST_NIGHTS`` scales how many nights there are, see ``make adversary``; by default it is 300.
+``ASSISTANT_TEST_NIGHTS`` scales the number of nights, see ``make adversary``. Default: 300.
 """
 
 from __future__ import annotations
