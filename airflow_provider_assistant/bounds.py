@@ -40,7 +40,7 @@ class Body:
         """
         self._is_empty = self._is_empty and not piece
         if not self._unzip and self._encoding not in {"", "identity"}:
-            self.flaw = f"is encoded as {self._encoding[:40]!r}, which nobody asked for"
+            self.flaw = f"is encoded as {self._encoding[:40]!r}, which was not requested"
             return False
         # One byte more than the limit distinguishes a body that is too large from one that just fits.
         room = self._limit - len(self._kept) + 1

@@ -137,7 +137,7 @@ class AssistantPermissionError(AssistantAPIError, AirflowFailException):
 
 
 class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
-    """Raised for 404: the tenant, site or resource does not exist or belongs to somebody else."""
+    """Raised for 404: the tenant, site or resource does not exist or belongs to another tenant."""
 
 
 class AssistantRateLimitError(AssistantAPIError):

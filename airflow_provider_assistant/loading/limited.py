@@ -58,7 +58,7 @@ class LimitedClient(AssistantClient):
 
     async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
         async with self._queue:
-            if refusal := await self._turn(call):
+            if refusal := await self._wait_for_slot(call):
                 return refusal
             try:
                 outcome = await super()._aexchange(call)
@@ -67,7 +67,7 @@ class LimitedClient(AssistantClient):
                 self.limiter.release()
         return outcome
 
-    async def _turn(self, call: Call[Any]) -> Response | None:
+    async def _wait_for_slot(self, call: Call[Any]) -> Response | None:
         """Wait for a slot and return None, or return the 429 whose pause is too long without waiting."""
         if call.endpoint == POLL:
             await self.limiter.acquire()
@@ -82,7 +82,7 @@ class LimitedClient(AssistantClient):
                 self._waiting.add(waiting)
                 await self.limiter.acquire()
         except TimeoutError:
-            return self._refusal[0] if self._refusal else await self._turn(call)
+            return self._refusal[0] if self._refusal else await self._wait_for_slot(call)
         finally:
             self._waiting.discard(waiting)
         return None

@@ -244,13 +244,13 @@ class Limiter:
         :raises Exception: The error that :meth:`stop` was called with.
         """
         try:
-            await self._turn()
+            await self._wait_for_slot()
         except BaseException:
             # A cancelled waiter may have been the one that was woken: wake the next one.
             self._wake()
             raise
 
-    async def _turn(self) -> None:
+    async def _wait_for_slot(self) -> None:
         while True:
             if self._stopped:
                 raise self._stopped
@@ -258,9 +258,9 @@ class Limiter:
             if pause > 0:
                 await self._sleep(pause)
             elif self.in_flight >= max(1, int(self.limit)):
-                turn = asyncio.get_running_loop().create_future()
-                self._waiting.append(turn)
-                await turn
+                waiter = asyncio.get_running_loop().create_future()
+                self._waiting.append(waiter)
+                await waiter
             else:
                 break
         self.in_flight += 1
@@ -272,7 +272,7 @@ class Limiter:
             raise
         if delay and self._resume > self._now():
             self.release()
-            await self._turn()
+            await self._wait_for_slot()
 
     def release(self) -> None:
         """Free a slot."""
@@ -319,9 +319,9 @@ class Limiter:
         """
         self._stopped = error
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _limit_to(self, limit: float) -> None:
         if int(limit) != int(self.limit):
@@ -331,7 +331,7 @@ class Limiter:
     def _wake(self) -> None:
         free = max(1, int(self.limit)) - self.in_flight
         while free > 0 and self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 free -= 1

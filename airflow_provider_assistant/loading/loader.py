@@ -276,24 +276,24 @@ class Load:
                     await self._wakeup.wait()
 
     async def _claim_and_record(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> None:
-        wanted: list[_Attempt] = []
+        to_claim: list[_Attempt] = []
         while True:
             while (
-                not self._stopped and len(wanted) < self._free_slots and (attempt := await self._next(groups, thread))
+                not self._stopped and len(to_claim) < self._free_slots and (attempt := await self._next(groups, thread))
             ):
-                wanted.append(attempt)
+                to_claim.append(attempt)
             if self._stopped:
-                wanted = []
-            if not wanted and not self._in_flight:
+                to_claim = []
+            if not to_claim and not self._in_flight:
                 return
-            await self._wait_for_group(len(wanted))
+            await self._wait_for_group(len(to_claim))
             if self._fatal:
                 raise self._fatal
             outcomes, self._outcomes = self._outcomes, []
-            won = await self._write_to_ledger(thread, outcomes, wanted)
-            wanted = []
-            self._in_flight += len(won) - len(outcomes)
-            for attempt in won:
+            claimed = await self._write_to_ledger(thread, outcomes, to_claim)
+            to_claim = []
+            self._in_flight += len(claimed) - len(outcomes)
+            for attempt in claimed:
                 self._ready.put_nowait(attempt)
 
     @property
@@ -301,12 +301,12 @@ class Load:
         """Number of rows that may be claimed in the transaction that records the waiting outcomes."""
         return self._options.max_concurrency - self._in_flight + len(self._outcomes)
 
-    async def _wait_for_group(self, wanted: int) -> None:
+    async def _wait_for_group(self, to_claim: int) -> None:
         """Wait until a group of outcomes is complete, GATHER seconds have passed, or claims must be renewed."""
         if self._fatal or self._group_is_full:
             return
         self._wakeup.clear()
-        if self._outcomes or wanted:
+        if self._outcomes or to_claim:
             asyncio.get_running_loop().call_later(GATHER, self._wakeup.set)
         # Rows that wait out a long pause keep their claims only if these are renewed.
         with contextlib.suppress(TimeoutError):
@@ -326,20 +326,20 @@ class Load:
             asyncio.get_running_loop().call_later(GATHER, self._wakeup.set)
 
     async def _write_to_ledger(
-        self, thread: ThreadPoolExecutor, outcomes: list[Settlement], wanted: list[_Attempt]
+        self, thread: ThreadPoolExecutor, outcomes: list[Settlement], to_claim: list[_Attempt]
     ) -> list[_Attempt]:
         if self._ledger is None:
-            return wanted
+            return to_claim
         try:
-            claims = [attempt.claim for attempt in wanted]
+            claims = [attempt.claim for attempt in to_claim]
             keys = await asyncio.get_running_loop().run_in_executor(thread, self._ledger.exchange, outcomes, claims)
         except BaseException:
             self._outcomes = outcomes + self._outcomes
             raise
-        for attempt in wanted:
+        for attempt in to_claim:
             if attempt.claim.key not in keys:
                 self._tally.skipped(attempt.item, ELSEWHERE)
-        return [attempt for attempt in wanted if attempt.claim.key in keys]
+        return [attempt for attempt in to_claim if attempt.claim.key in keys]
 
     async def _next(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> _Attempt | None:
         """

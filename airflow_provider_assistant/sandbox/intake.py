@@ -98,7 +98,7 @@ async def read_upload(request: Request) -> tuple[str, bytes]:
     try:
         return await _file_of(request)
     except FormParserError as error:  # newer versions of starlette refuse this themselves
-        raise ApiError(400, f"The body is no multipart form: {error}.", code="invalid_body") from None
+        raise ApiError(400, f"The body is not a multipart form: {error}.", code="invalid_body") from None
 
 
 async def _file_of(request: Request) -> tuple[str, bytes]:

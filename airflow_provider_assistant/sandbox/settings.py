@@ -60,19 +60,19 @@ class Settings:
 
     host: Annotated[str, _Flag(str, "ADDRESS", "address to listen on")] = "127.0.0.1"
     port: Annotated[int, _Flag(int, "PORT", "port to listen on; 0 lets the system pick one")] = 8089
-    data: Annotated[Path | None, _Flag(Path, "DIR", "keep the data in a SQLite file there")] = None
-    latency: Annotated[float, _Flag(_number, "SECONDS", "added to every API request")] = 0.0
-    rate_limit: Annotated[float | None, _Flag(_number, "PER_SECOND", "requests a key may send")] = None
-    rate_burst: Annotated[int | None, _Flag(int, "REQUESTS", "requests a key may send at once")] = None
+    data: Annotated[Path | None, _Flag(Path, "DIR", "directory of the SQLite file")] = None
+    latency: Annotated[float, _Flag(_number, "SECONDS", "delay of every API request")] = 0.0
+    rate_limit: Annotated[float | None, _Flag(_number, "PER_SECOND", "requests allowed per key")] = None
+    rate_burst: Annotated[int | None, _Flag(int, "REQUESTS", "requests allowed per key at once")] = None
     fault_rate: Annotated[float, _Flag(_number, "FRACTION", "share of requests that fail, 0 to 1")] = 0.0
-    fault_status: Annotated[str, _Flag(str, "STATUS", "their status, or an action such as drop")] = "503"
+    fault_status: Annotated[str, _Flag(str, "STATUS", "status of failures, or an action")] = "503"
     seed: Annotated[int, _Flag(int, "NUMBER", "seed of faults and history")] = 0
     processing_seconds: Annotated[float, _Flag(_number, "SECONDS", "duration of an async request")] = 0.5
-    fail_messages: Annotated[str | None, _Flag(str, "REGEX", "messages whose requests fail")] = None
-    min_relevance: Annotated[float, _Flag(_number, "FRACTION", "what a document must share to answer")] = 0.3
-    answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "what answers are cut to")] = None
-    documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents a tenant may hold")] = None
-    messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages a tenant may send a month")] = None
+    fail_messages: Annotated[str | None, _Flag(str, "REGEX", "chat messages that fail")] = None
+    min_relevance: Annotated[float, _Flag(_number, "FRACTION", "minimum relevance of a document")] = 0.3
+    answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "maximum length of an answer")] = None
+    documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents allowed per tenant")] = None
+    messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages per tenant and month")] = None
     history: Annotated[int, _Flag(int, "DAYS", "days of statistics, generated before the first data")] = 0
 
     def __post_init__(self) -> None:
