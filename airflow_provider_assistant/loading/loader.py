@@ -73,8 +73,8 @@ STOPPING = (
 )
 ELSEWHERE = "another task is loading this row"
 RESOLVE_FIRST = (
-    "Check on the site whether the document exists, record the result with `airflow assistant ledger resolve`, then "
-    "clear the task."
+    "Check on the site whether it was created, record the result with `airflow assistant ledger resolve`, then clear "
+    "the task."
 )
 
 
