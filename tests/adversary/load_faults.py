@@ -104,9 +104,9 @@ class Faults:
     def __init__(self, interruptions: tuple[Interruption, ...], clock: Clock) -> None:
         self.is_killed = False
         self.in_flight: Callable[[], int] = lambda: 0
-        """Returns the number of requests under way."""
+        """Returns the number of requests in flight."""
         self.blocked = 0
-        """How many statements of the ledger the event loop waited for while requests were under way."""
+        """Number of ledger statements for which the event loop waited while requests were in flight."""
         self._interruptions = interruptions
         self._clock = clock
         self._statements = 0

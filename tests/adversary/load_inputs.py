@@ -92,10 +92,10 @@ class Rows:
         self.is_contradictory = any(len(contents) > 1 for key, contents in by_key.items() if key is not None)
         """Whether rows with the same key have different content, so that the load is refused."""
         self.titles = {row.title for row in rows if not row.is_bad}
-        """The documents that there have to be."""
+        """The documents that must exist after the load."""
         without_key = sum(row.key_text is None for row in rows)
         self.bad = without_key + len({row.key_text for row in rows if row.is_bad} - {None})
-        """How many rows are rejected without a request; the second of two equal rows counts as unchanged."""
+        """Number of rows rejected without a request; the second of two equal rows counts as unchanged."""
 
     def __len__(self) -> int:
         return len(self._rows)
