@@ -173,11 +173,11 @@ def entry_of(ledger: Ledger, beginning: str, site_id: str | None = None) -> Entr
     """
     found = [entry for entry in unsettled(ledger, site_id) if entry.key.startswith(beginning)]
     if not found:
-        raise AssistantInputError(f"there is no ambiguous entry whose key begins with {beginning!r}", field="entry")
+        raise AssistantInputError(f"there is no entry to resolve whose key begins with {beginning!r}", field="entry")
     if len(found) > 1:
         listed = "; ".join(f"{entry.kind} {entry.key} on {entry.site_id}" for entry in found[:5])
         raise AssistantInputError(
-            f"{len(found)} keys begin with {beginning!r}: {listed}. Give more characters of the key, or the site.",
+            f"{len(found)} entries have keys that begin with {beginning!r}: {listed}. Give more of the key, or the site.",
             field="entry",
         )
     return found[0]

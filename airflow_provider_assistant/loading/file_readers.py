@@ -82,7 +82,9 @@ class CsvOptions:
         try:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError):
-            raise AssistantInputError(f"csv_options: Python has no encoding {self.encoding!r}", field="encoding") from None
+            raise AssistantInputError(
+                f"csv_options: Python has no encoding {self.encoding!r}", field="encoding"
+            ) from None
         return self
 
 
