@@ -177,7 +177,7 @@ def entry_of(ledger: Ledger, beginning: str, site_id: str | None = None) -> Entr
     if len(found) > 1:
         listed = "; ".join(f"{entry.kind} {entry.key} on {entry.site_id}" for entry in found[:5])
         raise AssistantInputError(
-            f"{len(found)} entries have keys that begin with {beginning!r}: {listed}. Give more of the key, or the site.",
+            f"{len(found)} entries have keys that begin with {beginning!r}: {listed}. Give more of it, or the site.",
             field="entry",
         )
     return found[0]
