@@ -1,4 +1,4 @@
-"""Assets of an assistant: ``assistant://host/site/kind``."""
+"""Airflow assets of an assistant, with URIs of the form ``assistant://host/site/kind``."""
 
 from __future__ import annotations
 
@@ -20,24 +20,33 @@ HTTPS_PORT = ":443"
 
 def assistant_asset(host: str, site: str, kind: Kind = "documents", *, extra: dict[str, Any] | None = None) -> Asset:
     """
-    Return the asset that stands for a part of a site: for ``outlets`` and ``schedule``.
+    Return the asset of a part of a site, for ``outlets`` and ``schedule``.
 
-    :param host: The service's host, with its port if it has one, as in the connection's base URL.
-    :param site: The site.
-    :param kind: ``documents``, what loads write; ``chat``, what is asked; ``feedback``, ratings; or ``statistics``,
-        what exports read.
-    :param extra: Extra of the asset itself. That of its events are the counts.
-    :raises AssistantInputError: There is no such part, or the host is a URL.
+    :param host: Host of the service, with a port if it is not 443, as in the connection's base URL.
+    :param site: Id of the site.
+    :param kind: ``documents`` (written by loads), ``chat`` (questions), ``feedback`` (ratings) or ``statistics`` (read
+        by exports). Default: ``documents``.
+    :param extra: Extra of the asset. The extra of its events contains the counts. Default: none.
+    :return: The asset.
+    :raises AssistantInputError: The kind is unknown, the site is empty, or the host is not a host name.
     """
     return Asset(uri=site_uri(host, site, kind), extra=extra)
 
 
 def site_uri(host: str, site: str, kind: Kind) -> str:
-    """Return the URI of a part of a site; the parameters are those of :func:`assistant_asset`."""
+    """
+    Return the URI of a part of a site.
+
+    :param host: Host of the service, with a port if it is not 443.
+    :param site: Id of the site.
+    :param kind: ``documents``, ``chat``, ``feedback`` or ``statistics``.
+    :return: The URI, such as ``assistant://assistant.example.com/help/documents``.
+    :raises AssistantInputError: The kind is unknown, the site is empty, or the host is not a host name.
+    """
     if not host or set(host) & set("/@?# "):
         raise AssistantInputError(
-            "host must be a host name, with its port if it has one, such as assistant.example.com: no URL, no user, "
-            "no path",
+            "host must be a host name with an optional port, such as assistant.example.com, without scheme, user or "
+            "path",
             field="host",
         )
     if not site:
@@ -49,10 +58,11 @@ def site_uri(host: str, site: str, kind: Kind) -> str:
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """
-    Return a URI in the one form by which Airflow knows the asset.
+    Return the normalized form of an asset URI. Airflow calls this for every asset with the scheme ``assistant``.
 
-    :param uri: A URI with scheme ``assistant``, split.
-    :raises ValueError: It names no host or no site, or has a user or a query.
+    :param uri: The URI, split.
+    :return: The URI with a lower-case host, without the default port and without empty path segments.
+    :raises ValueError: The URI has no host or no site, or contains a user or a query.
     """
     if "@" in uri.netloc or uri.query:
         raise ValueError(f"an assistant's asset has neither user, key nor query: {FORM}")
@@ -64,10 +74,11 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:  # noqa: ARG001
     """
-    Return the dataset by which OpenLineage knows an asset: that of the facets of loads and exports.
+    Return the OpenLineage dataset of an asset, the same that loads and exports report.
 
-    :param asset: An asset with scheme ``assistant``.
-    :param lineage_context: What Airflow passes; the URI says it all.
+    :param asset: Asset with the scheme ``assistant``.
+    :param lineage_context: Context that Airflow passes; not used.
+    :return: The dataset.
     """
     from airflow.providers.common.compat.openlineage.facet import Dataset
 

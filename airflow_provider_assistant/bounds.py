@@ -1,4 +1,4 @@
-"""What bounds an answer, whoever reads it from a socket: its size, also where it is compressed, and its time."""
+"""Limits of a response, shared by all HTTP clients: its size after decompression, and its duration."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Self
 
-# What the standard library can undo piece by piece, so that a small body never becomes a large one unseen.
+# The encodings that the standard library decompresses incrementally, which allows a limit on the decompressed size.
 ENCODINGS = "gzip, deflate"
 GZIP_OR_ZLIB = 47
 
 
 class Body:
     """
-    The body of an answer while it arrives; never more of it than allowed is in memory.
+    Collect the body of a response and decompress it, with a limited size in memory.
 
-    :param limit: How many bytes it may have, once decompressed.
-    :param encoding: Its ``Content-Encoding``.
+    :param limit: Maximum number of bytes after decompression.
+    :param encoding: The response's ``Content-Encoding``. Default: none.
     """
 
     def __init__(self, limit: int, encoding: str = "") -> None:
@@ -29,15 +29,20 @@ class Body:
         self._unzip = zlib.decompressobj(GZIP_OR_ZLIB) if self._encoding in {"gzip", "x-gzip", "deflate"} else None
         self._is_empty = True
         self.flaw: str | None = None
-        """Why the body is no use, as the end of a sentence about it; None if it is whole."""
+        """Why the body cannot be used, as the predicate of a sentence; None if it can."""
 
     def take(self, piece: bytes) -> bool:
-        """Take the next piece, and return whether the rest is of any use."""
+        """
+        Add the next piece of the body.
+
+        :param piece: Bytes as received.
+        :return: Whether to read on. False if the body cannot be used, see :attr:`flaw`.
+        """
         self._is_empty = self._is_empty and not piece
         if not self._unzip and self._encoding not in {"", "identity"}:
-            self.flaw = f"is encoded as {self._encoding[:40]!r}, which nobody asked for"
+            self.flaw = f"is encoded as {self._encoding[:40]!r}, which was not requested"
             return False
-        # One byte more than allowed tells a body that is too large from one that just fits.
+        # One byte more than the limit distinguishes a body that is too large from one that just fits.
         room = self._limit - len(self._kept) + 1
         try:
             self._kept += self._unzip.decompress(piece, room) if self._unzip else piece[:room]
@@ -49,24 +54,28 @@ class Body:
         return self.flaw is None
 
     def end(self) -> bytes:
-        """Return what was received: all of it, or where there is a flaw its beginning."""
+        """
+        Return the decompressed body after its last piece.
+
+        :return: The body; only its beginning if :attr:`flaw` is set.
+        """
         if self._unzip and not self._unzip.eof and not self._is_empty and not self.flaw:
             self.flaw = f"ends in the middle of its compressed data ({self._encoding})"
         return bytes(self._kept)
 
 
 class TooLate(TimeoutError):
-    """An answer was not complete in time."""
+    """A response was not complete in time."""
 
 
 class Watch:
     """
-    Ends the answers that take too long on a connection of httpx, which itself bounds each pause in an answer only.
+    Limit the total duration of an httpx response; httpx itself limits only the pauses between its pieces.
 
-    A context for one request at a time, whose :meth:`trace` is httpx's extension of that name; it raises
-    :class:`TooLate`.
+    Use it as a context manager around one request at a time, and pass :meth:`trace` as httpx's ``trace`` extension.
+    On exit it raises :class:`TooLate` if the time was over.
 
-    :param seconds: How long an answer may take, from the end of its request to its last byte.
+    :param seconds: Maximum time from the end of the request to the last byte of the response, in seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -77,7 +86,12 @@ class Watch:
         self._is_over = False
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Learn of a socket, which outlives its request, and of the moment at which the request is sent."""
+        """
+        Handle an event of httpx: remember the socket of the connection, and start the timer when the request is sent.
+
+        :param event: Name of the event.
+        :param info: Values of the event.
+        """
         extra = getattr(info.get("return_value"), "get_extra_info", None)
         if extra:
             self._socket = extra("socket")
@@ -92,9 +106,9 @@ class Watch:
             if timer is not self._timer or self._socket is None:
                 return
             self._is_over = True
-            # It may be closed meanwhile.
+            # The socket may already be closed.
             with contextlib.suppress(OSError):
-                # Not SSLSocket's own, which would let the reader go on with what is still encrypted.
+                # SSLSocket.shutdown would let the reader continue with encrypted bytes.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:

@@ -1,11 +1,11 @@
 """
-Every error of the package, one tree.
+All exceptions of this package.
 
 ::
 
     AssistantError
-    ├── AssistantInputError            refused before any request: a field, an option, a connection   *
-    ├── AssistantAPIError              the service answered with an error status (specification, 7)
+    ├── AssistantInputError            invalid input, refused before any request: a field, an option, a connection   *
+    ├── AssistantAPIError              the service answered with an error status
     │   ├── AssistantBadRequestError       400, and any 4xx not listed here   *
     │   ├── AssistantAuthenticationError   401   *
     │   ├── AssistantPermissionError       403   *
@@ -13,25 +13,25 @@ Every error of the package, one tree.
     │   ├── AssistantRateLimitError        429
     │   └── AssistantServerError           5xx
     ├── AssistantResponseError         a success status whose body cannot be used
-    ├── AssistantConnectionError       no connection, or a connection that broke
-    ├── AssistantTimeout               no answer within the connection's timeout
-    ├── AssistantAmbiguousError        a create that may or may not have happened
-    │   └── AssistantAmbiguousErrorForGood the same, where on_ambiguous says not to send it again      *
-    ├── AssistantIncompleteLoad        rows were not created although nothing is wrong with them
-    │   └── AssistantIncompleteLoadForGood  the same, and sending them again would not help           *
-    ├── AssistantIncompleteExport      sites could not be read; the others are written
-    │   └── AssistantIncompleteExportForGood  the same, and reading them again would not help        *
-    ├── AssistantRequestFailed         an async chat request that ended failed
-    │   └── AssistantRequestFailedForGood  the same, where only polling it again is left              *
-    ├── AssistantRequestTimeout        an async chat request that did not end before its deadline
-    ├── AssistantRequestLost           an async chat request that the service no longer knows
-    ├── AssistantStorageError          a file cannot be written; it is also an OSError
-    ├── AssistantWarehouseError        the warehouse cannot be opened or written; it is as it was
-    ├── AssistantGateFailed            an evaluation did not pass its gate; all its files are written      *
-    └── AssistantLedgerError           the ledger's database is away, locked or full: a retry may help
-        └── AssistantLedgerErrorForGood    a retry cannot help: its settings, its permissions, a newer version   *
+    ├── AssistantConnectionError       no connection, or a broken connection
+    ├── AssistantTimeout               no complete response within the connection's timeout
+    ├── AssistantAmbiguousError        a create request that may or may not have taken effect
+    │   └── AssistantAmbiguousErrorForGood  with on_ambiguous="fail": the task is not retried          *
+    ├── AssistantIncompleteLoad        rows failed or are ambiguous; a retry sends them
+    │   └── AssistantIncompleteLoadForGood  the service refused these rows: a retry cannot help        *
+    ├── AssistantIncompleteExport      some sites could not be read; the others are written
+    │   └── AssistantIncompleteExportForGood  the service refused these sites: a retry cannot help     *
+    ├── AssistantRequestFailed         an async chat request ended with the status failed
+    │   └── AssistantRequestFailedForGood  the same in a task that only polls: a retry cannot help     *
+    ├── AssistantRequestTimeout        an async chat request did not end within its timeout
+    ├── AssistantRequestLost           the service no longer knows an async chat request
+    ├── AssistantStorageError          a file cannot be written; also an OSError
+    ├── AssistantWarehouseError        the warehouse cannot be opened or written; it was not changed
+    ├── AssistantGateFailed            an evaluation did not pass its gate; its files are written      *
+    └── AssistantLedgerError           the ledger's database is unreachable, locked or full: a retry may help
+        └── AssistantLedgerErrorForGood  wrong settings, no permission or a newer version: a retry cannot help   *
 
-    * also an AirflowFailException: the same attempt would fail again, so Airflow does not retry the task.
+    * also an AirflowFailException: a retry would fail the same way, so Airflow does not retry the task.
 """
 
 from __future__ import annotations
@@ -40,37 +40,38 @@ import unicodedata
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-# Control characters for the writing direction: a line reads differently from how it is written.
+# Control characters that change the writing direction, so that a line is displayed in another order.
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def escaped(text: str, kept: str = "") -> str:
     """
-    Return a text with its control characters escaped, so that it is safe in a log and on a terminal.
+    Escape the control characters of a text, so that it is safe in a log and on a terminal.
 
     A newline could forge a log line, and an escape sequence could move the cursor.
 
-    :param text: A text of unknown origin.
-    :param kept: Control characters that are not escaped.
+    :param text: Text of unknown origin.
+    :param kept: Control characters that are not escaped. Default: none.
+    :return: The escaped text.
     """
     if text.isprintable():
         return text
-    return "".join(char if char in kept or not _steers(char) else _spelled_out(char) for char in text)
+    return "".join(char if char in kept or not _is_control(char) else _escape(char) for char in text)
 
 
-def _steers(char: str) -> bool:
+def _is_control(char: str) -> bool:
     return char in BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
 
 
-def _spelled_out(char: str) -> str:
+def _escape(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
 
 class AssistantError(AirflowException):
     """
-    Base of all errors of this package; catching it catches every one of them.
+    Base class of all exceptions of this package.
 
-    Its message is one line without control characters, whatever the service said.
+    Control characters in the message are escaped, so that it is always one line.
 
     :param message: What happened, where, and what to do.
     """
@@ -81,10 +82,10 @@ class AssistantError(AirflowException):
 
 class AssistantInputError(AssistantError, AirflowFailException):
     """
-    Input that was refused before any request was sent.
+    Raised for invalid input, before any request is sent.
 
     :param message: What is wrong, where, and what to do.
-    :param field: Name of the offending field, option or column, if there is one.
+    :param field: Name of the invalid field, option or column. Default: None.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
@@ -94,14 +95,14 @@ class AssistantInputError(AssistantError, AirflowFailException):
 
 class AssistantAPIError(AssistantError):
     """
-    The service answered with an error status (specification, section 7).
+    Raised when the service answers with an error status.
 
     :param message: What happened, on which site or tenant, and what to do.
-    :param status: HTTP status of the answer.
+    :param status: HTTP status of the response.
     :param endpoint: Name of the endpoint, as in :mod:`~airflow_provider_assistant.api.endpoints`.
-    :param detail: What the body said, shortened; empty when it said nothing readable.
-    :param retry_after: Seconds the service asked to wait, or None.
-    :param request_id: The service's own id of the HTTP exchange (``X-Request-Id``), or None.
+    :param detail: Error message in the response body, shortened; empty if the body has no readable message.
+    :param retry_after: Seconds to wait, as requested by the service (``Retry-After``), or None.
+    :param request_id: The service's id of the HTTP request (``X-Request-Id``), or None.
     """
 
     # Every field has a default, so that an instance survives pickling, which passes the message alone.
@@ -124,51 +125,51 @@ class AssistantAPIError(AssistantError):
 
 
 class AssistantBadRequestError(AssistantAPIError, AirflowFailException):
-    """400, or a 4xx that the specification does not list: this request is refused. Never repeated unchanged."""
+    """Raised for 400 and any other 4xx without a class here: the service refuses this request. It is not retried."""
 
 
 class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):
-    """401: the API key is wrong or authentication is not set up."""
+    """Raised for 401: the API key is wrong, or authentication is not set up."""
 
 
 class AssistantPermissionError(AssistantAPIError, AirflowFailException):
-    """403: plan, access or capability does not permit the call."""
+    """Raised for 403: the plan, the access rights or a missing capability do not permit the call."""
 
 
 class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
-    """404: tenant, site or resource not found, or not owned by the caller."""
+    """Raised for 404: the tenant, site or resource does not exist or belongs to another tenant."""
 
 
 class AssistantRateLimitError(AssistantAPIError):
-    """429: too many requests, for longer than this process was willing to wait."""
+    """Raised for 429: too many requests, and the requested pause is longer than the longest allowed one."""
 
 
 class AssistantServerError(AssistantAPIError):
-    """5xx: server-side failure that outlasted the bounded retries."""
+    """Raised for 5xx: the service still fails after all retries."""
 
 
 class AssistantResponseError(AssistantError):
-    """The service reported success, but its body is not JSON or lacks what the call exists for."""
+    """Raised when the service reports success, but the body is not JSON or lacks the requested data."""
 
 
 class AssistantConnectionError(AssistantError):
-    """No connection could be made, or it broke before the answer was complete."""
+    """Raised when no connection can be made, or when it breaks before the response is complete."""
 
 
 class AssistantTimeout(AssistantError):
-    """No answer within the connection's timeout."""
+    """Raised when the response is not complete within the connection's timeout."""
 
 
 class AssistantAmbiguousError(AssistantError):
     """
-    A create met a 5xx, or was sent and got no usable answer: it may or may not have happened.
+    Raised when a create request may or may not have taken effect, after a 5xx or without a usable response.
 
     The last failure is its ``__cause__``.
 
     :param message: What happened, and what a repetition may do.
     :param endpoint: Name of the endpoint.
-    :param attempts: How many times the request was sent.
-    :param retry_after: Seconds the service asked to wait, or None.
+    :param attempts: Number of times the request was sent.
+    :param retry_after: Seconds to wait, as requested by the service (``Retry-After``), or None.
     """
 
     def __init__(
@@ -186,32 +187,32 @@ class AssistantAmbiguousError(AssistantError):
 
 
 class AssistantAmbiguousErrorForGood(AssistantAmbiguousError, AirflowFailException):
-    """The same, where ``on_ambiguous="fail"``: Airflow does not retry the task, and nothing is sent twice."""
+    """Raised for an ambiguous request with ``on_ambiguous="fail"``: Airflow does not retry the task."""
 
 
 class AssistantIncompleteLoad(AssistantError):
-    """A load ended with rows that failed or are ambiguous; a retry sends those and no others."""
+    """Raised when a load ends with failed or ambiguous rows; a retry sends only those."""
 
 
 class AssistantIncompleteLoadForGood(AssistantIncompleteLoad, AirflowFailException):
-    """The same, where the service refused every missing item: it would refuse them again."""
+    """Raised when a load is incomplete because the service refused every missing row; a retry would not help."""
 
 
 class AssistantIncompleteExport(AssistantError):
-    """More sites than allowed could not be read; the others are written, and a retry reads all of them again."""
+    """Raised when too many sites cannot be read; the others are written, and a retry reads all sites again."""
 
 
 class AssistantIncompleteExportForGood(AssistantIncompleteExport, AirflowFailException):
-    """The same, where the service refused every one of these sites: it would refuse them again."""
+    """Raised when an export is incomplete because the service refused every missing site; a retry would not help."""
 
 
 class AssistantRequestFailed(AssistantError):
     """
-    An async chat request ended in the failed status, as the poll resource reports it.
+    Raised when an async chat request ends with a status that means failed.
 
-    :param message: What the service said.
-    :param request_id: The chat request.
-    :param status: The status word as sent.
+    :param message: Error message of the service.
+    :param request_id: Id of the chat request.
+    :param status: Status word of the service.
     """
 
     def __init__(self, message: str = "", *, request_id: str = "", status: str = "") -> None:
@@ -221,16 +222,16 @@ class AssistantRequestFailed(AssistantError):
 
 
 class AssistantRequestFailedForGood(AssistantRequestFailed, AirflowFailException):
-    """A failed request in a task that did not submit it: polling it again would end the same way."""
+    """Raised for a failed chat request in a task that only polls it: a retry would get the same result."""
 
 
 class AssistantRequestTimeout(AssistantError):
     """
-    An async chat request did not end before its deadline; it may still complete later.
+    Raised when an async chat request does not end within its timeout; it may still complete later.
 
-    :param message: How long was waited and what was last seen.
-    :param request_id: The chat request.
-    :param status: The last status word seen, or an empty string.
+    :param message: How long the task waited, and the last status.
+    :param request_id: Id of the chat request.
+    :param status: Last status word of the service, or an empty string.
     """
 
     def __init__(self, message: str = "", *, request_id: str = "", status: str = "") -> None:
@@ -240,15 +241,15 @@ class AssistantRequestTimeout(AssistantError):
 
 
 class AssistantRequestLost(AssistantError):
-    """Async chat requests that the service accepted and no longer knows; they have to be submitted again."""
+    """Raised when the service no longer knows async chat requests that it accepted; submit them again."""
 
 
 class AssistantStorageError(AssistantError, OSError):
     """
-    A file cannot be written: the disk is full or read-only, or the object storage is away. A retry may help.
+    Raised when a file cannot be written, because the storage is full, read-only or unreachable. A retry may help.
 
-    :param message: Which file, why, and what became of the one that was there before.
-    :param code: Number of the operating system's error, or None.
+    :param message: Which file, why, and whether a previous version of it still exists.
+    :param code: Error number of the operating system (``errno``), or None.
     """
 
     def __init__(self, message: str = "", *, code: int | None = None) -> None:
@@ -260,21 +261,21 @@ class AssistantStorageError(AssistantError, OSError):
 
 
 class AssistantWarehouseError(AssistantError):
-    """The warehouse cannot be opened, is locked for too long or cannot take the rows; it is as it was."""
+    """Raised when the warehouse cannot be opened, stays locked or refuses the rows; it was not changed."""
 
 
 class AssistantGateFailed(AssistantError, AirflowFailException):
-    """An evaluation did not pass its gate: the same answers would fail it again."""
+    """Raised when an evaluation does not pass its gate; a retry with the same answers would not help."""
 
 
 class AssistantLedgerError(AssistantError):
-    """The ledger cannot be used for now: its database is unreachable, locked or full, or dropped the connection."""
+    """Raised when the ledger's database is unreachable, locked or full, or drops the connection. A retry may help."""
 
 
 class AssistantLedgerErrorForGood(AssistantLedgerError, AirflowFailException):
     """
-    The ledger cannot be used, and a retry would fail the same way.
+    Raised when the ledger cannot be used and a retry would not help.
 
-    It has a newer version than this package, is read-only or not a database, denies access, or its connection id is
-    wrong.
+    The ledger has a newer version than this package, is read-only, is not a database, denies access, or its connection
+    id is wrong.
     """

@@ -1,8 +1,8 @@
 """
-The identity of a row: its key columns' values as text.
+Keys of rows: the values of the key columns as text.
 
 Dataframes, Parquet, CSV, JSON lines and the command line deliver the same value as different types, and one missing
-id turns a whole pandas column of integers into floats. Keys are therefore compared by value.
+id turns a whole pandas column of integers into floats. Keys are therefore compared by value, not by type.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
 _WORDS = {"True": "true", "False": "false", "-0": "0"}
-# From here on a float cannot tell neighbouring integers apart.
+# From this value on, a float cannot represent every integer.
 _INEXACT = 2**53
 _MAX_DIGITS = 1000
-# Characters of a label; the ledger's column has had room for so many.
+# Maximum characters of a label: the length of the ledger's column in its first version.
 LABEL_LENGTH = 250
 _DIGEST_LENGTH = 8
 
 
 def key_text(value: Any) -> str | None:
     """
-    Return the text that a key column's value is compared by, or None if the value is missing.
+    Convert a value of a key column to the text by which keys are compared.
 
-    - Missing: None, NaN, NaT, ``pd.NA``, and text of nothing but whitespace.
-    - Text: without surrounding whitespace, otherwise as it is: ``007`` is not ``7``, ``1.10`` is not ``1.1``. Two
-      spellings that programs give to other types when they write text count as those types: ``7.0`` and ``7.00`` are
-      the number 7; ``True`` and ``False`` are booleans.
-    - Numbers: by value, whatever their type: 7, 7.0, ``Decimal("7.00")`` and ``numpy.int64(7)`` are ``7``; 0.50 is
+    - Missing: None, NaN, NaT, ``pd.NA``, and text that contains only whitespace.
+    - Text: unchanged except for surrounding whitespace: ``007`` differs from ``7``, and ``1.10`` from ``1.1``. Texts in
+      which programs commonly write other types count as those types: ``7.0`` and ``7.00`` are the number 7; ``True``
+      and ``False`` are booleans.
+    - Numbers: by value, regardless of type: 7, 7.0, ``Decimal("7.00")`` and ``numpy.int64(7)`` are ``7``; 0.50 is
       ``0.5``.
     - Booleans: ``true`` and ``false``.
     - Dates: ``2026-01-31``. A datetime with a time zone is converted to UTC: ``2026-01-31 08:30:00+00:00``. One without
       a zone is ``2026-01-31 08:30:00``, and at midnight the date alone.
-    - Times, durations and UUIDs: as Python's ``str`` writes them. Bytes: as UTF-8 text, or in hexadecimal digits.
+    - Times, durations and UUIDs: the result of ``str``. Bytes: as UTF-8 text, or as hexadecimal digits if they are not
+      UTF-8.
 
-    :param value: The value, of any type that a dataframe or a file delivers.
-    :raises ValueError: The value cannot identify a row: a list, a mapping or another object, or a float so large that
-        it may have lost digits. The message says why.
+    :param value: Value of any type that a dataframe or a file delivers.
+    :return: The text; None if the value is missing.
+    :raises ValueError: The value cannot identify a row: it is a list, a mapping or another object, or a float so large
+        that it may have lost digits.
     """
     kind = type(value)
     if kind is str:
@@ -61,7 +63,11 @@ def key_text(value: Any) -> str | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a dataframe says that there is no value: None, NaN, NaT or ``pd.NA``."""
+    """
+    Return whether a value is missing: None, NaN, NaT or ``pd.NA``.
+
+    :param value: Value of any type.
+    """
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     if isinstance(value, Decimal):
@@ -72,10 +78,10 @@ def is_missing(value: Any) -> bool:
 
 def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]:
     """
-    Return the key texts of a column, None where there is no key.
+    Convert a key column to text.
 
-    :param values: The column's values.
-    :return: The texts, and by position why a value cannot be a key.
+    :param values: Values of the column.
+    :return: The texts, None for missing and invalid values; and the reason for each invalid value by position from 0.
     """
     texts: list[str | None] = []
     problems: dict[int, str] = {}
@@ -90,13 +96,14 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
 
 def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     """
-    Return a key for people: the value itself, or ``name=value`` of several columns.
+    Return a key as readable text: the value of one column, or ``name=value`` pairs of several columns.
 
-    A label that is longer than ``LABEL_LENGTH`` ends in a digest of all of it, so that different keys have different
-    labels. Half a surrogate pair cannot be stored as UTF-8; it becomes an escape.
+    A label longer than ``LABEL_LENGTH`` is cut and ends in a digest of the whole label, so that different keys have
+    different labels. Lone surrogates, which UTF-8 cannot encode, are escaped.
 
-    :param names: The key columns.
-    :param texts: Their values, see :func:`key_text`.
+    :param names: Names of the key columns.
+    :param texts: Values of the key columns, see :func:`key_text`.
+    :return: The label.
     """
     values = ["" if text is None else text for text in texts]
     label = values[0] if len(names) == 1 else ", ".join(map("=".join, zip(names, values, strict=True)))
@@ -104,7 +111,12 @@ def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
 
 
 def shortened(label: str) -> str:
-    """Return a label of at most ``LABEL_LENGTH`` characters."""
+    """
+    Cut a label to at most ``LABEL_LENGTH`` characters.
+
+    :param label: The label.
+    :return: The label, unchanged or ending in a digest of the whole label.
+    """
     if len(label) <= LABEL_LENGTH:
         return label
     digest = hashlib.blake2b(label.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
@@ -113,11 +125,12 @@ def shortened(label: str) -> str:
 
 def key_names(given: Any) -> list[str]:
     """
-    Return the names of the key columns.
+    Return the names of the key columns as a list.
 
-    :param given: One name, several, or None for none. A text in brackets is a list: Airflow renders a template of a
-        list as text.
-    :raises AssistantInputError: They are not names.
+    :param given: One name, several names, or None. Text in brackets is parsed as a list, because Airflow renders a
+        template of a list as text.
+    :return: The names without repetitions; empty if there are none.
+    :raises AssistantInputError: An element is not a non-empty string.
     """
     if isinstance(given, str):
         given = _listed(given.strip())
@@ -150,7 +163,7 @@ def _of_text(value: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a NumPy scalar as Python's own type."""
+    """Convert a NumPy scalar to the corresponding Python type."""
     if type(value).__name__ in {"datetime64", "timedelta64"}:
         value = value.astype(f"{type(value).__name__}[us]")
     return value.item()
@@ -183,7 +196,7 @@ def _of_moment(value: Any) -> str:
 
 def _of_float(value: float) -> str:
     if abs(value) >= _INEXACT:
-        raise ValueError("is a float too large to have all its digits; read the column as text or as Int64")
+        raise ValueError("is a float too large to be exact; read the column as text or as Int64")
     return str(int(value)) if value.is_integer() else _of_decimal(Decimal(repr(value)))
 
 

@@ -1,4 +1,4 @@
-"""What Airflow discovers about this provider, without importing the rest of it."""
+"""The provider's metadata for Airflow, importable without the rest of the package."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import Any
 
 from airflow_provider_assistant import __version__
 
-# The same address as in pyproject.toml: Airflow shows it, and the logo lies there.
+# The same URL as in pyproject.toml. Airflow links to it and loads the logo from it.
 DOCUMENTATION = "https://airflow-provider-assistant.readthedocs.io/"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's metadata (Airflow's ``provider_info.schema.json``)."""
+    """
+    Return the provider's metadata.
+
+    :return: Mapping in the format of Airflow's ``provider_info.schema.json``.
+    """
     package = "airflow_provider_assistant"
     return {
         "package-name": "airflow-provider-assistant",
@@ -79,32 +83,32 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
             "placeholders": {"host": "https://assistant.example.com/api/v1"},
         },
         "conn-fields": {
-            "tenant_id": _field("Tenant", "Workspace that limits are read from.", "string"),
-            "site_id": _field("Site", "Website or chatbot used where an operator names none.", "string"),
+            "tenant_id": _field("Tenant", "Tenant (workspace) whose limits are read.", "string"),
+            "site_id": _field("Site", "Default site (website or chatbot) of operators without site_id.", "string"),
             "timeout": _field(
-                "Timeout (s)", "Seconds until an answer is complete; 30 if empty.", "number", minimum=0.1
+                "Timeout (s)", "Maximum seconds until a response is complete. Default: 30.", "number", minimum=0.1
             ),
-            "retries": _field("Retries", "Repetitions of one request at most; 4 if empty.", "integer", minimum=0),
+            "retries": _field("Retries", "Maximum number of retries per request. Default: 4.", "integer", minimum=0),
             "max_concurrency": _field(
-                "Max concurrency", "Requests in flight at most; 32 if empty.", "integer", minimum=1
+                "Max concurrency", "Maximum number of requests in flight. Default: 32.", "integer", minimum=1
             ),
             "verify": {
                 "label": "Verify TLS",
                 "description": "Verify the service's certificate.",
                 "schema": {"type": ["boolean", "null"], "default": True},
             },
-            "ca_bundle": _field("CA bundle", "Path of the certificates to verify with.", "string"),
+            "ca_bundle": _field("CA bundle", "Path of the CA certificates to verify with.", "string"),
             "max_response_bytes": _field(
-                "Max response (bytes)", "Largest body of an answer; 16777216 if empty.", "integer", minimum=1024
+                "Max response (bytes)", "Maximum size of a response body. Default: 16777216.", "integer", minimum=1024
             ),
             "complete_words": _field(
                 "Status words: complete",
-                "Further words, by commas, that mean an async chat is complete.",
+                "Additional status words of a completed async chat, separated by commas.",
                 "string",
             ),
             "failed_words": _field(
                 "Status words: failed",
-                "Further words, by commas, that mean an async chat has failed.",
+                "Additional status words of a failed async chat, separated by commas.",
                 "string",
             ),
         },
@@ -122,9 +126,9 @@ def _configuration() -> dict[str, Any]:
             "options": {
                 "ledger_conn_id": {
                     "description": (
-                        "SQL connection of the ledger, the record of what was created at the service. Workers on "
-                        "more than one machine need one. If empty, the ledger is assistant_ledger.db in "
-                        "AIRFLOW_HOME."
+                        "SQL connection of the ledger, the record of everything that was created at the service. "
+                        "Required if workers run on more than one machine. If empty, the ledger is the SQLite file "
+                        "assistant_ledger.db in AIRFLOW_HOME."
                     ),
                     "version_added": "0.1.0",
                     "type": "string",

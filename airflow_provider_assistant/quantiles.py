@@ -1,4 +1,4 @@
-"""The one definition of a percentile: linear interpolation, as numpy, pandas and SQL's ``percentile_cont`` have it."""
+"""Percentiles with linear interpolation, as in numpy, pandas and SQL's ``percentile_cont``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ def percentiles(values: Sequence[float], percents: Sequence[float]) -> list[floa
     Return percentiles, interpolated linearly between the two nearest values.
 
     :param values: At least one number, in any order.
-    :param percents: Between 0, the smallest value, and 100, the largest.
+    :param percents: Percentages from 0 (the minimum) to 100 (the maximum).
+    :return: One number per percentage, in the same order.
     """
     ordered = sorted(values)
     return [_at(ordered, percent / 100 * (len(ordered) - 1)) for percent in percents]

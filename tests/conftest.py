@@ -1,4 +1,4 @@
-"""An Airflow of their own for the tests, and the embedded service to test against."""
+"""A separate Airflow installation for the tests, and the embedded service to test against."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox import SandboxServer
     from airflow_provider_assistant.sandbox.journal import Entry
 
-# Airflow reads its environment when it is imported, so this stands outside of any fixture.
+# Airflow reads its environment at import time, so this is not in a fixture.
 HOME = Path(tempfile.mkdtemp(prefix="assistant-tests-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 for name in [name for name in os.environ if name.startswith(("AIRFLOW", "_AIRFLOW"))]:
@@ -45,7 +45,7 @@ CANARY = "canary-7f3a9c51d2e84b06"
 
 
 class RunningService:
-    """The embedded service on a socket, and what tests ask of it."""
+    """The embedded service on a TCP port, with helpers for tests."""
 
     def __init__(self, server: SandboxServer) -> None:
         self.server = server
@@ -56,11 +56,11 @@ class RunningService:
         self._control.post("reset").raise_for_status()
 
     def behave(self, **changes: Any) -> None:
-        """Change the settings that may change at run time, the status words or the rules."""
+        """Change the settings that can change at run time, the status words or the rules."""
         self._control.post("faults", json=changes).raise_for_status()
 
     def answer(self, action: str, *, path: str = "", method: str | None = None, times: int | None = 1) -> None:
-        """Answer the next matching requests wrongly."""
+        """Inject a fault into the next matching requests."""
         self.server.service.faults.add(action, path=path, method=method, times=times)
 
     def journal(self, method: str | None = None, path: str | None = None) -> list[Entry]:
@@ -106,14 +106,14 @@ def _server() -> Iterator[RunningService]:
 
 @pytest.fixture
 def service(_server: RunningService) -> RunningService:
-    """The embedded service, as good as new."""
+    """The embedded service in its initial state."""
     _server.reset()
     return _server
 
 
 @pytest.fixture
 def ledger_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own for this test's default ledger."""
+    """A separate folder for this test's default ledger."""
     import airflow.configuration
 
     home = tmp_path / "airflow-home"
@@ -124,7 +124,7 @@ def ledger_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def connect(service: RunningService, ledger_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Point ``assistant_default`` at the service; without in-process retries unless asked for."""
+    """Point ``assistant_default`` at the service; by default without in-process retries."""
 
     def connected(*, conn_id: str = "assistant_default", **fields: Any) -> None:
         connection = service.server.conn_json(**{"retries": 0, **fields})
@@ -141,7 +141,7 @@ def connection(connect: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.fixture
 def canary(connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Connect with a key that the service knows and that must not turn up anywhere."""
+    """Connect with a valid key that must not appear in any output."""
     from airflow_provider_assistant.sandbox.tenants import ACME, BUSINESS, KEYS, Key
 
     monkeypatch.setitem(KEYS, CANARY, Key(CANARY, "canary", ACME, BUSINESS))
@@ -157,8 +157,8 @@ def _airflow_database() -> None:
 
     settings.initialize()
     initdb()
-    # Otherwise dag.test() creates Airflow's API for every task, and the API looks at the signatures of its dependencies
-    # in every request. Both take longer than most of these tests.
+    # Without this, dag.test() creates Airflow's API for every task, and the API inspects the signatures of its
+    # dependencies in every request. Both take longer than most of these tests.
     supervisor.in_process_api_server = functools.cache(supervisor.in_process_api_server)
     _remember_dependants()
 
@@ -179,7 +179,7 @@ def _remember_dependants() -> None:
 
 @dataclass
 class Run:
-    """What became of a DAG run."""
+    """The result of a DAG run."""
 
     dag_id: str
     run_id: str
@@ -215,7 +215,7 @@ class Run:
 
 @contextmanager
 def _errors_of_tasks() -> Iterator[list[BaseException]]:
-    """Collect what tasks raise; a failure callback is not told by dag.test() before Airflow 3.3."""
+    """Collect the errors of tasks; before Airflow 3.3, dag.test() does not pass them to failure callbacks."""
     from airflow.sdk.execution_time import supervisor
 
     errors: list[BaseException] = []
@@ -260,7 +260,7 @@ def run_dag(_airflow_database: None) -> Callable[..., Run]:
 
 @pytest.fixture
 def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) -> Callable[..., Run]:
-    """Run one operator, or what a function builds, in a DAG of its own; Airflow's retries do not wait."""
+    """Run one operator, or the tasks that a function builds, in a separate DAG; Airflow's retries do not wait."""
     count = 0
 
     def run(operator: Any, *, dag_options: dict[str, Any] | None = None, **arguments: Any) -> Run:
@@ -273,7 +273,7 @@ def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) ->
         dag_id = "".join(char if char.isalnum() or char in "._-" else "_" for char in dag_id)
         with DAG(dag_id, schedule=None, default_args={"retry_delay": timedelta(0)}, **(dag_options or {})) as dag:
             if isinstance(operator, type):
-                # Airflow stores every key of a result by itself, which takes 20 ms of processor time each.
+                # Airflow stores every key of a result separately, which takes 20 ms of processor time per key.
                 operator(task_id="task", **{"multiple_outputs": False, **arguments})
             else:
                 operator()
@@ -284,7 +284,7 @@ def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) ->
 
 @pytest.fixture
 def ran(run_operator: Callable[..., Run]) -> Callable[..., tuple[Run, Any]]:
-    """Run an operator that succeeds; return the run, and the task as it was in the end."""
+    """Run an operator that succeeds; return the run and the final state of the task."""
 
     def run(kind: type, **arguments: Any) -> tuple[Run, Any]:
         ended: list[Any] = []

@@ -1,9 +1,9 @@
 """
-The record of every effect on the API: what was intended, what came of it, what the service said.
+The ledger: a SQL record of every effect on the API, with its claim and its outcome.
 
-The API has no list, no update, no delete and no idempotency key, so the client remembers: an intent is
-committed before its request, the outcome after. Whoever finds an intent without an outcome knows that the
-request may have happened. Feedback, which the API can write and not read, is read back from here.
+The API has no list, update or delete and no idempotency key, so the client keeps the record itself. It commits a
+claim before each request and the outcome after it. A claim without an outcome means that the request may have
+happened. The API cannot return ratings either; exports read them from the ledger.
 """
 
 from airflow_provider_assistant.ledger.batches import RENEWAL, BatchLedger, Claim, End, Known, Settlement, Standing

@@ -1,4 +1,4 @@
-"""What people change in the ledger: documents that they deleted at the service, and entries that nobody needs."""
+"""Maintenance of the ledger: forget deleted documents, list loads, and prune old entries."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import COUNTS, documents, loads, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 
-# The shortest beginning of a key that is taken for one.
+# Minimum number of characters of a key prefix.
 SHORTEST_KEY = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
     """
-    Documents that somebody deleted at the service.
+    Name the documents that have been deleted at the service.
 
-    :param names: Keys, beginnings of keys, or document ids.
-    :param labels: Keys in words, of documents that have no id in the ledger.
+    :param names: Keys, key prefixes of at least six characters, or document ids.
+    :param labels: Key labels of documents without an id in the ledger.
     """
 
     names: Collection[str] = ()
@@ -37,11 +37,11 @@ class Deleted:
 @dataclass(slots=True)
 class Forgotten:
     """
-    What became of the documents that were to be forgotten.
+    Report which documents were forgotten.
 
-    :param documents: Documents that a key stood for; if the source still has the row, the next load creates it.
-    :param superseded: Documents that newer ones had superseded.
-    :param unknown: Names that the ledger does not know.
+    :param documents: Number of current documents. If the source still has their rows, the next load creates them.
+    :param superseded: Number of superseded documents.
+    :param unknown: Names and labels that are not in the ledger.
     """
 
     documents: int = 0
@@ -49,7 +49,7 @@ class Forgotten:
     unknown: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON types."""
+        """Return the report as plain JSON types, one key per field."""
         return asdict(self)
 
 
@@ -59,28 +59,29 @@ def forget(ledger: Ledger, deleted: Deleted, site_id: str | None = None, *, dry_
 
     :param ledger: The ledger.
     :param deleted: The documents.
-    :param site_id: Only of this site.
-    :param dry_run: Whether to change nothing.
+    :param site_id: Restrict the search to this site. Default: all sites.
+    :param dry_run: Whether to report only, without changes. Default: False.
     :return: What was, or would be, forgotten.
-    :raises AssistantInputError: A name fits several documents, or a task may be sending a document right now.
+    :raises AssistantInputError: A name matches several documents, or a task may be sending one of the documents.
+    :raises AssistantLedgerError: The database cannot be used.
     """
 
     def change(connection: sa.Connection) -> Forgotten:
-        done = Forgotten()
-        known = _Known(connection, list(dict.fromkeys(deleted.names)), site_id)
+        report = Forgotten()
+        entries = _Entries(connection, list(dict.fromkeys(deleted.names)), site_id)
         for name in dict.fromkeys(deleted.names):
-            _forget(connection, done, name, known.rows_of(name), dry_run)
+            _forget(connection, report, name, entries.rows_of(name), dry_run)
         for label in dict.fromkeys(deleted.labels):
             c = documents.c
             where = (c.label == label) & c.content_hash.is_not(None) & c.document_id.is_(None)
-            _forget(connection, done, label, _rows(connection, where, site_id), dry_run)
-        return done
+            _forget(connection, report, label, _rows(connection, where, site_id), dry_run)
+        return report
 
     return transaction(ledger.engine, change, writes=True)
 
 
-class _Known:
-    """The entries that names stand for: document ids first, then superseded ones, then keys."""
+class _Entries:
+    """The entries of names; a name is looked up as a document id, then as a superseded id, then as a key prefix."""
 
     def __init__(self, connection: sa.Connection, names: Sequence[str], site_id: str | None) -> None:
         self._connection = connection
@@ -108,39 +109,41 @@ def _rows(connection: sa.Connection, where: sa.ColumnElement[bool], site_id: str
     return connection.execute(query if site_id is None else query.where(documents.c.site_id == site_id)).all()
 
 
-def _forget(connection: sa.Connection, done: Forgotten, name: str, found: Sequence[sa.Row[Any]], dry_run: bool) -> None:
+def _forget(
+    connection: sa.Connection, report: Forgotten, name: str, found: Sequence[sa.Row[Any]], dry_run: bool
+) -> None:
     if not found:
-        done.unknown.append(name)
+        report.unknown.append(name)
         return
     if len(found) > 1:
         listed = "; ".join(f"{row.label} on {row.site_id} ({row.key})" for row in found[:5])
         raise AssistantInputError(
-            f"{name!r} fits {len(found)} documents: {listed}. Nothing was changed; give the whole key, or the site",
+            f"{name!r} matches {len(found)} documents: {listed}. Nothing was changed. Give the whole key or the site.",
             field="entry",
         )
     c = documents.c
     same = (c.scope == found[0].scope) & (c.key == found[0].key)
-    # An earlier name may have changed it.
+    # Read the entry again: an earlier name may have changed it.
     row = connection.execute(sa.select(documents).where(same)).one_or_none()
     if row is None:
         return
     if row.outcome == "intended":
         raise AssistantInputError(
-            f"a task may be sending {row.label} right now. Nothing was changed; settle it first: ledger resolve "
-            f"{row.key}",
+            f"a task may be sending {row.label} right now. Nothing was changed. Resolve the entry first: "
+            f"ledger resolve {row.key}",
             field="entry",
         )
     older = json.loads(row.superseded or "[]")
     is_older = name in older and name != row.document_id
-    done.superseded += is_older
-    done.documents += not is_older
+    report.superseded += is_older
+    report.documents += not is_older
     if dry_run:
         return
     if is_older:
         rest = [one for one in older if one != name]
         connection.execute(sa.update(documents).where(same).values(superseded=json.dumps(rest) if rest else None))
     elif older:
-        # Its superseded documents are still on the site.
+        # Keep the entry: its superseded documents are still on the site.
         absent = {"outcome": "refused", "content_hash": None, "document_id": None, "ambiguous": 0}
         connection.execute(sa.update(documents).where(same).values(error="deleted by hand", **absent))
     else:
@@ -149,11 +152,14 @@ def _forget(connection: sa.Connection, done: Forgotten, name: str, found: Sequen
 
 def load_records(ledger: Ledger, site_id: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
     """
-    Return the latest loads, the latest first.
+    Return the latest loads, newest first.
 
     :param ledger: The ledger.
-    :param site_id: Only of this site.
-    :param limit: How many at most.
+    :param site_id: Return only the loads of this site. Default: all sites.
+    :param limit: Maximum number of loads. Default: 20.
+    :return: One mapping per load, with its times, ``outcome``, ``site_id``, ``endpoint``, ``source``, counts,
+        ``seconds``, ``error`` and task instance. The ``outcome`` of a load without an end is ``unfinished``.
+    :raises AssistantLedgerError: The database cannot be read.
     """
     c = loads.c
     names = ("started_at", "ended_at", "outcome", "site_id", "endpoint", "source", *COUNTS, "seconds", "error")
@@ -166,7 +172,15 @@ def load_records(ledger: Ledger, site_id: str | None = None, limit: int = 20) ->
 
 
 def counts_of_loads(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
-    """Count the loads by site and outcome, as :func:`~airflow_provider_assistant.ledger.inspect.outcomes` does."""
+    """
+    Count the loads by site and outcome.
+
+    :param ledger: The ledger.
+    :param site_id: Count only the loads of this site. Default: all sites.
+    :return: One mapping per site and outcome, with ``kind`` (``load``), ``site_id``, ``outcome``, ``entries`` and
+        ``latest``, the time of the latest start in ISO format.
+    :raises AssistantLedgerError: The database cannot be read.
+    """
     c = loads.c
     outcome = sa.func.coalesce(c.outcome, "unfinished")
     query = sa.select(c.site_id, outcome, sa.func.count(), sa.func.max(c.started_at)).group_by(c.site_id, outcome)
@@ -187,14 +201,15 @@ def counts_of_loads(ledger: Ledger, site_id: str | None = None) -> list[dict[str
 
 def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
-    Delete what nobody needs any more: records of loads, and effects that no longer stand.
+    Delete old entries that are no longer needed.
 
-    Documents that stand on a site, ratings that were sent, and everything ambiguous stay, however old they are.
+    Entries of documents on a site, of ratings that were sent, and of ambiguous effects are kept regardless of age.
 
     :param ledger: The ledger.
-    :param before: What began before this moment is old.
-    :param dry_run: Whether to count only.
-    :return: How many entries of each kind were, or would be, deleted.
+    :param before: Delete entries that are older than this time, timezone-aware.
+    :param dry_run: Whether to count only, without deleting. Default: False.
+    :return: Number of entries that were, or would be, deleted, by kind.
+    :raises AssistantLedgerError: The database cannot be used.
     """
     where = _old(before)
 
@@ -213,7 +228,7 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
 def _old(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:
     settled = ("done", "refused")
     refused = {table: (table.c.intended_at < before) & (table.c.outcome == "refused") for table in (documents, ratings)}
-    # Only a retry of the DAG run that made them would look for these.
+    # Only a retry of the DAG run that made them needs these.
     of_a_run = {
         table: (table.c.intended_at < before) & table.c.outcome.in_(settled) for table in (questions, submissions)
     }
@@ -229,10 +244,11 @@ def _old(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]
 
 def deleted_of(findings: Iterable[dict[str, Any]], kinds: Collection[str] = ("stale", "superseded")) -> Deleted:
     """
-    Return the documents that findings say to delete.
+    Return the documents of findings.
 
     :param findings: Rows of a findings file.
-    :param kinds: The kinds of findings whose documents were deleted.
+    :param kinds: Kinds of findings whose documents have been deleted. Default: ``stale`` and ``superseded``.
+    :return: The documents, for :func:`forget`.
     """
     names: list[str] = []
     labels: list[str] = []

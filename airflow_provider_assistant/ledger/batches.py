@@ -1,4 +1,4 @@
-"""The part of the ledger that remembers rows by the thousand: who claimed which, and what became of it."""
+"""Ledger entries of documents and questions, claimed and recorded in groups of many rows."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ from airflow_provider_assistant.ledger.bulk import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import attempts_on, said
 from airflow_provider_assistant.ledger.schema import Outcome, RunRef, scope_on, storable
 
-# A claim without an outcome belongs to a live task for this long. A load that waits for longer renews its claims.
+# Duration of the lease of a claim without an outcome. A load that takes longer renews its claims every RENEWAL.
 LEASE = timedelta(hours=1)
 RENEWAL = LEASE / 4
 
 
 def is_leased(intended_at: datetime, now: datetime) -> bool:
     """
-    Return whether a claim without an outcome belongs to a live task.
+    Return whether the lease of a claim without an outcome is still valid.
 
-    One from the future does so only within the lease as well: the clock was set back since, and the claim would
-    otherwise hold up its row until that time comes again.
+    A claim from the future, made before the clock was set back, is valid only within the lease as well. Otherwise it
+    would block its row until the clock has caught up.
+
+    :param intended_at: Time of the claim, timezone-aware.
+    :param now: Current time, timezone-aware.
     """
     return abs(now - intended_at) < LEASE
 
 
 class Known(NamedTuple):
     """
-    What the ledger knows of a key.
+    Hold the ledger entry of a key.
 
-    :param state: ``done``: its document stands on the site. ``absent``: an attempt was refused, so there is
-        none. ``unclear``: an attempt may have created it. ``elsewhere``: another task is about to create it.
-    :param content_hash: Of the document that stands on the site, or None.
-    :param document_id: Its id, if the service showed one.
-    :param superseded: Ids of the documents that this key had before, as JSON, or None.
-    :param claim: The latest claim.
+    :param state: ``done``: the document exists on the site. ``absent``: it does not exist, because the service refused
+        it. ``unclear``: the last attempt is ambiguous. ``elsewhere``: another task has claimed the key.
+    :param content_hash: Content hash of the document on the site; None if there is none.
+    :param document_id: Id of that document; None if the service returned none.
+    :param superseded: JSON list of the ids of superseded documents of the key, or None.
+    :param claim: Token of the latest claim.
     :param source: Name of the source that the key belongs to.
     """
 
@@ -54,13 +57,13 @@ class Known(NamedTuple):
 
 class Standing(NamedTuple):
     """
-    What a key stands for on the site.
+    Hold the entry of a key whose document or question the service has accepted.
 
     :param key: The key.
-    :param content_hash: Of what was sent.
-    :param document_id: Of its document, or the id of its request, if the service showed one.
-    :param settled_at: When the ledger learned of it.
-    :param attempts: How many times it was sent.
+    :param content_hash: Content hash of what was sent.
+    :param document_id: Id of the document, or of the question's request; None if the service returned none.
+    :param settled_at: Time at which the outcome was recorded, UTC.
+    :param attempts: Number of requests sent for it.
     """
 
     key: str
@@ -72,12 +75,12 @@ class Standing(NamedTuple):
 
 class Doubled(NamedTuple):
     """
-    A document that an earlier try of this task instance created, and that is not the only one of its key.
+    Hold a document that an earlier try of this task instance created and that may not be the only one of its key.
 
-    :param label: Its key in words.
-    :param document_id: Its id, if the service showed one.
-    :param ambiguous: How many attempts may have created it as well.
-    :param superseded: Ids of the documents that its key had before.
+    :param label: Key as readable text.
+    :param document_id: Id of the document; None if the service returned none.
+    :param ambiguous: Number of attempts that may have created another document.
+    :param superseded: Ids of the superseded documents of the key.
     """
 
     label: str
@@ -88,11 +91,11 @@ class Doubled(NamedTuple):
 
 class End(NamedTuple):
     """
-    How a request ended.
+    Hold how an async chat request ended.
 
-    :param state: ``complete``, ``failed``, ``lost``, or ``timed_out``: nobody waits for it any more.
-    :param completed_at: When its end was noticed, aware; None for one that timed out.
-    :param session_id: Its conversation.
+    :param state: ``complete``, ``failed``, ``lost``, or ``timed_out`` if the task stopped waiting for it.
+    :param completed_at: Time at which the end was observed, timezone-aware; None for a request that timed out.
+    :param session_id: Id of its session.
     """
 
     state: str
@@ -103,11 +106,11 @@ class End(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Claim:
     """
-    The wish to create the document of a key.
+    Claim a key: its document is about to be sent.
 
     :param key: The key.
-    :param label: The key in words.
-    :param known: What the ledger said of it; None if nothing.
+    :param label: Key as readable text.
+    :param known: Ledger entry of the key before the claim; None if it had none.
     """
 
     key: str
@@ -118,16 +121,16 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Settlement:
     """
-    What came of a claim.
+    Hold the outcome of a claim.
 
     :param claim: The claim.
     :param outcome: ``done``, ``ambiguous`` or ``refused``.
-    :param content_hash: Of the content that was sent.
-    :param document_id: What the service calls the new document.
-    :param http_status: Of the last answer, if there was one.
-    :param attempts: How many times it was sent.
-    :param ambiguous: How many of them may have created a document besides.
-    :param error: What went wrong, in words.
+    :param content_hash: Content hash of what was sent.
+    :param document_id: Id of the new document; None if the service returned none.
+    :param http_status: HTTP status of the last response; None if there was none.
+    :param attempts: Number of requests sent. Default: 1.
+    :param ambiguous: Number of those requests that may have created another document. Default: 0.
+    :param error: Error message, or None.
     """
 
     claim: Claim
@@ -142,17 +145,18 @@ class Settlement:
 
 class BatchLedger:
     """
-    The documents of one site and endpoint, as one try of one task loads them, or the questions that it asks.
+    Keep the ledger of one scope for one try of one task: documents of a site and endpoint, or questions of a batch.
 
-    What is said of documents holds for questions: the request is the document of its row.
+    The docstrings say "document"; for questions, the document is the chat request.
 
-    :param engine: The ledger's database.
-    :param table: The kind of rows.
-    :param scope: Site and endpoint; for questions also the task that asks.
-    :param site_id: The site.
+    :param engine: Engine of the ledger's database.
+    :param table: Table of the entries: ``documents`` or ``questions``.
+    :param scope: Scope of the entries: site and endpoint, or site and batch.
+    :param site_id: Id of the site.
     :param source: Name of the source that is loaded.
     :param run: The task instance.
-    :param now: The current time, aware.
+    :param now: Returns the current time, timezone-aware. Default: the system clock.
+    :raises AssistantLedgerError: The database cannot be used.
     """
 
     def __init__(
@@ -178,34 +182,36 @@ class BatchLedger:
         self._token = uuid.uuid4().hex
         self._bulk = Bulk(self._connection, table)
         self._claim_again = _claim_again(table)
-        self._open: set[str] = set()
+        self._claimed: set[str] = set()
         self._renewed = now()
 
     def known(self, keys: Sequence[str]) -> dict[str, Known]:
         """
-        Return what the ledger knows of these keys; those it does not know are left out.
+        Return the entries of these keys.
 
+        :param keys: The keys.
+        :return: Entry by key; keys without an entry are left out.
         :raises AssistantLedgerError: The database cannot be read.
         """
-        known: dict[str, Known] = {}
+        entries: dict[str, Known] = {}
         with said(self._connection, "cannot be read"):
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
-                    known = self._known(keys)
-        return known
+                    entries = self._entries(keys)
+        return entries
 
-    def _known(self, keys: Sequence[str]) -> dict[str, Known]:
+    def _entries(self, keys: Sequence[str]) -> dict[str, Known]:
         states: dict[str, Any] = {"done": "done", "refused": "absent", "ambiguous": "unclear"}
-        known: dict[str, Known] = {}
-        open_: list[str] = []
+        entries: dict[str, Known] = {}
+        claimed: list[str] = []
         for key, outcome, *facts in self._bulk.select(_KNOWN, self._scope, keys):
-            known[key] = Known(states.get(outcome, "unclear"), *facts)
+            entries[key] = Known(states.get(outcome, "unclear"), *facts)
             if outcome == "intended":
-                open_.append(key)
-        return known | {key: known[key]._replace(state="elsewhere") for key in self._elsewhere(open_)}
+                claimed.append(key)
+        return entries | {key: entries[key]._replace(state="elsewhere") for key in self._claimed_elsewhere(claimed)}
 
-    def _elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
-        """Yield those of the keys, all intended and without an outcome, that a live task is about to create."""
+    def _claimed_elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
+        """Yield those of the claimed keys whose claim belongs to another task and whose lease is valid."""
         c = self._table.c
         now = self._now()
         for start in range(0, len(keys), PARAMETERS - 1):
@@ -217,17 +223,18 @@ class BatchLedger:
 
     def exchange(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
         """
-        Record outcomes, and claim keys, in one transaction.
+        Record outcomes and claim keys in one transaction.
 
-        Claims without an outcome are renewed when it is time. So a task that waits calls this every :data:`RENEWAL`.
+        It also renews the leases of claims without an outcome if :data:`RENEWAL` has passed. A task that waits has to
+        call it at least every :data:`RENEWAL`.
 
-        :param settled: What came of earlier claims.
-        :param wanted: What is about to be sent.
-        :return: The keys that were won. The others were claimed by another task a moment before.
-        :raises AssistantLedgerError: The database refused; nothing of this was recorded.
+        :param settled: Outcomes of earlier claims.
+        :param wanted: New claims.
+        :return: The keys that were claimed. The missing ones have been claimed by another task.
+        :raises AssistantLedgerError: The database cannot be written; the transaction was rolled back.
         """
         now = self._now()
-        renewed = self._open - {one.claim.key for one in settled} if abs(now - self._renewed) >= RENEWAL else set()
+        renewed = self._claimed - {one.claim.key for one in settled} if abs(now - self._renewed) >= RENEWAL else set()
         if not (settled or wanted or renewed):
             return set()
         won: set[str] = set()
@@ -235,16 +242,21 @@ class BatchLedger:
             for attempt in self._attempts:
                 with attempt, self._connection.begin():
                     if settled:
-                        self._settle(settled)
+                        self._record(settled)
                     won = self._claim(wanted) if wanted else set()
                     self._renew(sorted(renewed))
-        self._open = (self._open - {one.claim.key for one in settled}) | won
+        self._claimed = (self._claimed - {one.claim.key for one in settled}) | won
         if renewed:
             self._renewed = now
         return won
 
     def standing(self) -> Iterator[Standing]:
-        """Yield what stands on the site, of all keys of this scope."""
+        """
+        Yield the keys of this scope whose documents exist on the site.
+
+        :return: One :class:`Standing` per key.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
         c = self._table.c
         query = sa.select(c.key, c.content_hash, c.document_id, c.settled_at, c.attempts).where(
             c.scope == self._scope, c.outcome == "done"
@@ -254,13 +266,13 @@ class BatchLedger:
 
     def ended(self, ends: Mapping[str, End]) -> None:
         """
-        Take note of how requests ended that stand here; of others nothing is noted.
+        Record how requests ended. Requests that have no entry in this scope are ignored.
 
-        :param ends: The ends, by request.
-        :raises AssistantLedgerError: The database refused.
+        :param ends: End by request id.
+        :raises AssistantLedgerError: The database cannot be written.
         """
         start, moment = self._start, self._bulk.moment
-        # A row that somebody removes in this moment comes back as one that was never sent.
+        # If an entry is deleted concurrently, the upsert inserts it again as refused.
         rows = [
             (*start, one.key, "", 0, 0, "refused", one.document_id, end.state, moment(end.completed_at), end.session_id)
             for one in self.standing()
@@ -273,14 +285,15 @@ class BatchLedger:
 
     def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:
         """
-        Take note that what these keys stood for is of no use, so that the next try makes it anew.
+        Mark effects as lost, so that the next try makes them again.
 
-        Its id stays, for people, until then.
+        The entries keep the ids of the lost documents until then, for manual checks.
 
-        :param keys: The keys.
-        :param reason: Why, in words.
-        :param ambiguous: Whether making it anew doubles an effect, and is to be listed as such.
-        :raises AssistantLedgerError: The database refused.
+        :param keys: Keys of the effects.
+        :param reason: Reason, as text.
+        :param ambiguous: Whether making the effects again duplicates them, so that they are listed as possibly
+            duplicated. Default: False.
+        :raises AssistantLedgerError: The database cannot be written.
         """
         c = self._table.c
         change = sa.update(self._table).values(
@@ -293,9 +306,11 @@ class BatchLedger:
 
     def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
         """
-        Yield label and document id of every document that this source loaded and no longer has.
+        Yield the stale documents: those that this source loaded and no longer contains.
 
-        :param is_seen: Whether the source still has a key.
+        :param is_seen: Returns whether the source still contains a key.
+        :return: Pairs of key label and document id; the id is None if the service returned none.
+        :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
         query = sa.select(c.key, c.label, c.document_id).where(*self._own)
@@ -309,7 +324,11 @@ class BatchLedger:
         return self._source
 
     def size(self) -> int:
-        """Return the number of this source's documents that the ledger knows to be on the site."""
+        """
+        Return the number of this source's documents on the site, according to the ledger.
+
+        :raises AssistantLedgerError: The database cannot be read.
+        """
         query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
         ((count,),) = self._streamed(query)
         return int(count)
@@ -321,10 +340,11 @@ class BatchLedger:
 
     def adopt(self, is_seen: Callable[[str], bool]) -> int:
         """
-        Take over the keys of other sources, and return how many these were.
+        Assign the keys of other sources that this source contains to this source.
 
-        :param is_seen: Whether the source that is loaded has a key.
-        :raises AssistantLedgerError: The database refused.
+        :param is_seen: Returns whether this source contains a key.
+        :return: Number of keys taken over.
+        :raises AssistantLedgerError: The database cannot be used.
         """
         c = self._table.c
         foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self._source)
@@ -333,7 +353,7 @@ class BatchLedger:
         return len(keys)
 
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
-        """Make one change to the rows of these keys, in one transaction."""
+        """Apply one update to the entries of these keys in one transaction."""
         c, ordered = self._table.c, sorted(keys)
         with said(self._connection, "cannot be written"):
             for attempt in self._attempts:
@@ -343,7 +363,14 @@ class BatchLedger:
                         self._connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
 
     def doubled(self) -> Iterator[Doubled]:
-        """Yield what earlier tries of this task instance created and, had they not been killed, would have listed."""
+        """
+        Yield possibly duplicated and superseding documents of earlier tries of this task instance.
+
+        A killed try leaves no findings file, so the next try lists these documents.
+
+        :return: One :class:`Doubled` per document.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
         c = self._table.c
         query = sa.select(c.label, c.document_id, c.ambiguous, c.superseded).where(
             c.scope == self._scope,
@@ -356,7 +383,7 @@ class BatchLedger:
             yield Doubled(label, document_id, ambiguous, json.loads(superseded or "[]"))
 
     def close(self) -> None:
-        """Give the database connection back."""
+        """Return the database connection to its pool."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -372,17 +399,17 @@ class BatchLedger:
                 yield from rows
 
     def _executed(self, query: sa.Select[Any]) -> tuple[sa.CursorResult[Any], contextlib.ExitStack]:
-        """Return the rows of a query, and what to close after them."""
+        """Return the rows of a query, and a stack that closes the transaction after them."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._connection.begin())
             rows = self._connection.execute(query, execution_options={"yield_per": 1000})
             stack.enter_context(contextlib.closing(rows))
             return rows, stack.pop_all()
 
-    def _settle(self, settled: Collection[Settlement]) -> None:
+    def _record(self, outcomes: Collection[Settlement]) -> None:
         start, now = self._start, self._bulk.moment(self._now())
         rows = [
-            (*start, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now) for one in settled
+            (*start, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now) for one in outcomes
         ]
         self._bulk.upsert(_SETTLED, rows, change=_FACTS, add=_COUNTS, if_same="claim")
 
@@ -394,19 +421,19 @@ class BatchLedger:
             self._connection.execute(mine.where(c.key.in_(keys[start : start + PARAMETERS - 4])))
 
     def _claim(self, wanted: Collection[Claim]) -> set[str]:
-        # Sorted, so that two tasks that want the same keys wait for each other in one direction only.
+        # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
         ordered = sorted(wanted, key=lambda claim: claim.key)
         start = self._start
-        fresh = [(*start, claim.key, claim.label, 0, 0, "intended") for claim in ordered if claim.known is None]
-        again = [
+        new = [(*start, claim.key, claim.label, 0, 0, "intended") for claim in ordered if claim.known is None]
+        existing = [
             {"s": self._scope, "k": claim.key, "c": claim.known.claim, **self._intent}
             for claim in ordered
             if claim.known is not None
         ]
-        won = self._bulk.insert(_CLAIMED, fresh) if fresh else 0
-        if again:
-            self._connection.execute(self._claim_again, again)
-        elif won == len(ordered):
+        inserted = self._bulk.insert(_CLAIMED, new) if new else 0
+        if existing:
+            self._connection.execute(self._claim_again, existing)
+        elif inserted == len(ordered):
             return {claim.key for claim in ordered}
         c = self._table.c
         mine = sa.select(c.key).where(
@@ -422,7 +449,7 @@ class BatchLedger:
         return {
             "outcome": "intended",
             "claim": self._token,
-            # The check before the load has made sure that this source may have the key.
+            # The preflight has checked that this source may own the key.
             "source": self._source,
             **self._run.columns(),
             "intended_at": self._now(),
@@ -430,12 +457,12 @@ class BatchLedger:
 
     @property
     def _start(self) -> tuple[Any, ...]:
-        """The values of ``_START`` for now."""
+        """The current values of the columns of ``_START``."""
         names = (self._scope, self._site_id, self._source, self._token)
         return (*names, *self._run.columns().values(), self._bulk.moment(self._now()))
 
 
-# What all rows of a group have in common, and what each has of its own.
+# Columns of the bulk statements: those that all rows of a group share come first.
 _RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
 _START = ("scope", "site_id", "source", "claim", *_RUN, "intended_at")
 _COUNTS = ("attempts", "ambiguous")
@@ -449,10 +476,10 @@ _KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim"
 
 def _claim_again(table: sa.Table) -> sa.Update:
     """
-    Return the statement that claims a row anew.
+    Return the statement that claims an existing entry.
 
-    An intent that nobody settled is one more attempt that may have happened. It is counted before the outcome
-    changes, because MySQL assigns from left to right.
+    An earlier claim without an outcome counts as an ambiguous attempt. The statement increases that count before it
+    sets the outcome, because MySQL evaluates assignments from left to right.
     """
     c = table.c
     return (
@@ -461,14 +488,18 @@ def _claim_again(table: sa.Table) -> sa.Update:
         .ordered_values(
             (c.ambiguous, c.ambiguous + sa.case((c.outcome == "intended", 1), else_=0)),
             *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "intended_at")),
-            # How an earlier request ended says nothing of the next.
+            # Clear the end of the earlier request.
             *((c[column], sa.null()) for column in _END if column in c),
         )
     )
 
 
 def _facts(settlement: Settlement) -> tuple[Any, ...]:
-    """Return the values of ``_FACTS`` but the time: a document that was not created leaves what stood there before."""
+    """
+    Return the values of ``_FACTS`` except the time.
+
+    If the document was not created, the entry keeps the previous document.
+    """
     before = settlement.claim.known
     outcome = settlement.outcome
     content_hash = before.content_hash if before else None

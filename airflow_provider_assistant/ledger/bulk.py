@@ -1,8 +1,8 @@
 """
-Many rows in one statement, in each of the databases a ledger may be kept in.
+Multi-row statements for each database that a ledger may use.
 
-A load writes two rows of its ledger for every document. SQLAlchemy's own way spends several times longer on
-preparing each row than SQLite on storing it, and is a round trip per row to PostgreSQL where rows are updated.
+A load writes to the ledger twice per document. SQLAlchemy's bulk operations spend several times longer on preparing
+a row than SQLite on storing it, and need one round trip to PostgreSQL per updated row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantLedgerErrorForGood
 from airflow_provider_assistant.ledger.schema import storable
 
-# Bound parameters of one statement; SQLite of some builds takes 999.
+# Maximum number of bound parameters per statement; some builds of SQLite allow only 999.
 PARAMETERS = 900
 
 Values = Sequence[Any]
@@ -27,10 +27,11 @@ Values = Sequence[Any]
 
 class Bulk:
     """
-    Bulk statements on one table.
+    Execute multi-row statements on one table.
 
-    :param connection: The database.
+    :param connection: Connection to the database.
     :param table: The table.
+    :raises AssistantLedgerErrorForGood: The database is not SQLite, PostgreSQL, MySQL or MariaDB.
     """
 
     def __init__(self, connection: sa.Connection, table: sa.Table) -> None:
@@ -39,7 +40,7 @@ class Bulk:
         dialect = connection.dialect
         if dialect.name not in {"sqlite", "postgresql", "mysql", "mariadb"}:
             raise AssistantLedgerErrorForGood(
-                f"the ledger cannot be kept in {dialect.name}: use SQLite, PostgreSQL or MySQL. Nothing was sent."
+                f"the ledger cannot use the database {dialect.name}. Nothing was sent. Use SQLite, PostgreSQL or MySQL."
             )
         self._is_mysql = dialect.name in {"mysql", "mariadb"}
         self._mark = "?" if dialect.paramstyle == "qmark" else "%s"
@@ -48,18 +49,31 @@ class Bulk:
         self._quoted = {column.key: dialect.identifier_preparer.quote(column.name) for column in table.columns}
 
     def select(self, columns: Collection[str], scope: str, keys: Sequence[str]) -> Iterator[Sequence[Any]]:
-        """Yield the rows of these keys; the columns must be plain text or numbers."""
+        """
+        Yield the rows of these keys.
+
+        :param columns: Columns to read; their values must be plain text or numbers.
+        :param scope: Scope of the keys.
+        :param keys: The keys.
+        :return: One sequence of values per row.
+        """
         listed, name, mark = self._listed(columns), self._name, self._mark
         start = f"SELECT {listed} FROM {name} WHERE {self._quoted['scope']} = {mark}"  # noqa: S608 (no foreign text)
         for first in range(0, len(keys), PARAMETERS - 1):
             some = keys[first : first + PARAMETERS - 1]
             statement = f"{start} AND {self._quoted['key']} IN ({', '.join(repeat(mark, len(some)))})"
-            # From the driver's cursor: a row object for each would take as long as the query.
+            # Read from the driver's cursor: creating SQLAlchemy's row objects would take as long as the query.
             with contextlib.closing(self._connection.exec_driver_sql(statement, (scope, *some))) as result:
                 yield from result.cursor.fetchall()
 
     def insert(self, columns: Collection[str], rows: Collection[Values]) -> int:
-        """Insert the rows whose key is not there yet, and return how many these were."""
+        """
+        Insert the rows whose key does not exist yet.
+
+        :param columns: Columns of the rows.
+        :param rows: The rows.
+        :return: Number of rows inserted.
+        """
         if self._is_mysql:
             return self._execute("INSERT IGNORE", columns, rows, "")
         return self._execute("INSERT", columns, rows, "ON CONFLICT DO NOTHING")
@@ -74,13 +88,13 @@ class Bulk:
         if_same: str,
     ) -> None:
         """
-        Insert rows, or change those that are there.
+        Insert rows, or update existing ones.
 
-        :param columns: The columns of the rows.
+        :param columns: Columns of the rows.
         :param rows: The rows.
-        :param change: The columns whose values replace those that are there.
-        :param add: The columns whose values are added to those that are there.
-        :param if_same: A row that is there and has another value in this column is left alone.
+        :param change: Columns whose values replace the existing ones.
+        :param add: Columns whose values are added to the existing ones.
+        :param if_same: An existing row is updated only if it has the same value in this column.
         """
         is_same = f"{self._there(if_same)} = {self._new(if_same)}"
         changes = {column: self._new(column) for column in change}
@@ -96,7 +110,11 @@ class Bulk:
         self._execute("INSERT", columns, rows, otherwise)
 
     def moment(self, at: datetime | None) -> Any:
-        """Return a moment as the columns of this table keep it."""
+        """
+        Convert a time to the form in which this table stores it.
+
+        :param at: The time, timezone-aware, or None.
+        """
         return self._processed(at) if self._processed else at
 
     def _listed(self, columns: Collection[str]) -> str:

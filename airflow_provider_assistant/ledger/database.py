@@ -1,4 +1,4 @@
-"""The ledger's database: which of its errors pass, how long they are waited for, and how they are reported."""
+"""Access to the ledger's database: transient errors, retries, and error messages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from airflow_provider_assistant.exceptions import AssistantLedgerError, Assistan
 T = TypeVar("T")
 Bind: TypeAlias = sa.Engine | sa.Connection
 
-# A server is tried this often, over some 20 seconds: it restarts faster.
+# Attempts per transaction on a server, over about 20 seconds: enough for a restart.
 ATTEMPTS = 8
-# SQLite waits for a lock by itself; some locks it reports at once.
+# SQLite waits for most locks itself, but reports some at once.
 SQLITE_ATTEMPTS, SQLITE_SECONDS = 4, 20.0
-# Name of the execution option that holds the ledger's name.
+# Key of the execution option that holds the ledger's name.
 NAME = "assistant_ledger"
 
 # SQLite's primary result codes for busy, locked, no memory, interrupted, I/O error, full, protocol and schema.
 _SQLITE_TRANSIENT = {5, 6, 7, 9, 10, 13, 15, 17}
-# What servers say about settings that a retry cannot correct. Without a connection there is no error code to read.
+# Parts of error messages about settings that a retry cannot correct. Failed connections have no error code.
 _SETTINGS = (
     "authentication failed",
     "access denied",
@@ -36,16 +36,21 @@ _SETTINGS = (
     "read-only",
 )
 _ADVICE = {
-    True: "A retry goes on where this attempt stopped.",
+    True: "A retry of the task continues where this attempt stopped.",
     False: (
-        "A retry cannot correct this: check [assistant] ledger_conn_id, the permissions and the free space of the "
+        "A retry cannot correct this. Check [assistant] ledger_conn_id, the permissions and the free space of the "
         "database, then clear the task."
     ),
 }
 
 
 def name_of(bind: Bind) -> str:
-    """Return the name of a ledger for messages: its connection id, its file, or its URL without the password."""
+    """
+    Return the name of a ledger for messages.
+
+    :param bind: Engine or connection of the database.
+    :return: Connection id, path of the SQLite file, or URL without the password.
+    """
     if name := bind.get_execution_options().get(NAME):
         return str(name)
     url = bind.engine.url
@@ -53,7 +58,11 @@ def name_of(bind: Bind) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether an error of the database passes without a change of settings."""
+    """
+    Return whether a database error is transient, so that a retry can succeed without a change of settings.
+
+    :param error: The error.
+    """
     if isinstance(error, sa.exc.TimeoutError):
         return True
     if not isinstance(error, sa.exc.DBAPIError):
@@ -70,7 +79,11 @@ def is_transient(error: BaseException) -> bool:
 
 
 def attempts_on(dialect: str) -> tenacity.Retrying:
-    """Return how often a transaction is tried while the database is away."""
+    """
+    Return the retry policy of a transaction.
+
+    :param dialect: SQLAlchemy's name of the database.
+    """
     retry = tenacity.retry_if_exception(is_transient)
     if dialect == "sqlite":
         stop = tenacity.stop_after_attempt(SQLITE_ATTEMPTS) | tenacity.stop_after_delay(SQLITE_SECONDS)
@@ -82,31 +95,32 @@ def attempts_on(dialect: str) -> tenacity.Retrying:
 @contextlib.contextmanager
 def said(bind: Bind, what: str, then: str = "") -> Iterator[None]:
     """
-    Turn an error of the database into one of the ledger.
+    Convert errors of the database to errors of the ledger.
 
-    :param bind: The database.
-    :param what: What failed, after "the ledger".
-    :param then: A sentence about the consequences.
-    :raises AssistantLedgerError: The database is away. AssistantLedgerErrorForGood if a retry cannot help.
+    :param bind: Engine or connection of the database.
+    :param what: Predicate of the message, which follows "the ledger".
+    :param then: Sentence about the consequences. Default: none.
+    :raises AssistantLedgerError: The block raised a transient database error.
+    :raises AssistantLedgerErrorForGood: The block raised a database error that a retry cannot correct.
     """
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
-        passes = is_transient(error)
-        kind = AssistantLedgerError if passes else AssistantLedgerErrorForGood
+        transient = is_transient(error)
+        kind = AssistantLedgerError if transient else AssistantLedgerErrorForGood
         cause = " ".join(str(getattr(error, "orig", None) or error or type(error).__name__).split())
-        sentences = [f"the ledger {what}: {cause} ({name_of(bind)}).", then, _ADVICE[passes]]
+        sentences = [f"the ledger {what}: {cause} ({name_of(bind)}).", then, _ADVICE[transient]]
         raise kind(" ".join(filter(None, sentences))) from error
 
 
 def transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
     """
-    Work in one transaction, which is repeated while the database is away.
+    Run a function in one transaction, with retries while the database is unreachable.
 
-    :param engine: The database.
-    :param work: Reads or writes.
-    :param writes: Whether it writes, for the message of an error.
-    :return: What ``work`` returns.
+    :param engine: Engine of the database.
+    :param work: Function that takes the connection. It is called once per attempt.
+    :param writes: Whether the function writes, for the error message. Default: False.
+    :return: Result of ``work``.
     :raises AssistantLedgerError: The database cannot be used.
     """
 

@@ -1,4 +1,4 @@
-"""What the ledger has of a span of time, for datasets: ratings, async requests, loads."""
+"""Ratings, async chat requests and loads of a time interval, for the exported datasets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _RUN = ("dag_id", "run_id", "task_id", "map_index")
 
 def questions_scope(target: str, mode: str, batch: str) -> str:
     """
-    Return the scope of a batch's questions.
+    Return the scope of a chat batch's questions.
 
-    :param target: The site's.
+    :param target: URL of the site, see :meth:`AssistantHook.target`.
     :param mode: ``async`` or ``sync``.
-    :param batch: What tells the batch from others.
+    :param batch: Name that identifies the batch.
+    :return: The scope.
     """
     return f"{target}/chat?{mode}={batch}"
 
@@ -28,14 +29,16 @@ def feedback_between(
     engine: sa.Engine, start: datetime, end: datetime, scope: str | None = None
 ) -> list[dict[str, Any]]:
     """
-    Return every rating that was sent, with how long its answer took.
+    Return the ratings that were sent in a time interval, with the durations of the rated answers.
 
-    :param engine: The ledger's database.
-    :param start: Earliest time of sending, inclusive.
-    :param end: Latest time of sending, exclusive.
-    :param scope: The one site whose ratings are wanted, as they were recorded; None for all.
-    :return: Rows in the order of sending; ``answer_seconds`` is None for a request that this ledger did
-        not submit or did not see complete.
+    :param engine: Engine of the ledger's database.
+    :param start: Start of the interval, inclusive, timezone-aware.
+    :param end: End of the interval, exclusive, timezone-aware.
+    :param scope: Scope of the site whose ratings to return. None returns those of all sites.
+    :return: One mapping per rating in the order of sending, with ``sent_at``, ``site_id``, ``session_id``,
+        ``request_id``, ``rating``, ``attempts``, the columns of the task instance, and ``answer_seconds``, which is
+        None if this ledger does not contain the request or its end.
+    :raises AssistantLedgerError: The database cannot be read.
     """
     rating, chat, batched = ratings.c, submissions.c, questions.c
     is_sent = (rating.outcome == "done") & (rating.settled_at >= start) & (rating.settled_at < end)
@@ -57,7 +60,7 @@ def feedback_between(
         .select_from(ratings.join(questions, in_batch))
         .where(is_sent)
     )
-    # Here and not in SQL: databases do not agree on how long a text is.
+    # Compare prefixes here instead of in SQL: databases disagree on the length of a text.
     seconds = {
         (end["scope"], end["request_id"]): _seconds(end["settled_at"], end["completed_at"])
         for end in _rows(engine, ends)
@@ -75,14 +78,17 @@ def requests_between(
     engine: sa.Engine, start: datetime, end: datetime, scope: str | None = None
 ) -> list[dict[str, Any]]:
     """
-    Return every async chat request that was made, or may have been, alone or in a batch.
+    Return the async chat requests of a time interval, single ones and those of chat batches.
 
-    :param engine: The ledger's database.
-    :param start: Earliest time of submission, inclusive.
-    :param end: Latest time of submission, exclusive.
-    :param scope: The one site whose requests are wanted, as they were recorded; None for all.
-    :return: Rows in the order of submission. ``state`` is what was recorded of the end, ``open`` if nothing was,
-        and ``unclear`` where it is not known whether there is a request.
+    :param engine: Engine of the ledger's database.
+    :param start: Start of the interval of submission, inclusive, timezone-aware.
+    :param end: End of the interval, exclusive, timezone-aware.
+    :param scope: Scope of the site whose requests to return. None returns those of all sites.
+    :return: One mapping per request in the order of submission, with ``submitted_at``, ``state``, ``request_id``,
+        ``completed_at``, ``seconds``, ``site_id``, ``session_id``, ``attempts``, ``ambiguous``, ``is_batch`` and the
+        columns of the task instance. ``state`` is the recorded end, ``open`` if there is none, and ``unclear`` if the
+        submission is ambiguous.
+    :raises AssistantLedgerError: The database cannot be read.
     """
     asked, batched = submissions.c, questions.c
     alone = _requests(submissions, asked.request_id, start, end)
@@ -101,13 +107,16 @@ def requests_between(
 
 def loads_between(engine: sa.Engine, start: datetime, end: datetime, scope: str | None = None) -> list[dict[str, Any]]:
     """
-    Return every try of a load.
+    Return the tries of loads that started in a time interval.
 
-    :param engine: The ledger's database.
-    :param start: Earliest start, inclusive.
-    :param end: Latest start, exclusive.
-    :param scope: The one site whose loads are wanted, as they were recorded; None for all.
-    :return: Rows in the order of their starts; the ``outcome`` of a load without an end is ``unfinished``.
+    :param engine: Engine of the ledger's database.
+    :param start: Start of the interval, inclusive, timezone-aware.
+    :param end: End of the interval, exclusive, timezone-aware.
+    :param scope: Scope of the loads to return. None returns all.
+    :return: One mapping per try in the order of the starts, with ``started_at``, ``ended_at``, ``outcome``,
+        ``site_id``, ``endpoint``, ``source``, the counts, ``seconds``, ``error`` and the columns of the task instance.
+        The ``outcome`` of a load without an end is ``unfinished``.
+    :raises AssistantLedgerError: The database cannot be read.
     """
     c = loads.c
     names = ("started_at", "ended_at", "site_id", "endpoint", "source", *COUNTS, "seconds", "error", *_RUN)
@@ -129,7 +138,7 @@ def _requests(table: sa.Table, request_id: sa.ColumnElement[Any], start: datetim
         sa.case((is_unclear, sa.null()), else_=request_id).label("request_id"),
         *(c[name] for name in ("completed_at", "site_id", "session_id", "attempts", *_RUN)),
     )
-    # A request that failed or was lost is withdrawn, so that it is made anew; what was refused at once never was one.
+    # "refused" with a state is a request that failed or was lost; "refused" without one was never accepted.
     was_made = (c.outcome != "refused") | c.state.is_not(None)
     return sa.select(*columns).where(was_made, submitted_at >= start, submitted_at < end)
 

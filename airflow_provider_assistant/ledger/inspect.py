@@ -1,4 +1,4 @@
-"""What people ask the ledger, and what they tell it after a look at the site."""
+"""Queries of the ledger for the command line, and the manual resolution of ambiguous entries."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ BY_HAND = "settled by hand"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """
-    An effect that may or may not have happened.
+    Hold the entry of an effect that may or may not have happened.
 
     :param kind: ``document``, ``question``, ``submission`` or ``rating``.
-    :param scope: What it is made on.
-    :param key: Tells it from the others of its scope.
-    :param site_id: Its site.
-    :param label: Its key in words; for chats their session.
-    :param source: Name of the source of a row.
-    :param outcome: ``ambiguous``, or ``intended`` if its task never said what came of it.
-    :param attempts: How many times it was intended.
-    :param error: What went wrong.
-    :param run: Who intended it.
-    :param intended_at: When.
+    :param scope: Scope of the entry.
+    :param key: Key of the entry, unique within its scope.
+    :param site_id: Id of the site.
+    :param label: Key as readable text; the session id for chat requests and ratings.
+    :param source: Name of the source of a document or question; None for other kinds.
+    :param outcome: ``ambiguous``, or ``intended`` for a claim without an outcome.
+    :param attempts: Number of attempts.
+    :param error: Error message, or None.
+    :param run: Task instance that made the claim.
+    :param intended_at: Time of the claim, UTC.
     """
 
     kind: str
@@ -54,11 +54,11 @@ class Entry:
 
     @property
     def may_be_under_way(self) -> bool:
-        """Whether a task may be making it at this moment."""
+        """Whether a task may be sending it right now."""
         return self.outcome == "intended" and is_leased(self.intended_at, datetime.now(UTC))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON types."""
+        """Return the entry as plain JSON types."""
         return {
             "key": self.key,
             "kind": self.kind,
@@ -76,10 +76,13 @@ class Entry:
 
 def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
     """
-    Count the effects by kind, site and outcome.
+    Count the entries by kind, site and outcome.
 
     :param ledger: The ledger.
-    :param site_id: Only of this site.
+    :param site_id: Count only the entries of this site. Default: all sites.
+    :return: One mapping per kind, site and outcome, with ``kind``, ``site_id``, ``outcome``, ``entries`` and
+        ``latest``, the time of the latest claim in ISO format.
+    :raises AssistantLedgerError: The database cannot be read.
     """
 
     def counted(connection: sa.Connection) -> list[dict[str, Any]]:
@@ -100,7 +103,14 @@ def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]
 
 
 def superseded_counts(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
-    """Count the documents that newer ones replaced, as :func:`outcomes` counts the entries."""
+    """
+    Count the superseded documents by site.
+
+    :param ledger: The ledger.
+    :param site_id: Count only the documents of this site. Default: all sites.
+    :return: One mapping per site with the keys of :func:`outcomes`; ``latest`` is None.
+    :raises AssistantLedgerError: The database cannot be read.
+    """
     counts = Counter(site for site, *_ in superseded(ledger, site_id))
     return [
         {"kind": "document", "site_id": site, "outcome": "superseded", "entries": entries, "latest": None}
@@ -110,10 +120,12 @@ def superseded_counts(ledger: Ledger, site_id: str | None = None) -> list[dict[s
 
 def unsettled(ledger: Ledger, site_id: str | None = None) -> list[Entry]:
     """
-    Return what may or may not have happened, the oldest first.
+    Return the entries that are ambiguous or have no outcome, oldest first per kind.
 
     :param ledger: The ledger.
-    :param site_id: Only of this site.
+    :param site_id: Return only the entries of this site. Default: all sites.
+    :return: The entries.
+    :raises AssistantLedgerError: The database cannot be read.
     """
 
     def entries(connection: sa.Connection) -> list[Entry]:
@@ -130,11 +142,13 @@ def superseded(
     ledger: Ledger, site_id: str | None = None, source: str | None = None
 ) -> Iterator[tuple[str, str, str, str]]:
     """
-    Yield site, source, label and id of every document that another one of the same key has superseded.
+    Yield the superseded documents.
 
     :param ledger: The ledger.
-    :param site_id: Only of this site.
-    :param source: Only of this source.
+    :param site_id: Yield only the documents of this site. Default: all sites.
+    :param source: Yield only the documents of this source. Default: all sources.
+    :return: Site id, source, key label and document id of each.
+    :raises AssistantLedgerError: The database cannot be read.
     """
     c = documents.c
     query = sa.select(c.site_id, c.source, c.label, c.superseded).where(c.superseded.is_not(None))
@@ -148,17 +162,22 @@ def superseded(
 
 def entry_of(ledger: Ledger, beginning: str, site_id: str | None = None) -> Entry:
     """
-    Return the one unsettled entry whose key begins so.
+    Return the unresolved entry with a key prefix.
 
-    :raises AssistantInputError: There is none, or more than one.
+    :param ledger: The ledger.
+    :param beginning: Prefix of the key.
+    :param site_id: Search only this site. Default: all sites.
+    :return: The entry.
+    :raises AssistantInputError: No unresolved entry has this prefix, or several have.
+    :raises AssistantLedgerError: The database cannot be read.
     """
     found = [entry for entry in unsettled(ledger, site_id) if entry.key.startswith(beginning)]
     if not found:
-        raise AssistantInputError(f"no entry whose key begins with {beginning!r} is ambiguous", field="entry")
+        raise AssistantInputError(f"there is no entry to resolve whose key begins with {beginning!r}", field="entry")
     if len(found) > 1:
         listed = "; ".join(f"{entry.kind} {entry.key} on {entry.site_id}" for entry in found[:5])
         raise AssistantInputError(
-            f"{len(found)} entries begin with {beginning!r}: {listed}. Give more of the key, or the site",
+            f"{len(found)} entries have keys that begin with {beginning!r}: {listed}. Give more of it, or the site.",
             field="entry",
         )
     return found[0]
@@ -173,55 +192,58 @@ def resolve(
     content_hash: str | None = None,
 ) -> None:
     """
-    Settle an entry by hand.
+    Record the outcome of an ambiguous entry by hand.
 
-    Refused means that this attempt left nothing on the site; what stood there before it still does.
+    ``refused`` means that the attempt created nothing; an earlier document of the key remains.
 
     :param ledger: The ledger.
-    :param entry: What is settled.
-    :param outcome: What a person saw.
-    :param identifier: Id of the document or request that there is.
-    :param content_hash: Of the content that a document has.
-    :raises AssistantInputError: It cannot be settled so, or somebody else has been faster.
+    :param entry: The entry.
+    :param outcome: ``done`` if the effect happened, otherwise ``refused``.
+    :param identifier: Id of the document or request that was found.
+    :param content_hash: Content hash of the document that was found.
+    :raises AssistantInputError: The entry cannot have this outcome, required values are missing, or the entry has
+        changed since it was read.
+    :raises AssistantLedgerError: The database cannot be used.
     """
     table = TABLES[entry.kind]
     c = table.c
     same = (c.scope == entry.scope) & (c.key == entry.key)
 
-    def settle(connection: sa.Connection) -> None:
+    def record(connection: sa.Connection) -> None:
         row = connection.execute(sa.select(table).where(same)).one_or_none()
         facts = {} if row is None else _facts(entry, row, outcome, identifier, content_hash)
         change = sa.update(table).where(same, c.outcome == entry.outcome, c.intended_at == entry.intended_at)
-        settled = change.values(**{"outcome": outcome, "error": BY_HAND, "settled_at": datetime.now(UTC), **facts})
-        if not connection.execute(settled).rowcount:
+        update = change.values(**{"outcome": outcome, "error": BY_HAND, "settled_at": datetime.now(UTC), **facts})
+        if not connection.execute(update).rowcount:
             raise AssistantInputError(
-                f"{entry.kind} {entry.key} has changed since it was looked up; look again", field="entry"
+                f"{entry.kind} {entry.key} has changed since it was read. Nothing was changed. List the entries again.",
+                field="entry",
             )
 
-    transaction(ledger.engine, settle, writes=True)
+    transaction(ledger.engine, record, writes=True)
 
 
 def _facts(entry: Entry, row: Any, outcome: str, identifier: str | None, content_hash: str | None) -> dict[str, Any]:
-    """Return what changes beside the outcome."""
+    """Return the columns to change in addition to the outcome."""
     if entry.kind == "rating":
         return {}
     if entry.kind == "submission":
         if outcome == "done" and not identifier:
-            raise AssistantInputError("a submission that is done needs the id of its request: --id", field="id")
+            raise AssistantInputError("a submission that is done needs the id of its request; pass --id", field="id")
         return {"request_id": identifier}
     if entry.kind == "question":
         if outcome == "done":
             raise AssistantInputError(
-                "a question can only be settled as refused, so that the task's next try asks it anew", field="as"
+                "a question can only be resolved as refused; the next try of its task then asks it again", field="as"
             )
         return {"ambiguous": 0}
     if outcome == "refused":
-        # As after a refusal by the service: the older document remains what the key stands for.
+        # As after a refusal by the service, the entry keeps the older document.
         return {"ambiguous": 0, "outcome": "refused" if row.content_hash is None else "done"}
     if content_hash is None:
         raise AssistantInputError(
-            "a document that is done needs its content, or the next load would take it for changed: --file, with the "
-            "--key, --column and --constant that it is loaded with",
+            "a document that is done needs its content; without it, the next load would treat the row as changed. Pass "
+            "--file, with the --key, --column and --constant of the load",
             field="file",
         )
     facts = {"ambiguous": 0, "content_hash": content_hash, "document_id": identifier}

@@ -1,4 +1,4 @@
-"""Which rating of a chat request is its latest."""
+"""The condition that a rating of a chat request is not its latest."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from airflow_provider_assistant.ledger.schema import ratings
 
 def is_superseded() -> sa.ColumnElement[bool]:
     """
-    Return a condition on a row of ``ratings``: the same request got, or may have got, another rating later.
+    Return a condition on a row of ``ratings``: the same request has, or may have, a later rating.
 
-    The service keeps the latest rating of a request, so a rating that was superseded has to be sent again.
+    The service keeps only the latest rating of a request, so a superseded rating has to be sent again.
+
+    :return: SQL expression.
     """
     other = ratings.alias()
     same_request = [other.c[name] == ratings.c[name] for name in ("scope", "session_id", "request_id")]
@@ -21,5 +23,5 @@ def is_superseded() -> sa.ColumnElement[bool]:
 
 
 def _time_of(table: sa.FromClause) -> sa.ColumnElement[object]:
-    """Return when a rating was acknowledged, or else when it was about to be sent."""
+    """Return when a rating was acknowledged, or when it was claimed if it has no outcome."""
     return sa.func.coalesce(table.c.settled_at, table.c.intended_at)

@@ -1,4 +1,4 @@
-"""The part of the ledger that remembers loads as a whole: when each ran, and what it counted."""
+"""Ledger entries of loads: when each try ran, how it ended, and its counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import COUNTS, RunRef, loads, storable
 
-# So much of an error is kept; the task's log has all of it.
+# Characters of an error that are kept; the task's log has the whole text.
 ERROR_LENGTH = 2000
 
 log = logging.getLogger(__name__)
@@ -24,11 +24,10 @@ log = logging.getLogger(__name__)
 
 class LoadRecord:
     """
-    One try of a load.
+    Hold the result of one try of a load.
 
-    :ivar counts: What it has counted by its end: the columns of ``COUNTS``, and ``seconds``; empty if it did not
-        come so far.
-    :ivar error: Why it failed, if the ``with`` block does not raise it.
+    :ivar counts: The columns of ``COUNTS``, and ``seconds``. Empty if the load failed before it counted.
+    :ivar error: Error that makes the load fail although the ``with`` block does not raise it, or None.
     """
 
     def __init__(self) -> None:
@@ -41,15 +40,16 @@ def recorded(
     engine: sa.Engine, names: Mapping[str, str], run: RunRef, *, now: Callable[[], datetime]
 ) -> Iterator[LoadRecord]:
     """
-    Record that a load runs, and at the end of the ``with`` block how it ended.
+    Record the start of a load, and its end when the ``with`` block exits.
 
-    A load that is killed leaves a row without an end. The end of one that ran is not worth an error: if it cannot
-    be written, that is logged.
+    A killed load leaves an entry without an end. If the end cannot be written, a warning is logged; the load does not
+    fail for it.
 
-    :param engine: The ledger's database.
-    :param names: Scope, endpoint, site and source.
+    :param engine: Engine of the ledger's database.
+    :param names: Mapping with ``scope``, ``endpoint``, ``site_id`` and ``source``.
     :param run: The task instance.
-    :param now: The current time, aware.
+    :param now: Returns the current time, timezone-aware.
+    :return: Context manager that yields the record to fill.
     :raises AssistantLedgerError: The start cannot be written.
     """
     load_id, record = uuid.uuid4().hex, LoadRecord()
@@ -64,12 +64,12 @@ def recorded(
     try:
         yield record
         if record.error:
-            outcome, why = "failed", _kept(record.error)
+            outcome, why = "failed", _shortened(record.error)
     except TaskDeferred:
         outcome = "deferred"
         raise
     except BaseException as error:
-        outcome, why = "failed", _kept(error)
+        outcome, why = "failed", _shortened(error)
         raise
     finally:
         counts = {name: record.counts.get(name) for name in (*COUNTS, "seconds")}
@@ -78,8 +78,8 @@ def recorded(
             ended = end.values(ended_at=now(), outcome=outcome, error=why, **counts)
             transaction(engine, lambda connection: connection.execute(ended), writes=True)
         except AssistantLedgerError as error:
-            log.warning("The end of this load is not recorded, and its counts are in this log only: %s", error)
+            log.warning("The end of this load is not recorded; its counts are only in this log: %s", error)
 
 
-def _kept(error: BaseException) -> str:
+def _shortened(error: BaseException) -> str:
     return storable((str(error) or type(error).__name__)[:ERROR_LENGTH])

@@ -1,4 +1,4 @@
-"""The tables of the ledger, and how a database gets them."""
+"""The tables of the ledger, and their creation and migration."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Literal, Self, TypeAlias
 import sqlalchemy as sa
 import tenacity
 
-# 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and how questions ended; 5: text of any length,
+# 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
 # and the iteration of a task loop.
 SCHEMA_VERSION = 5
-# Characters of a scope; with the key it has to fit into MySQL's longest index.
+# Characters of a scope; together with the key it has to fit into MySQL's longest index.
 SCOPE_LENGTH = 400
 
 Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
@@ -23,13 +23,13 @@ Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
 @dataclass(frozen=True, slots=True)
 class RunRef:
     """
-    The task instance that intends an effect.
+    Identify the task instance that claims an effect.
 
-    :param dag_id: Its DAG.
-    :param run_id: Its DAG run.
-    :param task_id: Its task.
-    :param map_index: Its index if the task is mapped, otherwise -1.
-    :param region: Its iteration if the task is in a loop (Airflow 3.4), otherwise None.
+    :param dag_id: Id of the DAG.
+    :param run_id: Id of the DAG run.
+    :param task_id: Id of the task.
+    :param map_index: Index of a mapped task, otherwise -1.
+    :param region: Iteration of a task in a loop (Airflow 3.4), otherwise None.
     """
 
     dag_id: str
@@ -40,13 +40,17 @@ class RunRef:
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> Self:
-        """Return the task instance of an Airflow context."""
+        """
+        Return the task instance of an Airflow context.
+
+        :param context: Context that Airflow passes to ``execute``.
+        """
         ti = context["ti"]
         map_index = ti.map_index if ti.map_index is not None else -1
         return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, region_of(context))
 
     def columns(self) -> dict[str, Any]:
-        """Return it as the columns of the ledger's tables."""
+        """Return the values of the ledger's columns that identify the task instance."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -59,7 +63,9 @@ def region_of(context: Mapping[str, Any]) -> str | None:
     Return the iteration of a task in a loop, or None.
 
     All iterations of a loop share DAG, run, task and map index. Mapped tasks have regions as well, but their map index
-    tells them apart, and their identity must not change in a running upgrade.
+    identifies them, and their identity must not change during an upgrade.
+
+    :param context: Airflow context.
     """
     ti = context["ti"]
     index = getattr(ti, "region_index", None)
@@ -69,25 +75,27 @@ def region_of(context: Mapping[str, Any]) -> str | None:
 
 
 class UtcDateTime(sa.TypeDecorator[datetime]):
-    """An aware datetime, kept as UTC without a zone: SQLite and MySQL have no column that keeps one."""
+    """A timezone-aware datetime, stored as naive UTC because SQLite and MySQL have no column type with a time zone."""
 
     impl = sa.DateTime
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
-        """To the database."""
+        """Convert a value for the database."""
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
-        """From the database."""
+        """Convert a value from the database."""
         return None if value is None else value.replace(tzinfo=UTC)
 
 
 def storable(text: str) -> str:
     """
-    Return a text that every database can hold.
+    Return a text that every database can store.
 
-    PostgreSQL takes no NUL, and no database takes half a surrogate pair; they become escapes.
+    NUL characters, which PostgreSQL refuses, and lone surrogates, which all databases refuse, are escaped.
+
+    :param text: Any text.
     """
     if text.isascii() and "\0" not in text:
         return text
@@ -101,15 +109,19 @@ class StorableText(sa.TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
-        """To the database."""
+        """Convert a value for the database."""
         return None if value is None else storable(value)
 
 
 def scope_on(dialect: sa.Dialect, scope: str) -> str:
     """
-    Return a scope as the key of a database can hold it: the URL of a site, whose id may be of any length.
+    Return a scope in the form in which a database stores it.
 
-    The end of one that is too long for a server becomes a digest. SQLite keeps any length.
+    A scope contains the URL of a site, whose id may have any length. On servers, the end of a scope of more than
+    SCOPE_LENGTH characters is replaced by a digest. SQLite stores any length.
+
+    :param dialect: Dialect of the database.
+    :param scope: The scope.
     """
     text = storable(scope)
     if len(text) <= SCOPE_LENGTH or dialect.name == "sqlite":
@@ -124,7 +136,7 @@ class Scope(StorableText):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        """To the database."""
+        """Convert a value for the database."""
         return None if value is None else scope_on(dialect, value)
 
 
@@ -132,8 +144,8 @@ class AnyText(StorableText):
     """
     Text of any length.
 
-    :param sqlite_length: What SQLite declares. It keeps any length all the same and cannot change a declaration, which
-        therefore stays as older versions wrote it.
+    :param sqlite_length: Length to declare in SQLite; None for no length. SQLite ignores the length but cannot change a
+        declaration, so it stays as older versions of this package declared it. Default: 250.
     """
 
     impl = sa.Text
@@ -153,7 +165,7 @@ metadata = sa.MetaData()
 
 
 def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
-    """Define a table of effects: who intended which, its outcome, and the facts of its kind."""
+    """Define a table of effects: claim, outcome, and further columns."""
     return sa.Table(
         name,
         metadata,
@@ -192,21 +204,21 @@ ratings = _effects(
 
 
 def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.Table:
-    """Define a table of effects that are made by the thousand."""
+    """Define a table of effects that are made in large numbers."""
     return _effects(
         name,
         sa.Column("site_id", AnyText(), nullable=False),
-        # The key columns' values, for people; the key itself is a digest.
+        # Values of the key columns as readable text; the key itself is a digest.
         sa.Column("label", AnyText(), nullable=False),
         sa.Column("source", AnyText(500), nullable=False),
-        # What stands on the site now: of which content, under which id, in place of which others.
+        # The document on the site: its content hash, its id, and the ids of the documents that it supersedes.
         sa.Column("content_hash", sa.String(64)),
         identifier,
         sa.Column("superseded", AnyText(None)),
         sa.Column("http_status", sa.Integer),
-        # How many attempts may have taken effect besides.
+        # Number of ambiguous attempts, each of which may have created another document.
         sa.Column("ambiguous", sa.Integer, nullable=False),
-        # Which try of which task made the latest intent.
+        # Token of the task try that made the latest claim.
         sa.Column("claim", sa.String(32), nullable=False),
         *facts,
     )
@@ -216,12 +228,12 @@ documents = _batch("assistant_documents", sa.Column("document_id", AnyText()))
 questions = _batch(
     "assistant_questions",
     sa.Column("request_id", AnyText(), key="document_id"),
-    # Known when the answers are written.
+    # Set when the answers are written.
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
     sa.Column("session_id", AnyText()),
 )
-# What a load counts, as it calls it.
+# Columns with the counts of a load.
 COUNTS = (
     *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
     *("changed", "possibly_duplicated", "stale", "requests", "throttled"),
@@ -239,7 +251,7 @@ loads = sa.Table(
     sa.Column("task_id", sa.String(250)),
     sa.Column("map_index", sa.Integer),
     sa.Column("started_at", UtcDateTime, nullable=False, index=True),
-    # From here on nothing is known of a load that is running, or was killed.
+    # The following columns are null while the load runs, and after it was killed.
     sa.Column("ended_at", UtcDateTime),
     sa.Column("outcome", sa.String(16)),
     sa.Column("error", AnyText(None)),
@@ -247,7 +259,7 @@ loads = sa.Table(
     sa.Column("seconds", sa.Float(53)),
     sa.Column("region", sa.String(250)),
 )
-# PostgreSQL's usual index takes texts of some 2,700 bytes at most, MySQL's needs a length.
+# PostgreSQL's B-tree index takes at most about 2,700 bytes; MySQL's index on text needs a length.
 for _table in (submissions, ratings):
     sa.Index(
         f"{_table.name}_by_request",
@@ -259,8 +271,8 @@ for _table in (submissions, ratings):
 
 
 @tenacity.retry(
-    # Two workers that open a new or an old ledger at the same moment both create its tables and columns; whoever
-    # comes second is told so, in a database without transactions of such statements at each of them.
+    # Two workers that open a new or older ledger at the same time both create its tables and columns. The second one
+    # gets an error for each statement if the database has no transactional DDL.
     retry=tenacity.retry_if_exception_type(sa.exc.DBAPIError),
     stop=tenacity.stop_after_attempt(6),
     wait=tenacity.wait_random(0.05, 0.5),
@@ -268,12 +280,13 @@ for _table in (submissions, ratings):
 )
 def prepared(engine: sa.Engine) -> tuple[int | None, int]:
     """
-    Bring a database to this version of the schema.
+    Create or migrate the tables of a ledger.
 
-    Each version only adds tables, and columns that may be null, and lengthens texts: a worker that opened the ledger
-    before goes on with it. A database of a newer version is left alone.
+    Each version only adds tables and nullable columns and lengthens text columns, so that workers with an older version
+    of this package can continue. A ledger of a newer version is not changed.
 
-    :return: The version that it had, None if it was new, and the one it has.
+    :param engine: Engine of the database.
+    :return: Schema version before the call, None for a new ledger, and schema version after it.
     """
     with engine.begin() as connection:
         tables = sa.inspect(connection).get_table_names()
@@ -287,7 +300,7 @@ def prepared(engine: sa.Engine) -> tuple[int | None, int]:
 
 
 def _add_columns(connection: sa.Connection) -> None:
-    """Add the columns that tables of an older version lack."""
+    """Add the columns that the tables of an older version do not have."""
     found, names = sa.inspect(connection), connection.dialect.identifier_preparer
     for table in metadata.sorted_tables:
         there = {column["name"] for column in found.get_columns(table.name)}
@@ -298,7 +311,7 @@ def _add_columns(connection: sa.Connection) -> None:
 
 
 def _lengthen_texts(connection: sa.Connection) -> None:
-    """Make ids and labels texts of any length, and index them in a way that allows for it."""
+    """Remove the length limits of text columns, and replace the indexes that depend on them."""
     found, dialect = sa.inspect(connection), connection.dialect
     for table in metadata.sorted_tables:
         there = {index["name"] for index in found.get_indexes(table.name)}
@@ -317,7 +330,12 @@ def _lengthen_texts(connection: sa.Connection) -> None:
 
 
 def lengthened(column: sa.Column[Any], dialect: sa.Dialect) -> str:
-    """Return the statement that makes a column one of any length."""
+    """
+    Return the statement that removes the length limit of a text column.
+
+    :param column: The column.
+    :param dialect: Dialect of a PostgreSQL or MySQL server.
+    """
     names = dialect.identifier_preparer
     table, name = names.format_table(column.table), names.quote(column.name)
     if dialect.name == "postgresql":

@@ -1,4 +1,4 @@
-"""The ledger itself: effects that are made once, and what they came to."""
+"""The ledger: claims and outcomes of effects that must happen once."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from airflow_provider_assistant.ledger.schema import (
 
 log = logging.getLogger(__name__)
 
-# An effect as the ledger has it, or as it would have it if its database could be written.
+# A ledger entry: the stored row, or its values if the database cannot be written.
 Effect: TypeAlias = sa.Row[Any] | SimpleNamespace
 
 
 class Ledger:
     """
-    One ledger in one SQL database.
+    Keep a ledger in a SQL database.
 
-    Every method repeats its transaction for some 20 seconds while the database is away, and then raises
-    AssistantLedgerError, or AssistantLedgerErrorForGood if a retry cannot help.
+    Every method retries its transaction for about 20 seconds while the database is unreachable, and then raises
+    AssistantLedgerError, or AssistantLedgerErrorForGood if a retry of the task cannot help.
 
-    :param engine: Where it is kept; its tables are created when they are missing.
-    :param now: The current time, aware.
-    :raises AssistantLedgerError: The database cannot be used, or holds a ledger of a newer version.
+    :param engine: Engine of the database. Missing tables are created.
+    :param now: Returns the current time, timezone-aware. Default: the system clock.
+    :raises AssistantLedgerError: The database cannot be used, or contains a ledger of a newer version.
     """
 
     def __init__(self, engine: sa.Engine, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -65,13 +65,13 @@ class Ledger:
             found, version = attempts_on(engine.dialect.name)(prepared, engine)
         if version > SCHEMA_VERSION:
             raise AssistantLedgerErrorForGood(
-                f"the ledger ({name_of(engine)}) has schema version {version}, this package knows {SCHEMA_VERSION}: "
-                "upgrade airflow-provider-assistant on this worker. Nothing was sent."
+                f"the ledger ({name_of(engine)}) has schema version {version}, but this package supports up to "
+                f"{SCHEMA_VERSION}. Nothing was sent. Upgrade airflow-provider-assistant on this worker."
             )
         if found is None:
             log.warning(
-                "A new, empty ledger was created: %s. If this site was loaded before, the earlier ledger is lost or "
-                "elsewhere, and every document will be created again: check [assistant] ledger_conn_id and "
+                "A new, empty ledger was created: %s. If this site was loaded before, the earlier ledger is lost or in "
+                "another place, and every document will be created again. Check [assistant] ledger_conn_id and "
                 "AIRFLOW_HOME.",
                 name_of(engine),
             )
@@ -79,11 +79,13 @@ class Ledger:
     @classmethod
     def open(cls) -> Self:
         """
-        Open the ledger that Airflow's configuration names.
+        Open the ledger of Airflow's configuration.
 
-        That is the SQL connection ``[assistant] ledger_conn_id``, or else a SQLite file in AIRFLOW_HOME.
+        It is in the database of the connection ``[assistant] ledger_conn_id``; if this option is empty, in a SQLite
+        file in AIRFLOW_HOME.
 
-        :raises AssistantLedgerError: The database cannot be used, or holds a ledger of a newer version.
+        :return: The ledger. Call :meth:`close` or use it as a context manager.
+        :raises AssistantLedgerError: The database cannot be used, or contains a ledger of a newer version.
         """
         conn_id = conf.get("assistant", "ledger_conn_id", fallback="")
         if conn_id:
@@ -96,46 +98,90 @@ class Ledger:
         """
         Open the ledger for a ``with`` block.
 
-        :param wanted: Whether the task uses it; if not, the block gets None.
-        :param needed: Whether the task fails if it cannot be opened; if not, that is logged and the block gets None.
-        :raises AssistantLedgerError: It is needed, and cannot be opened.
+        :param wanted: Whether the task uses the ledger. If False, the block gets None. Default: True.
+        :param needed: Whether to raise if the ledger cannot be opened. If False, a warning is logged and the block
+            gets None. Default: True.
+        :return: Context manager that yields the ledger or None.
+        :raises AssistantLedgerError: The ledger is needed and cannot be opened.
         """
         try:
             opened = cls.open() if wanted else None
         except AssistantLedgerError as error:
             if needed:
                 raise
-            log.warning("Going on without the ledger, which only notes this: %s", error)
+            log.warning("Going on without the ledger; this task does not depend on it: %s", error)
             opened = None
         with opened or contextlib.nullcontext():
             yield opened
 
     def documents(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
-        """Return the documents of one site and endpoint, for one try of one task."""
+        """
+        Return the ledger of documents for one try of one task.
+
+        :param scope: Site and endpoint, see :func:`document_scope`.
+        :param site_id: Id of the site.
+        :param source: Name of the source that is loaded.
+        :param run: The task instance.
+        :return: The ledger. Close it after use.
+        :raises AssistantLedgerError: The database cannot be used.
+        """
         return BatchLedger(self.engine, documents, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
 
     def questions(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
-        """Return the questions that one task asks on one site, for one try of it."""
+        """
+        Return the ledger of a chat batch's questions for one try of one task.
+
+        :param scope: Site and batch, see :func:`questions_scope`.
+        :param site_id: Id of the site.
+        :param source: Name of the source of the questions.
+        :param run: The task instance.
+        :return: The ledger. Close it after use.
+        :raises AssistantLedgerError: The database cannot be used.
+        """
         return BatchLedger(self.engine, questions, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
 
     def load(
         self, *, scope: str, endpoint: str, site_id: str, source: str, run: RunRef
     ) -> contextlib.AbstractContextManager[LoadRecord]:
-        """Return the record of one try of a load, for the time that it runs."""
+        """
+        Return a context manager that records one try of a load.
+
+        :param scope: Site and endpoint, see :func:`document_scope`.
+        :param endpoint: Name of the endpoint.
+        :param site_id: Id of the site.
+        :param source: Name of the source that is loaded.
+        :param run: The task instance.
+        :return: Context manager that yields the :class:`LoadRecord` to fill.
+        :raises AssistantLedgerError: The start of the load cannot be recorded.
+        """
         names = {"scope": scope, "endpoint": endpoint, "site_id": site_id, "source": source}
         return recorded(self.engine, names, run, now=self._now)
 
     def find(self, table: sa.Table, scope: str, key: str) -> sa.Row[Any] | None:
-        """Return the effect with this scope and key, if one was ever intended."""
+        """
+        Return the entry of an effect.
+
+        :param table: Table of the effect's kind.
+        :param scope: Scope of the effect.
+        :param key: Key of the effect, see :func:`key_of`.
+        :return: The row; None if the effect was never claimed.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
         return self._one(sa.select(table).where(_is(table, scope, key)))
 
     def outcomes(
         self, table: sa.Table, scope: str, keys: Sequence[str], *, again_if: sa.ColumnElement[bool] | None = None
     ) -> dict[str, Outcome]:
         """
-        Return what came of the effects with these keys; those that were never intended are left out.
+        Return the outcomes of several effects.
 
-        :param again_if: Leaves out those that were made, and where this holds for their row.
+        :param table: Table of the effects' kind.
+        :param scope: Scope of the effects.
+        :param keys: Keys of the effects.
+        :param again_if: Condition on the row of a completed effect under which it is left out, because it has to be
+            made again. Default: none.
+        :return: Outcome by key; keys that were never claimed are left out.
+        :raises AssistantLedgerError: The database cannot be read.
         """
         is_current = (table.c.outcome != "done") | sa.not_(sa.false() if again_if is None else again_if)
 
@@ -150,7 +196,18 @@ class Ledger:
         return transaction(self.engine, outcomes)
 
     def intend(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
-        """Record that an effect is about to be made; an earlier attempt at the same effect is counted."""
+        """
+        Claim an effect: record that it is about to be sent.
+
+        If the effect was claimed before, the number of its attempts increases.
+
+        :param table: Table of the effect's kind.
+        :param scope: Scope of the effect.
+        :param key: Key of the effect, see :func:`key_of`.
+        :param run: The task instance.
+        :param facts: Values of further columns.
+        :raises AssistantLedgerError: The claim cannot be recorded; nothing may be sent.
+        """
         self._unwritten.pop((table.name, scope, key), None)
         intent = {
             "outcome": "intended",
@@ -174,7 +231,7 @@ class Ledger:
             return True
 
         if not transaction(self.engine, update, writes=True) and not transaction(self.engine, insert, writes=True):
-            # Another worker inserted the row between the two statements; it is now this one's too.
+            # Another worker inserted the row between the two statements: update that row.
             transaction(self.engine, update, writes=True)
 
     def settle(
@@ -188,22 +245,33 @@ class Ledger:
         **facts: Any,
     ) -> bool:
         """
-        Record what came of an intent; if the database cannot be written, when the ledger is closed.
+        Record the outcome of a claim.
 
-        What the service has answered is then not lost for the task that asked.
+        If the database cannot be written, the outcome is kept in memory and written when the ledger is closed, so that
+        the task does not lose the service's answer.
 
-        :return: Whether it is recorded by now.
+        :param table: Table of the effect's kind.
+        :param scope: Scope of the effect.
+        :param key: Key of the effect.
+        :param outcome: The outcome.
+        :param error: Error message, or None.
+        :param facts: Values of further columns.
+        :return: Whether the outcome has been written.
         """
-        settled = self._settled(table, scope, key, outcome, error, facts)
+        update = self._outcome_update(table, scope, key, outcome, error, facts)
         try:
-            transaction(self.engine, lambda connection: connection.execute(settled), writes=True)
+            transaction(self.engine, lambda connection: connection.execute(update), writes=True)
         except AssistantLedgerError as why:
-            log.warning("The service has answered, and the outcome is recorded when the task ends: %s", why)
-            self._unwritten[table.name, scope, key] = settled
+            log.warning(
+                "The ledger cannot be written; the service has answered, and the outcome will be recorded when the "
+                "task ends: %s",
+                why,
+            )
+            self._unwritten[table.name, scope, key] = update
             return False
         return True
 
-    def _settled(
+    def _outcome_update(
         self, table: sa.Table, scope: str, key: str, outcome: Outcome, error: str | None, facts: Mapping[str, Any]
     ) -> sa.Update:
         change = {"outcome": outcome, "error": error, "settled_at": self._now(), **facts}
@@ -221,28 +289,29 @@ class Ledger:
         **facts: Any,
     ) -> tuple[Effect, bool]:
         """
-        Make an effect, unless this ledger shows that it was made.
+        Make an effect, unless this ledger shows that it has been made.
 
-        An earlier attempt that may have happened is repeated, as the specification asks for after a 5xx, with a
-        warning. An outcome that cannot be recorded is returned all the same, and recorded when the ledger is closed.
+        An ambiguous earlier attempt is repeated with a warning, as the API requires after a 5xx. An outcome that cannot
+        be recorded is returned nevertheless, and recorded when the ledger is closed.
 
-        :param table: The kind of effect.
-        :param scope: What the effect is made on.
-        :param key: What makes it the same effect when it is tried again, see :func:`key_of`.
-        :param run: The task instance that makes it.
-        :param send: Makes it, and returns the facts that are known only then.
-        :param again_if: Makes it again although it was made, where this holds for its row.
-        :param facts: Columns of the row, known before.
-        :return: The effect's row, and whether it was made by this call.
-        :raises AssistantLedgerError: The intent cannot be recorded; nothing was sent.
+        :param table: Table of the effect's kind.
+        :param scope: Scope of the effect.
+        :param key: Key that identifies the effect across retries, see :func:`key_of`.
+        :param run: The task instance.
+        :param send: Sends the request and returns values of columns that are known only from the response.
+        :param again_if: Condition on the row of a completed effect under which it is made again. Default: none.
+        :param facts: Values of further columns that are known before the request.
+        :return: The effect's row, and whether this call made the effect.
+        :raises AssistantLedgerError: The claim cannot be recorded; nothing was sent.
+        :raises AssistantError: The request failed.
         """
-        made = self._made(table, scope, key, again_if)
-        if made is not None:
-            return made, False
+        completed = self._completed(table, scope, key, again_if)
+        if completed is not None:
+            return completed, False
         earlier = self.find(table, scope, key)
         if earlier is not None and earlier.outcome in {"intended", "ambiguous"}:
             log.warning(
-                "An earlier attempt at this may already have happened; it is made again: %s",
+                "An earlier attempt at this request may already have happened; sending it again: %s",
                 earlier.error,
             )
         self.intend(table, scope, key, run, **facts)
@@ -251,14 +320,15 @@ class Ledger:
         except AssistantError as error:
             self.settle(table, scope, key, outcome_of(error), error=str(error))
             raise
-        known: dict[str, Any] = {**facts, **learned}
+        columns: dict[str, Any] = {**facts, **learned}
         if self.settle(table, scope, key, "done", **learned):
             with contextlib.suppress(AssistantLedgerError):
                 if (row := self.find(table, scope, key)) is not None:
                     return row, True
-        return SimpleNamespace(**known, scope=scope, key=key, outcome="done", error=None, settled_at=self._now()), True
+        entry = SimpleNamespace(**columns, scope=scope, key=key, outcome="done", error=None, settled_at=self._now())
+        return entry, True
 
-    def _made(
+    def _completed(
         self, table: sa.Table, scope: str, key: str, again_if: sa.ColumnElement[bool] | None
     ) -> sa.Row[Any] | None:
         query = sa.select(table).where(_is(table, scope, key), table.c.outcome == "done")
@@ -270,17 +340,29 @@ class Ledger:
         return transaction(self.engine, lambda connection: connection.execute(query).one_or_none())
 
     def submission_of(self, scope: str, request_id: str) -> sa.Row[Any] | None:
-        """Return the submission that an async chat request came from, if this ledger saw it."""
+        """
+        Return the entry of an async chat request.
+
+        :param scope: Scope of the request.
+        :param request_id: Id of the request.
+        :return: The row; None if this ledger did not record the request.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
         where = (submissions.c.scope == scope) & (submissions.c.request_id == request_id)
         return self._one(sa.select(submissions).where(where).limit(1))
 
     def chat_ended(self, scope: str, request_id: str, state: str, *, at: datetime | None = None) -> None:
         """
-        Record how an async chat request ended; the first record stands, later ones change nothing.
+        Record how an async chat request ended.
 
-        Only ``lost`` replaces another: a service may forget a request after it has answered it.
+        Only the first call has an effect, except that ``lost`` replaces an earlier state: a service may forget a
+        request after it has answered it.
 
-        :param at: When it ended, aware; by default now.
+        :param scope: Scope of the request.
+        :param request_id: Id of the request.
+        :param state: ``complete``, ``failed``, ``lost`` or ``timed_out``.
+        :param at: Time of the end, timezone-aware. Default: now.
+        :raises AssistantLedgerError: The database cannot be written.
         """
         table = submissions
         where = (table.c.scope == scope) & (table.c.request_id == request_id)
@@ -296,37 +378,42 @@ class Ledger:
 
     @property
     def name(self) -> str:
-        """Its connection id, file or URL, for messages."""
+        """Connection id, file or URL of the ledger, for messages."""
         return name_of(self.engine)
 
     def has_entries_before(self, moment: datetime) -> bool:
-        """Return whether anything was recorded before a moment."""
+        """
+        Return whether the ledger has an entry from before a time.
+
+        :param moment: The time, timezone-aware.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
         tables = (documents, questions, submissions, ratings)
         began = [table.c.intended_at < moment for table in tables] + [loads.c.started_at < moment]
         queries = [sa.exists().where(one) for one in began]
         return bool(transaction(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
 
     def close(self) -> None:
-        """Record the outcomes that could not be recorded before, and close the database connections."""
+        """Write the outcomes that could not be written before, and close the database connections."""
         try:
-            self._write_rest()
+            self._write_remaining()
         finally:
             self.engine.dispose()
 
-    def _write_rest(self) -> None:
+    def _write_remaining(self) -> None:
         unwritten = list(self._unwritten.values())
         if not unwritten:
             return
 
-        def settle(connection: sa.Connection) -> None:
-            for settled in unwritten:
-                connection.execute(settled)
+        def write(connection: sa.Connection) -> None:
+            for update in unwritten:
+                connection.execute(update)
 
         try:
-            transaction(self.engine, settle, writes=True)
+            transaction(self.engine, write, writes=True)
         except AssistantLedgerError:
             listed = ", ".join(f"{table} {key}" for table, _, key in self._unwritten)
-            log.exception("What was sent is not recorded, and a retry of this task sends it again: %s", listed)
+            log.exception("An effect is not recorded, and a retry of this task sends it again: %s", listed)
         self._unwritten.clear()
 
     def __enter__(self) -> Self:
@@ -337,46 +424,61 @@ class Ledger:
 
 
 def outcome_of(error: AssistantError) -> Outcome:
-    """Return what an effect whose request ended in this error came to."""
+    """
+    Return the outcome of an effect whose request failed.
+
+    :param error: The error of the request.
+    :return: ``ambiguous`` if the effect may have happened, otherwise ``refused``.
+    """
     return "ambiguous" if isinstance(error, AssistantAmbiguousError | AssistantResponseError) else "refused"
 
 
 def document_scope(target: str, endpoint: str, namespace: str | None = None) -> str:
     """
-    Return the scope in which documents of one site have keys of their own.
+    Return the scope within which document keys are unique.
 
-    :param target: The site, see :meth:`AssistantHook.target`.
-    :param endpoint: The kind of document.
-    :param namespace: Separates loads whose keys overlap.
+    :param target: URL of the site, see :meth:`AssistantHook.target`.
+    :param endpoint: Name of the endpoint, which is the kind of document.
+    :param namespace: Separates loads whose keys overlap. Default: none.
+    :return: The scope.
     """
     return f"{target}/{endpoint}" if namespace is None else f"{target}/{endpoint}#{namespace}"
 
 
 def key_of(*parts: str | None) -> str:
-    """Return the key of an effect: a digest of what makes it the same effect when it is tried again."""
+    """
+    Return the key of an effect.
+
+    :param parts: Values that identify the effect across retries.
+    :return: Digest of the values, 32 hexadecimal digits.
+    """
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 def _engine_of(conn_id: str) -> sa.Engine:
     """
-    Return the engine of an Airflow connection.
+    Return the SQLAlchemy engine of an Airflow connection.
 
-    :raises AssistantLedgerErrorForGood: There is no such connection, or it is not one of a SQL database.
+    :raises AssistantLedgerErrorForGood: The connection does not exist or is not a SQL connection.
     """
     try:
         engine: sa.Engine = BaseHook.get_hook(conn_id).get_sqlalchemy_engine()
     except (AirflowException, AttributeError, ImportError, ValueError, sa.exc.ArgumentError) as error:
         raise AssistantLedgerErrorForGood(
-            f"the ledger cannot be opened: connection {conn_id!r}, which [assistant] ledger_conn_id names, cannot be "
-            f"used for SQL ({type(error).__name__}). Nothing was sent. Correct the connection or install its "
-            "provider, then clear the task."
+            f"the ledger cannot be opened: connection {conn_id!r} ([assistant] ledger_conn_id) cannot be used for SQL "
+            f"({type(error).__name__}). Nothing was sent. Correct the connection or install its provider, then clear "
+            "the task."
         ) from error
     engine.update_execution_options(**{NAME: f"connection {conn_id!r}"})
     return engine
 
 
 def sqlite_engine(path: Path) -> sa.Engine:
-    """Return an engine for a SQLite file that several processes write to."""
+    """
+    Return an engine for a SQLite file that several processes may write to concurrently.
+
+    :param path: Path of the file; it is created if it does not exist.
+    """
     engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
 
     @sa.event.listens_for(engine, "connect")
@@ -392,7 +494,7 @@ def _is(table: sa.Table, scope: str, key: str) -> sa.ColumnElement[bool]:
 
 
 def airflow_home() -> Path:
-    """Return AIRFLOW_HOME."""
+    """Return the path of AIRFLOW_HOME."""
     from airflow.configuration import AIRFLOW_HOME
 
     return Path(AIRFLOW_HOME)

@@ -1,1 +1,1 @@
-"""From rows and files to documents."""
+"""Loading of rows and files into the knowledge base."""

@@ -1,4 +1,4 @@
-"""Rows as columns, some at a time, from whatever holds them in memory."""
+"""Batches of columns from dataframes and lists of rows in memory."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BATCH = 1000
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    Some rows, column by column.
+    Hold a batch of rows by column.
 
-    :param columns: The wanted columns, lists of the same length.
+    :param columns: Values of each wanted column; all lists have the same length.
     :param start: Number of the first row in the source, from 1.
-    :param problems: By position in the batch, why a row cannot be read; its values are placeholders.
-    :param file: The file that the rows are from, if it has lines.
-    :param lines: The line of each row in it.
+    :param problems: Why a row cannot be read, by its position in the batch from 0. The row's values are placeholders.
+    :param file: Path of the text file that the rows come from. Empty for other sources.
+    :param lines: Line number of each row in that file.
     """
 
     columns: dict[str, list[Any]]
@@ -39,19 +39,19 @@ class Batch:
         return len(next(iter(self.columns.values()), ()))
 
     def place(self, position: int) -> str:
-        """Return where the row at this position is, in words."""
+        """Return the file and line, or the row number, of the row at this position in the batch."""
         return f"{self.file}, line {self.lines[position]}" if self.lines else f"row {self.start + position}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """
-    The columns a load reads.
+    Name the columns to read.
 
-    :param text: Those that have to be strings.
-    :param any: Those that may be of any type, such as keys.
-    :param rest: Whether to read all others as well.
-    :param optional: Those that have to be strings where the source has them.
+    :param text: Required columns with text.
+    :param any: Required columns of any type, such as key columns.
+    :param rest: Whether to read all other columns as well. Default: False.
+    :param optional: Columns with text that the source may lack.
     """
 
     text: tuple[str, ...]
@@ -61,36 +61,37 @@ class Wanted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that there must be, each once."""
+        """Required columns, without repetitions."""
         return tuple(dict.fromkeys(self.text + self.any))
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns that every batch has."""
+        """Columns that every batch contains, without repetitions."""
         return tuple(dict.fromkeys(self.names + self.optional))
 
     def among(self, present: Iterable[str]) -> tuple[str, ...]:
-        """Return which of the columns that there are to read."""
+        """Return the columns to read of those that are present in the source."""
         names = dict.fromkeys(present)
         return tuple(names) if self.rest else tuple(name for name in self.read if name in names)
 
     def complete(self, columns: dict[str, list[Any]], length: int) -> dict[str, list[Any]]:
-        """Return the columns with those that a source need not have."""
+        """Return the columns, with columns of None for those that the source lacks."""
         return columns | {name: [None] * length for name in self.read if name not in columns}
 
     def check(self, present: Iterable[Any]) -> None:
         """
-        Make sure that a source has the columns.
+        Check that a source has the required columns, each once.
 
-        :raises AssistantInputError: It lacks some, or has one twice; the message says which, and which it has.
+        :param present: Names of the source's columns.
+        :raises AssistantInputError: A required column is missing, or a column to read occurs more than once.
         """
         count = Counter(list(present))
         listed = ", ".join(map(str, count)) or "none"
         if missing := [name for name in self.names if name not in count]:
             raise AssistantInputError(
                 f"source has no column {', '.join(missing)}; it has {listed}. If a field's column has another name, "
-                "say so (columns={field: column}, --column FIELD=COLUMN); or give one value for all rows "
-                "(constants={field: value}, --constant FIELD=VALUE)",
+                "pass columns={field: column} (--column FIELD=COLUMN); if a field has the same value in all rows, pass "
+                "constants={field: value} (--constant FIELD=VALUE)",
                 field="columns",
             )
         if twice := [name for name in self.read if count[name] > 1]:
@@ -101,7 +102,7 @@ class Wanted:
 
 
 def number(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches with the numbers of their rows, without those that have none."""
+    """Yield the non-empty batches, with ``start`` set to the number of their first row."""
     start = 1
     for batch in batches:
         if size := len(batch):
@@ -113,7 +114,10 @@ def batches_of(source: Any, wanted: Wanted) -> Iterator[Batch]:
     """
     Yield the wanted columns of a dataframe, a list of mappings or one mapping.
 
-    :raises AssistantInputError: It is none of these, or has not the columns.
+    :param source: A dataframe or any other provider of Arrow data, a list of mappings, or a mapping.
+    :param wanted: Columns to read.
+    :return: Batches of at most 1,000 rows.
+    :raises AssistantInputError: The source is of another type or lacks a required column.
     """
     if hasattr(source, "__arrow_c_stream__"):
         yield from _of_stream(source, wanted)
@@ -132,7 +136,13 @@ def batches_of(source: Any, wanted: Wanted) -> Iterator[Batch]:
 
 
 def batches_of_parts(parts: Iterable[Any], wanted: Wanted) -> Iterator[Batch]:
-    """Yield the wanted columns of several dataframes or lists, one after the other; mappings in a row are a list."""
+    """
+    Yield the wanted columns of several parts, one after the other.
+
+    :param parts: Dataframes, lists of mappings, or mappings. Consecutive mappings are read as one list.
+    :param wanted: Columns to read.
+    :return: Batches of at most 1,000 rows.
+    """
     for are_rows, some in itertools.groupby(parts, key=lambda part: isinstance(part, Mapping)):
         if are_rows:
             yield from batches_of_rows(some, wanted)
@@ -141,12 +151,19 @@ def batches_of_parts(parts: Iterable[Any], wanted: Wanted) -> Iterator[Batch]:
 
 
 def is_rows(source: Any) -> bool:
-    """Return whether it is a list of mappings."""
+    """Return whether a source is a list of mappings."""
     return isinstance(source, Sequence) and all(isinstance(row, Mapping) for row in source)
 
 
 def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: Wanted) -> Iterator[Batch]:
-    """Yield the wanted columns of Arrow's batches."""
+    """
+    Yield the wanted columns of Arrow record batches.
+
+    :param batches: The record batches.
+    :param wanted: Columns to read.
+    :return: Batches of at most 1,000 rows.
+    :raises AssistantInputError: A required column is missing, or a text column has another type.
+    """
     checked = None
     for batch in batches:
         if batch.schema is not checked:
@@ -163,7 +180,14 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: Wanted) -> Itera
 
 
 def batches_of_rows(rows: Iterable[Mapping[str, Any]], wanted: Wanted) -> Iterator[Batch]:
-    """Yield the wanted columns of mappings; a row may lack a column that others have."""
+    """
+    Yield the wanted columns of mappings.
+
+    :param rows: The rows. A row may lack columns that other rows have.
+    :param wanted: Columns to read.
+    :return: Batches of at most 1,000 rows.
+    :raises AssistantInputError: No row has a required column.
+    """
     present: dict[str, None] = {}
     remaining = iter(rows)
     while piece := list(itertools.islice(remaining, BATCH)):
@@ -175,7 +199,14 @@ def batches_of_rows(rows: Iterable[Mapping[str, Any]], wanted: Wanted) -> Iterat
 
 
 def columns_of_rows(rows: Sequence[Mapping[str, Any]], present: Iterable[str], wanted: Wanted) -> dict[str, list[Any]]:
-    """Return the wanted columns of some mappings."""
+    """
+    Return the wanted columns of a list of mappings.
+
+    :param rows: The rows.
+    :param present: Names of the columns that at least one row has.
+    :param wanted: Columns to read.
+    :return: Values by column.
+    """
     columns = {name: [row.get(name) for row in rows] for name in wanted.among(present)}
     for name in {*wanted.text, *wanted.optional} & set(columns):
         columns[name] = _texts(columns[name])
@@ -183,7 +214,7 @@ def columns_of_rows(rows: Sequence[Mapping[str, Any]], present: Iterable[str], w
 
 
 def _texts(values: list[Any]) -> list[Any]:
-    """Return text as plain strings and what is missing as None; anything else is for the row's check to refuse."""
+    """Convert strings to ``str`` and missing values to None; keep other values, which the row's validation refuses."""
     return [value if type(value) is str else _text(value) for value in values]
 
 
@@ -194,9 +225,9 @@ def _text(value: Any) -> Any:
 
 
 def _values(name: str, column: pa.Array, wanted: Wanted) -> list[Any]:
-    """Return the values of a column, which must be strings if the service wants text."""
+    """Return the values of a column; refuse a column to be sent as text if it has another type."""
     if name in wanted.text or name in wanted.optional:
-        # A dataframe's column without a single value may be of any type.
+        # A column of nulls may have any type.
         if column.null_count == len(column):
             return [None] * len(column)
         if not _is_text(column.type):
@@ -228,7 +259,7 @@ def _of_stream(source: Any, wanted: Wanted) -> Iterator[Batch]:
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         if not is_pandas:
             raise AssistantInputError(f"source: the dataframe cannot be read: {error}", field="source") from error
-        # A column of several types: each row is checked by itself.
+        # A column mixes types: validate each row by itself.
         yield from _of_pandas(source, wanted)
     else:
         is_mixed = is_pandas and any(

@@ -1,4 +1,4 @@
-"""Rows of Parquet, CSV and JSON lines files."""
+"""Readers of Parquet, CSV and JSON lines files."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ Path_: TypeAlias = "Path | ObjectStoragePath"
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
     r"""
-    How CSV files are written.
+    Describe the format of CSV files.
 
-    :param delimiter: The character between cells; ``\t`` is a tab.
-    :param encoding: The encoding, by a name that Python knows: ``utf-8``, ``cp1252``, ``utf-16``.
-    :param quote: The character around cells that contain the delimiter or a line break.
+    :param delimiter: Character between cells; ``\t`` is a tab. Default: comma.
+    :param encoding: Python name of the encoding, such as ``utf-8``, ``cp1252`` or ``utf-16``. Default: ``utf-8``.
+    :param quote: Character around cells that contain the delimiter or a line break. Default: double quote.
     """
 
     delimiter: str = ","
@@ -51,10 +51,11 @@ class CsvOptions:
     @classmethod
     def of(cls, given: Mapping[str, str] | CsvOptions | None) -> Self:
         """
-        Return options that a user gave as a mapping.
+        Build the options from a mapping.
 
-        :param given: Some of ``delimiter``, ``encoding`` and ``quote``; None for the defaults.
-        :raises AssistantInputError: There is no such option, or its value is not possible.
+        :param given: Mapping with any of ``delimiter``, ``encoding`` and ``quote``; None for the defaults.
+        :return: The validated options.
+        :raises AssistantInputError: An option is unknown or its value is invalid.
         """
         if isinstance(given, cls):
             return given
@@ -67,7 +68,11 @@ class CsvOptions:
         return cls("\t" if options.delimiter == "\\t" else options.delimiter, options.encoding, options.quote).checked()
 
     def checked(self) -> Self:
-        """Return the options if they are possible."""
+        """
+        Validate the options and return them.
+
+        :raises AssistantInputError: A value is invalid.
+        """
         for name in ("delimiter", "quote"):
             value = getattr(self, name)
             if not isinstance(value, str) or len(value) != 1 or value in "\r\n":
@@ -78,7 +83,7 @@ class CsvOptions:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError):
             raise AssistantInputError(
-                f"csv_options: there is no encoding {self.encoding!r}", field="encoding"
+                f"csv_options: Python has no encoding {self.encoding!r}", field="encoding"
             ) from None
         return self
 
@@ -87,17 +92,18 @@ def read_file(path: Path_, wanted: Wanted, options: CsvOptions, row_groups: list
     """
     Yield the wanted columns of a file.
 
-    :param path: The file; its name says what it is.
-    :param wanted: The columns.
-    :param options: How it is written, if it is CSV.
-    :param row_groups: Which row groups to read, if it is Parquet; None for all.
-    :raises AssistantInputError: The file cannot be read, or has not the columns; the message names it.
+    :param path: Path of the file. Its suffix determines the format; a second suffix may name a compression.
+    :param wanted: Columns to read.
+    :param options: Format of a CSV file.
+    :param row_groups: Row groups of a Parquet file to read. None reads all.
+    :return: Batches of at most 1,000 rows.
+    :raises AssistantInputError: The file cannot be read or lacks a required column.
     """
     suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
     kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
     if kind is None:
         raise AssistantInputError(
-            f"{str(path)!r} is no Parquet, CSV or JSON lines file by its name ({', '.join(SUFFIXES)})",
+            f"{str(path)!r} does not have the suffix of a Parquet, CSV or JSON lines file ({', '.join(SUFFIXES)})",
             field="source",
         )
     with ExitStack() as stack:
@@ -109,7 +115,7 @@ def read_file(path: Path_, wanted: Wanted, options: CsvOptions, row_groups: list
             else:
                 yield from _json_lines(stack, path, wanted)
         except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:
-            # pyarrow's own errors are ValueErrors and OSErrors; the others are those of compressed files.
+            # pyarrow's errors are ValueErrors and OSErrors; the others come from decompression.
             raise _unreadable(path, error) from error
 
 
@@ -121,7 +127,7 @@ def _parquet(stack: ExitStack, path: Path_, row_groups: list[int] | None, wanted
     import pyarrow.parquet as pq
 
     opened = stack.enter_context(path.open("rb"))
-    # Buffered, so that a large row group is read page by page and not at once.
+    # The buffer makes pyarrow read a large row group page by page instead of at once.
     file = stack.enter_context(
         pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
     )
@@ -151,11 +157,11 @@ def _csv(stack: ExitStack, path: Path_, options: CsvOptions, wanted: Wanted) -> 
         yield _csv_batch(path, some, len(header), positions, wanted, options)
 
 
-_ADVICE = "if the file is written differently, say so (csv_options, or --delimiter, --encoding and --quote)"
+_ADVICE = "if the file has another format, set csv_options (--delimiter, --encoding, --quote)"
 
 
 def _csv_rows(path: Path_, reader: Any) -> Iterator[tuple[int, list[str], str]]:
-    """Yield line number, cells and problem of every row; empty lines are not rows."""
+    """Yield line number, cells and problem of every row; skip empty lines."""
     while True:
         line = reader.line_num + 1
         try:
@@ -187,7 +193,7 @@ def _csv_batch(
         if problem or len(cells) != width:
             problems[number] = problem or f"has {len(cells)} cells, but the first line has {width}; {_ADVICE}"
         whole.append([""] * width if number in problems else cells)
-    # Every column is text: a category "007" must not become 7.
+    # Keep every column as text: a category "007" must not become 7.
     transposed = list(zip(*whole, strict=True))
     columns = {name: list(transposed[position]) for name, position in positions.items()}
     for name, values in columns.items():
@@ -199,7 +205,7 @@ def _csv_batch(
 
 
 def _is_undecoded(text: str) -> bool:
-    """Return whether a text has bytes that its encoding does not know."""
+    """Return whether a text has bytes that could not be decoded (``surrogateescape``)."""
     if text.isascii():
         return False
     try:
@@ -222,7 +228,7 @@ def _json_lines(stack: ExitStack, path: Path_, wanted: Wanted) -> Iterator[Batch
         columns = columns_of_rows(rows, names, wanted)
         yield Batch(columns, problems=problems, file=str(path), lines=[number for number, _ in some])
     if present:
-        # At the end: a field that the first lines lack may come later.
+        # Check at the end: a field may be missing in the first lines and present in later ones.
         wanted.check(present)
 
 

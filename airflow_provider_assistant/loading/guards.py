@@ -1,4 +1,4 @@
-"""Checks of a whole load before its first request: who owns its keys, and how much of the site it would change."""
+"""Safety checks before the first request of a load: the owner of its keys, and the share of documents it changes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-# A load that would replace or abandon more than this share of its source's documents is rarely meant, once there are
-# this many of them.
+# A load is refused if it would replace or leave stale more than this share of its source's documents, and at least
+# this many of them: such a load is usually a mistake.
 LARGEST_SHARE = 0.5
 LEAST_DOCUMENTS = 50
 LISTED = 3
@@ -15,10 +15,10 @@ LISTED = 3
 
 def check_owner(source: str, foreign: Mapping[str, int]) -> None:
     """
-    Refuse to replace documents of other sources.
+    Refuse a load that would replace documents of other sources.
 
     :param source: Name of the source that is loaded.
-    :param foreign: Number of keys with other content that belong to each other source, by its name.
+    :param foreign: Number of keys with other content by the name of the source that they belong to.
     :raises AssistantInputError: There are such keys.
     """
     if not foreign:
@@ -35,13 +35,13 @@ def check_owner(source: str, foreign: Mapping[str, int]) -> None:
 
 def check_extent(source: str, *, documents: int, changed: int, missing: int) -> None:
     """
-    Refuse to replace or abandon most of what a source has on the site.
+    Refuse a load that would replace or leave stale most documents of its source.
 
     :param source: Name of the source that is loaded.
     :param documents: Number of its documents on the site.
-    :param changed: How many of them would be created again with other content.
-    :param missing: How many of them are no longer in the source, and so would become stale.
-    :raises AssistantInputError: These are more than half, and at least 50.
+    :param changed: Number of documents that would be created again with other content.
+    :param missing: Number of documents that are no longer in the source and would become stale.
+    :raises AssistantInputError: ``changed`` and ``missing`` are more than half of the documents, and at least 50.
     """
     touched = changed + missing
     if touched < LEAST_DOCUMENTS or touched <= LARGEST_SHARE * documents:
@@ -49,7 +49,7 @@ def check_extent(source: str, *, documents: int, changed: int, missing: int) -> 
     raise AssistantInputError(
         f"{touched} of {documents} documents of source {source!r} would be replaced ({changed}) or become stale "
         f"({missing}). Nothing was sent. Check that the source is complete and that its key columns are those of "
-        "earlier loads. If the change is meant, set allow_mass_change=True for one run; if the source has only what is "
-        "new, set on_missing='ignore'.",
+        "earlier loads. If the change is intended, set allow_mass_change=True for one run; if the source contains only "
+        "new rows, set on_missing='ignore'.",
         field="source",
     )

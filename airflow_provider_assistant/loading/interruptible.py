@@ -1,4 +1,4 @@
-"""Work in an event loop that a signal handler may end: Airflow asks first, and kills five seconds later."""
+"""Event loops that a signal handler can stop: Airflow sends SIGTERM, and SIGKILL five seconds later."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ T = TypeVar("T")
 
 def on_interruption(loop: asyncio.AbstractEventLoop, end: Callable[[BaseException], None]) -> None:
     """
-    Have work ended by what a signal handler raises between two tasks of its loop, such as Airflow's timeout.
+    Pass exceptions that a signal handler raises in an event loop, such as Airflow's task timeout, to a callback.
 
-    :param loop: The loop, which by itself would only log it.
-    :param end: Ends the work for what was raised.
+    By default, the loop would only log them.
+
+    :param loop: The event loop.
+    :param end: Called with the exception; it must end the work.
     """
 
     def raised(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -31,10 +33,10 @@ def on_interruption(loop: asyncio.AbstractEventLoop, end: Callable[[BaseExceptio
 
 class Interruptible:
     """
-    Runs coroutines, one after the other, until somebody ends them.
+    Run coroutines one after the other until :meth:`end` is called.
 
-    :param ended: What to say to whoever waited for one that was ended.
-    :param grace: How long the one that is running may go on by itself, in seconds.
+    :param ended: Message of the error that :meth:`run` raises for an ended coroutine.
+    :param grace: Seconds that the running coroutine gets to finish. Default: 0.
     """
 
     def __init__(self, ended: str, *, grace: float = 0.0) -> None:
@@ -47,15 +49,18 @@ class Interruptible:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """
-        Return what the work returns, or raise what it raises.
+        Run a coroutine and return its result.
 
-        :raises AssistantIncompleteLoad: It was ended.
-        :raises BaseException: What a signal handler raised in between, such as Airflow's timeout.
+        :param work: The coroutine.
+        :return: The result of the coroutine.
+        :raises AssistantIncompleteLoad: :meth:`end` was called.
+        :raises BaseException: An error of the coroutine, or an exception that a signal handler raised, such as
+            Airflow's task timeout.
         """
         return asyncio.run(self._until_ended(work))
 
     def end(self) -> None:
-        """End the work, and all that comes after it; may be called by a signal handler."""
+        """End the running coroutine and all later ones. A signal handler may call this."""
         self.is_ended = True
         if self._loop and self._task and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._cancel_later, self._task)

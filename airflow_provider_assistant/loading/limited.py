@@ -1,4 +1,4 @@
-"""A client whose requests share one limit: for many flows that each know nothing of the others."""
+"""A client whose concurrent requests share one rate limiter."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.loading.limiter import Limiter
 
-# The endpoint whose calls have a deadline of their own.
+# The endpoint whose callers limit the total wait themselves.
 POLL = "chat.request"
-# The pause after a 429 that does not say how long, in seconds.
+# Pause after a 429 without Retry-After, in seconds.
 PAUSE = 1.0
 
 
 class LimitedClient(AssistantClient):
     """
-    A client for many flows in one event loop: one bound, one pace and one pause for all of them.
+    Send concurrent requests of one event loop through one rate limiter.
 
-    A 429 to one holds back all. A request may therefore wait for its turn longer than for its answer; who has a
-    deadline bounds the whole. Where the service asks for a longer pause than the connection's retries allow, calls that
-    wait for their turn get the same 429 at once. Only polls wait on, because they have a deadline.
+    A 429 to one request pauses all requests. A request may therefore wait for a slot longer than for its response;
+    callers with a ``timeout`` have to include this wait. If the service asks for a longer pause than the connection's
+    ``max_pause``, waiting requests fail with the same 429 at once. Only polls keep waiting, because their callers
+    limit the total wait.
 
-    :param settings: Where to send, and how.
-    :param limiter: Gives out the turns; by default one for the connection's ``max_concurrency``.
-    :param options: Clock, waiting and jitter, as :class:`AssistantClient` takes them.
+    :param settings: Settings of the connection.
+    :param limiter: Rate limiter. Default: a new one for the connection's ``max_concurrency``.
+    :param options: Keyword arguments of :class:`AssistantClient` for clock, sleep and jitter.
     """
 
     def __init__(self, settings: ClientSettings, limiter: Limiter | None = None, **options: Any) -> None:
         super().__init__(settings, **options)
         self.limiter = limiter or Limiter(settings.max_concurrency)
-        # First come, first served: the limiter wakes whom it likes, and as many as work with it can be few.
+        # First come, first served: the limiter does not guarantee an order, and its limit may be low.
         self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
         self._preparing = asyncio.Lock()
         self._is_prepared = False
-        # The 429 that asked for too long a pause, when that ends, and those who were waiting for their turn.
+        # The 429 that asked for too long a pause with the end of that pause, and the requests waiting for a slot.
         self._refusal: tuple[Response, float] | None = None
         self._waiting: set[asyncio.Timeout] = set()
 
     async def prepare(self) -> None:
-        """Do in a thread, once, what would otherwise hold up the event loop at the first request."""
+        """Initialize the client in a thread, once, so that the first request does not block the event loop."""
         if self._is_prepared:
             return
         async with self._preparing:
@@ -52,12 +53,12 @@ class LimitedClient(AssistantClient):
     def _prepare(self) -> None:
         import aiohttp  # noqa: F401
 
-        # Certificates are read, and expressions compiled that find the key in any spelling.
+        # Read the certificates, and compile the expressions that redact the API key.
         _ = self._tls, self._key, self._key_bytes
 
     async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
         async with self._queue:
-            if refusal := await self._turn(call):
+            if refusal := await self._wait_for_slot(call):
                 return refusal
             try:
                 outcome = await super()._aexchange(call)
@@ -66,8 +67,8 @@ class LimitedClient(AssistantClient):
                 self.limiter.release()
         return outcome
 
-    async def _turn(self, call: Call[Any]) -> Response | None:
-        """Wait for a turn, and return None; or at once the 429 of a pause that is too long."""
+    async def _wait_for_slot(self, call: Call[Any]) -> Response | None:
+        """Wait for a slot and return None, or return the 429 whose pause is too long without waiting."""
         if call.endpoint == POLL:
             await self.limiter.acquire()
             return None
@@ -81,7 +82,7 @@ class LimitedClient(AssistantClient):
                 self._waiting.add(waiting)
                 await self.limiter.acquire()
         except TimeoutError:
-            return self._refusal[0] if self._refusal else await self._turn(call)
+            return self._refusal[0] if self._refusal else await self._wait_for_slot(call)
         finally:
             self._waiting.discard(waiting)
         return None

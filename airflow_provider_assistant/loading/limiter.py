@@ -1,10 +1,10 @@
 """
-How fast a load may go: one limiter for all requests of a task, that learns from what the service says.
+The adaptive rate limiter that all requests of a task share.
 
-Three things are limited together. *Concurrency* goes up by one for every round of successes and is cut when
-the service is overloaded. A *pause* that a 429 asks for holds back every worker. And the *pace*, in requests
-per second, is learned from the 429s themselves: a service that admits a burst and then so many per second is
-a token bucket, and what it accepted before it refused says which one.
+It limits three things. *Concurrency* increases by one per round of successes and is halved when the service is
+overloaded. A *pause* that a 429 asks for applies to every worker. The *rate*, in requests per second, is learned
+from the 429s: a service that admits a burst and then a constant rate is a token bucket, and the requests that it
+accepted before a refusal determine the bucket's size and rate.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from airflow_provider_assistant import metrics
 
 log = logging.getLogger(__name__)
 
-# Accepted requests are counted in bins this wide, in seconds: short beside the second that a service lets
-# pass before it admits more, and long beside the answers' jitter.
+# Width of the bins in which accepted requests are counted, in seconds: shorter than the refill interval of a service
+# (typically one second), and longer than the jitter of the response times.
 BIN = 0.02
-# A sleep is not more exact than this, in seconds: who is closer to his turn goes at once.
+# Precision of a sleep, in seconds: a request that would wait for less goes at once.
 SLACK = 0.004
-# The pace, while only one refusal has been seen, starts at so many per second or at a quarter of what was
-# accepted before it, and doubles in so many seconds: soon enough refused again, but not within the bucket.
+# After the first refusal, the rate starts at START requests per second, or a quarter of the requests accepted before
+# it if that is more. It doubles every DOUBLING seconds: the next refusal comes soon, but only from an empty bucket.
 START = 40.0
 DOUBLING = 0.25
-# A learned pace starts just below the limit, and grows each second by this share of the bucket: looking for more
-# costs a pause, which a large bucket makes up for.
+# A learned rate starts at this share of the limit. Every second it grows by PROBE times the bucket size: exceeding the
+# limit costs a pause, which a large bucket compensates for.
 MARGIN = 0.99
 PROBE = 0.02
-# Others share the limit where it fits less than this share of the pace learned before, or where a learned pace
-# is refused again within so many seconds; once may be chance.
+# Other clients share the limit if a new fit is below this share of the previous one, or if a learned rate is refused
+# within SOON seconds more than once.
 ALONE = 0.85
 SOON = 5.0
-# A few slow answers look like a bucket that refills within hours. Below this rate, in requests per second, only the
-# pauses that the service asks for hold requests back.
+# A few slow responses look like a bucket that refills within hours. Below this rate, in requests per second, only the
+# pauses that the service asks for delay requests.
 SLOWEST = 1.0
-# A rate that no task reaches, in requests per second: growing further would mean nothing, and overflow in the end.
+# A rate that no task reaches, in requests per second. Without this cap, growth would overflow.
 FASTEST = 1e6
 DOUBLINGS = 64
-# Enough bins to show how a bucket runs dry, and few enough to be fitted within milliseconds.
+# Enough bins to show how a bucket runs dry, and few enough to fit within milliseconds.
 MOST_BINS = 1024
-# Where the limit is shared, additive increase and multiplicative decrease let the loaders converge, as TCP does.
-# The increase, in requests per second and second, is this times the root of the pace.
+# Where clients share the limit, additive increase and multiplicative decrease make their rates converge, as in TCP.
+# The increase, in requests per second per second, is SHARED_PROBE times the square root of the rate.
 SHARED_PROBE = 10.0
 SHARED_DECREASE = 0.5
 
 
 class Accepted:
     """
-    When requests were accepted, as counts in bins.
+    Count accepted requests over time, in bins.
 
-    Only bins with requests are kept. When there are too many, the bins become twice as wide. Memory and the time of a
-    fit therefore stay constant, however long the time and however many the requests.
+    Only bins with requests are kept. When there are more than MOST_BINS, the bins become twice as wide. Memory use and
+    the duration of a fit are therefore bounded.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,11 @@ class Accepted:
         self._counts: dict[int, int] = {}
 
     def add(self, seconds: float) -> None:
-        """Count a request that was accepted so many seconds after the beginning; the seconds never decrease."""
+        """
+        Count an accepted request.
+
+        :param seconds: Seconds since the start of the epoch; must not decrease from call to call.
+        """
         position = int(seconds / self._width)
         self._counts[position] = self._counts.get(position, 0) + 1
         self.total += 1
@@ -80,10 +84,11 @@ class Accepted:
 
     def rate_of_bucket(self, total: float, elapsed: float) -> float:
         """
-        Return the rate, per second, of the token bucket that was full at first and would just have run dry now.
+        Fit the refill rate of a token bucket that was full at the start of the epoch and has just run dry.
 
-        :param total: Requests that such a bucket accepts.
-        :param elapsed: Seconds in which it accepts them.
+        :param total: Number of requests that the bucket accepts in ``elapsed`` seconds.
+        :param elapsed: Duration in seconds.
+        :return: Tokens per second.
         """
         low, high = 0.0, max(self._counts.values()) / self._width
         for _ in range(30):
@@ -108,20 +113,21 @@ class Accepted:
 
 class Pace:
     """
-    A learned number of requests per second.
+    Learn the request rate that the service allows.
 
-    Until the first refusal there is none. After it the pace doubles quickly from a first guess until it is
-    refused again; that is enough to fit the token bucket, and from then on the pace stays close to its rate. A
-    bucket that others draw from as well cannot be fitted; there the pace goes up and down as TCP's does.
+    Until the first refusal, the rate is unlimited. After it, the rate starts low and doubles until the second refusal.
+    Two refusals suffice to fit the token bucket, and from then on the rate stays close to the bucket's. A bucket that
+    other clients use as well cannot be fitted; there the rate follows additive increase and multiplicative decrease,
+    as in TCP.
 
-    An epoch is the time from the first accepted request after a pause to the next refusal.
+    An epoch lasts from the first accepted request after a pause to the next refusal.
 
-    :param now: A monotonic clock, in seconds.
+    :param now: Current time on a monotonic clock, in seconds.
     """
 
     def __init__(self, now: float) -> None:
         self.rate = math.inf
-        # Accepted requests and seconds of the epoch that shows the bucket best: the one with the fewest.
+        # Accepted requests and duration of the epoch with the fewest requests, which shows the bucket best.
         self._first: tuple[float, float] | None = None
         self._learned = 0.0
         self._shared = False
@@ -132,7 +138,12 @@ class Pace:
         self._accepted = Accepted()
 
     def delay(self, now: float) -> float:
-        """Return the seconds to wait before the next request may go, and count it as gone."""
+        """
+        Schedule the next request and return how long it has to wait.
+
+        :param now: Current time on the monotonic clock, in seconds.
+        :return: Delay in seconds; 0 if the request may go at once.
+        """
         if math.isinf(self.rate):
             return 0.0
         self._grow(now)
@@ -141,21 +152,25 @@ class Pace:
         return wait if wait > SLACK else 0.0
 
     def accepted(self, now: float) -> None:
-        """Count a request that the service accepted."""
+        """
+        Count a request that the service accepted.
+
+        :param now: Time of the response on the monotonic clock, in seconds.
+        """
         if not self._accepted.total:
             self._epoch = max(self._epoch, now)
         self._accepted.add(max(0.0, now - self._epoch))
 
     def refused(self, now: float, resume: float) -> None:
         """
-        Learn from the first 429 after a pause.
+        Adjust the rate to the first 429 after a pause.
 
-        :param now: When it came.
-        :param resume: When requests may go again.
+        :param now: Time of the 429 on the monotonic clock, in seconds.
+        :param resume: Time at which requests may go again.
         """
         elapsed, accepted = now - self._epoch, self._accepted.total
         if not accepted:
-            # Others have emptied the bucket before it was this one's turn.
+            # Other clients have emptied the bucket.
             self.rate = START if math.isinf(self.rate) else max(SLOWEST, self.rate * SHARED_DECREASE)
         elif self._first is None:
             self._first = (accepted, elapsed)
@@ -194,11 +209,11 @@ class Pace:
 
 class Limiter:
     """
-    Slots for the requests of one task.
+    Limit the concurrency and the rate of the requests of one task.
 
-    :param max_concurrency: The most requests in flight.
-    :param now: A monotonic clock, in seconds.
-    :param sleep: Waits for seconds.
+    :param max_concurrency: Maximum number of requests in flight.
+    :param now: Returns the time of a monotonic clock, in seconds. Default: :func:`time.monotonic`.
+    :param sleep: Coroutine function that waits for a number of seconds. Default: :func:`asyncio.sleep`.
     """
 
     def __init__(
@@ -222,18 +237,20 @@ class Limiter:
 
     async def acquire(self) -> None:
         """
-        Wait for a slot, a pause to end, and the pace.
+        Take a slot: wait until one is free, pauses are over and the rate allows the next request.
 
-        :raises Exception: What :meth:`stop` was given.
+        Call :meth:`release` afterwards.
+
+        :raises Exception: The error that :meth:`stop` was called with.
         """
         try:
-            await self._turn()
+            await self._wait_for_slot()
         except BaseException:
-            # Who leaves lets the next one in, who may have waited for his turn only.
+            # A cancelled waiter may have been the one that was woken: wake the next one.
             self._wake()
             raise
 
-    async def _turn(self) -> None:
+    async def _wait_for_slot(self) -> None:
         while True:
             if self._stopped:
                 raise self._stopped
@@ -241,9 +258,9 @@ class Limiter:
             if pause > 0:
                 await self._sleep(pause)
             elif self.in_flight >= max(1, int(self.limit)):
-                turn = asyncio.get_running_loop().create_future()
-                self._waiting.append(turn)
-                await turn
+                waiter = asyncio.get_running_loop().create_future()
+                self._waiting.append(waiter)
+                await waiter
             else:
                 break
         self.in_flight += 1
@@ -255,15 +272,15 @@ class Limiter:
             raise
         if delay and self._resume > self._now():
             self.release()
-            await self._turn()
+            await self._wait_for_slot()
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Free a slot."""
         self.in_flight -= 1
         self._wake()
 
     def accepted(self) -> None:
-        """Count a request that the service accepted: a little more concurrency."""
+        """Count a request that the service accepted, and increase the concurrency slightly."""
         self.pace.accepted(self._now())
         if self.limit < self.max_concurrency:
             self._limit_to(min(self.max_concurrency, self.limit + 1.0 / self.limit))
@@ -271,19 +288,19 @@ class Limiter:
 
     def refused(self, seconds: float) -> None:
         """
-        Take note of a 429: nobody sends until its pause is over.
+        Count a 429 and pause all requests.
 
-        :param seconds: The pause, jitter included.
+        :param seconds: Length of the pause in seconds, jitter included.
         """
         self.throttled += 1
         now = self._now()
         if now >= self._resume:
-            # The others that were in flight are refused with this one; they teach nothing more.
+            # Only the first 429 after a pause counts: the requests in flight with it are refused for the same reason.
             self._limit_to(max(1.0, self.limit / 2))
             self.pace.refused(now, now + seconds)
             metrics.pause(seconds)
             log.info(
-                "The service asked for a pause of %.1f s; then at most %.0f requests/s, %d at a time.",
+                "The service asked for a pause of %.1f s; after it, at most %.0f requests/s and %d in flight.",
                 seconds,
                 self.pace.rate,
                 int(self.limit),
@@ -291,16 +308,20 @@ class Limiter:
         self._resume = max(self._resume, now + seconds)
 
     def failed(self) -> None:
-        """Take note of a 5xx or a missing answer: less concurrency."""
+        """Halve the concurrency after a 5xx or a missing response."""
         self._limit_to(max(1.0, self.limit / 2))
 
     def stop(self, error: Exception) -> None:
-        """Let everybody who waits, or comes to wait, have this error."""
+        """
+        Make all current and later calls of :meth:`acquire` raise an error.
+
+        :param error: The error.
+        """
         self._stopped = error
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _limit_to(self, limit: float) -> None:
         if int(limit) != int(self.limit):
@@ -310,7 +331,7 @@ class Limiter:
     def _wake(self) -> None:
         free = max(1, int(self.limit)) - self.in_flight
         while free > 0 and self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 free -= 1

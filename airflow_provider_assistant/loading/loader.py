@@ -1,9 +1,9 @@
 """
-Creates documents, many at a time, each once.
+Create documents concurrently, each exactly once.
 
-One task keeps the books: it claims rows in the ledger and records outcomes, both in small groups. At no
-moment are more rows claimed without an outcome than may be in flight, so that whoever is killed leaves at
-most that many in doubt. The workers send what was claimed.
+One asyncio task writes the ledger: it claims rows and records outcomes, both in small groups. Workers send the
+claimed rows. The number of claims without an outcome never exceeds ``max_concurrency``, so a killed load leaves
+at most that many ambiguous rows.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 OnChange: TypeAlias = Literal["create", "skip", "fail"]
 OnMissing: TypeAlias = Literal["stale", "ignore"]
 
-# A group of the ledger is at least this share of what may be in flight, unless that takes longer than so many
-# seconds: a transaction costs as much as ten of its rows, but a row that waits for one holds up another.
+# The ledger is written once max_concurrency / GROUP outcomes are waiting, or GATHER seconds after the first one.
+# A transaction costs as much as ten of its rows, so groups pay off; but a row that waits for the transaction keeps
+# its slot from the next row.
 GROUP = 2
 GATHER = 0.003
-# So many rows are looked up in the ledger at a time; a claim is made sure of anyhow.
+# Rows looked up in the ledger per query. The lookup may be outdated by the time of the claim; the claim checks again.
 LOOK_AHEAD = 200
-# Consecutive failures, with no success in between, that stop a load.
+# Consecutive failures that stop a load.
 BREAKER = 25
-# What is in flight when a load has to end gets so long, in seconds. Airflow kills five seconds after it asked.
+# Seconds that requests in flight get to finish when a load has to end. Airflow kills a task five seconds after SIGTERM.
 GRACE = 2.0
-# These concern the connection, the site or the tenant, and so every row. Any other error may concern one row alone:
-# only BREAKER of them in a row stop the load.
+# These errors concern the connection, the site or the tenant, and so every row: the first one stops the load.
+# Any other error may concern one row only: BREAKER of them in a row stop the load.
 STOPPING = (
     AssistantAuthenticationError,
     AssistantPermissionError,
@@ -71,22 +72,26 @@ STOPPING = (
     AssistantLedgerError,
 )
 ELSEWHERE = "another task is loading this row"
-SETTLE_IT = "Look at the site, and record what you find with airflow assistant ledger resolve; then clear the task."
+RESOLVE_FIRST = (
+    "Check on the site whether it was created, record the result with `airflow assistant ledger resolve`, then clear "
+    "the task."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """
-    How to load.
+    Options of a load.
 
-    :param max_concurrency: The most requests in flight.
-    :param max_pause: The longest pause, in seconds, that is waited for.
-    :param on_ambiguous: What to do with a row that may have been created: send it ``retry``, leave it ``skip``,
-        or stop the load ``fail``.
-    :param on_change: What to do with a key whose content is new: ``create`` another document, ``skip`` it, or
-        stop the load ``fail``.
-    :param adopt: Whether to take over keys that belong to other sources.
-    :param allow_mass_change: Whether more than half of the source's documents may be replaced or become stale.
+    :param max_concurrency: Maximum number of requests in flight.
+    :param max_pause: Longest pause that the load waits out after a 429, in seconds. Default: 300.
+    :param on_ambiguous: What to do with an ambiguous row: ``retry`` sends it again, ``skip`` does not send it, and
+        ``fail`` stops the load. Default: ``retry``.
+    :param on_change: What to do with a key whose content hash has changed: ``create`` creates another document,
+        ``skip`` does not send the row, and ``fail`` stops the load. Default: ``create``.
+    :param adopt: Whether to take over keys that belong to other sources. Default: False.
+    :param allow_mass_change: Whether the load may replace, or leave stale, more than half of the source's documents.
+        Default: False.
     """
 
     max_concurrency: int
@@ -98,31 +103,31 @@ class LoadOptions:
 
 
 @dataclass(slots=True)
-class _Sent:
-    """An item under way."""
+class _Attempt:
+    """A row that is claimed or in flight; ``ambiguous`` counts requests that may have created its document."""
 
     item: Item
     claim: Claim
-    unclear: int = 0
+    ambiguous: int = 0
 
 
-# Rows, each with what the ledger knows of it.
+# Rows, each with its ledger entry.
 _Group: TypeAlias = "list[tuple[Item, Known | None]]"
 
 
 class Load:
     """
-    One load of one source.
+    Load one source once.
 
-    :param client: Sends.
-    :param rows: What to load.
-    :param options: How.
-    :param memory: The ledger's documents; None posts every row and remembers nothing.
-    :param findings: Where to list what wants attention.
-    :param limiter: How fast; one of its own by default.
-    :param judge_stale: Whether this source is whole, so that what it lacks is stale.
-    :param on_created: Told of every reply that acknowledges a row.
-    :param rng: Source of the jitter; by default one without a seed.
+    :param client: Client that sends the requests.
+    :param rows: Rows to load.
+    :param options: Options of the load.
+    :param memory: Ledger of the scope that is loaded. None sends every row and records nothing.
+    :param findings: File that lists the rows that a person should look at.
+    :param limiter: Rate limiter. Default: a new one for ``options.max_concurrency``.
+    :param judge_stale: Whether the source is complete, so that documents missing from it are stale. Default: True.
+    :param on_created: Called with the row and the reply each time the service acknowledges a row.
+    :param rng: Random generator for the jitter. Default: a new, unseeded one.
     """
 
     def __init__(
@@ -143,7 +148,7 @@ class Load:
         self._client = client
         self._rows = rows
         self._options = options
-        self._memory = memory
+        self._ledger = memory
         self._limiter = limiter or Limiter(options.max_concurrency)
         self._on_created = on_created
         self._judge_stale = judge_stale and memory is not None
@@ -153,78 +158,79 @@ class Load:
             retry_ambiguous=options.on_ambiguous == "retry",
         )
         self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
-        self._ready: asyncio.Queue[_Sent] = asyncio.Queue()
-        self._settled: list[Settlement] = []
-        self._news = asyncio.Event()
-        self._group = max(1, options.max_concurrency // GROUP) if memory else 1
-        self._open = 0
+        self._ready: asyncio.Queue[_Attempt] = asyncio.Queue()
+        self._outcomes: list[Settlement] = []
+        self._wakeup = asyncio.Event()
+        self._group_size = max(1, options.max_concurrency // GROUP) if memory else 1
+        self._in_flight = 0
         self._failures = 0
-        self._said = time.monotonic()
+        self._last_report = time.monotonic()
         self._stopped: AssistantError | None = None
-        self._broken: BaseException | None = None
-        self._decided: Iterator[_Sent] = iter(())
+        self._fatal: BaseException | None = None
+        self._pending: Iterator[_Attempt] = iter(())
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self) -> Counts:
         """
-        Load, and return what became of the rows.
+        Load the rows and return their counts by outcome.
 
+        :return: The counts, also available as :attr:`counts` while the load runs and after it failed.
         :raises AssistantInputError: The source as a whole cannot be loaded; nothing was sent.
-        :raises AssistantError: What stopped the load; :attr:`counts` says how far it came, and all of it is in the
-            ledger.
+        :raises AssistantError: An error stopped the load. :attr:`counts` and the ledger contain everything up to
+            that point.
         """
-        with _heap_set_aside():
+        with _gc_frozen():
             return await self._run()
 
     async def _run(self) -> Counts:
         started = time.monotonic()
         self._loop = asyncio.get_running_loop()
         on_interruption(self._loop, self._break)
-        seen = survey(self._rows, self._memory, tick=self._seen)
-        self.counts.rows = seen.rows
-        # An empty source says nothing about what it had.
-        self._judge_stale = self._judge_stale and seen.rows > 0
-        self.counts.unchanged = seen.count(Fate.UNCHANGED) + seen.count(Fate.DUPLICATE)
+        preflight = survey(self._rows, self._ledger, tick=self._report_preflight)
+        self.counts.rows = preflight.rows
+        # An empty source does not make every document stale.
+        self._judge_stale = self._judge_stale and preflight.rows > 0
+        self.counts.unchanged = preflight.count(Fate.UNCHANGED) + preflight.count(Fate.DUPLICATE)
         try:
-            if self._memory:
-                self._check(seen, self._memory)
-                self._tally.doubled(self._memory.doubled())
-            if seen.count(Fate.SEND):
-                await self._send_all(seen, started)
-            if self._stopped is None and self._memory and self._options.adopt:
-                self._adopt(self._memory, seen)
-            if self._stopped is None and self._judge_stale and self._memory:
-                self._tally.stale(self._memory.stale(seen.has))
+            if self._ledger:
+                self._check(preflight, self._ledger)
+                self._tally.doubled(self._ledger.doubled())
+            if preflight.count(Fate.SEND):
+                await self._send_all(preflight, started)
+            if self._stopped is None and self._ledger and self._options.adopt:
+                self._adopt(self._ledger, preflight)
+            if self._stopped is None and self._judge_stale and self._ledger:
+                self._tally.stale(self._ledger.stale(preflight.has))
         finally:
-            # What a stopped load did not come to is among the failed.
-            self.counts.failed += seen.rows - self.counts.done
+            # A stopped load counts the rows that it did not reach as failed.
+            self.counts.failed += preflight.rows - self.counts.done
             self.counts.throttled = self._limiter.throttled
             self.counts.seconds = time.monotonic() - started
         if self._stopped:
             raise self._stopped
         return self.counts
 
-    def _check(self, seen: Survey, memory: BatchLedger) -> None:
-        """Refuse a load that would do harm as a whole."""
+    def _check(self, preflight: Survey, ledger: BatchLedger) -> None:
+        """Refuse a load that would replace documents of other sources or most of this source's documents."""
         if not self._options.adopt:
-            check_owner(memory.source, seen.foreign)
+            check_owner(ledger.source, preflight.foreign)
         if self._options.allow_mass_change:
             return
-        changed = seen.changed if self._options.on_change == "create" else 0
+        changed = preflight.changed if self._options.on_change == "create" else 0
         if not changed and not self._judge_stale:
             return
-        documents = memory.size()
-        # What is neither kept nor changed is missing.
-        missing = documents - seen.kept - seen.changed if self._judge_stale else 0
-        check_extent(memory.source, documents=documents, changed=changed, missing=max(0, missing))
+        documents = ledger.size()
+        # A document is kept, changed or missing.
+        missing = documents - preflight.kept - preflight.changed if self._judge_stale else 0
+        check_extent(ledger.source, documents=documents, changed=changed, missing=max(0, missing))
 
-    def _adopt(self, memory: BatchLedger, seen: Survey) -> None:
-        """Take over the keys of other sources that this source has."""
-        if count := memory.adopt(seen.has):
-            log.warning("%d keys of other sources belong to source %r from now on.", count, memory.source)
+    def _adopt(self, ledger: BatchLedger, preflight: Survey) -> None:
+        """Assign keys of other sources that are also in this source to this source."""
+        if count := ledger.adopt(preflight.has):
+            log.warning("%d keys of other sources now belong to source %r.", count, ledger.source)
 
     def end(self) -> None:
-        """Send nothing more, and end within a few seconds; may be called by a signal handler."""
+        """Stop sending and end the load within a few seconds. A signal handler may call this."""
         if self._loop and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._end)
 
@@ -237,216 +243,218 @@ class Load:
         asyncio.get_running_loop().call_later(GRACE, self._break, error)
 
     def _break(self, error: BaseException) -> None:
-        """Give up what is in flight."""
-        self._broken = error
-        self._news.set()
+        """End the load without waiting for requests in flight."""
+        self._fatal = error
+        self._wakeup.set()
 
-    async def _send_all(self, seen: Survey, started: float) -> None:
+    async def _send_all(self, preflight: Survey, started: float) -> None:
         workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
         watchers = [*workers, asyncio.create_task(report_progress(self.counts, self._limiter, started))]
         try:
-            # The ledger's own thread: a slow commit holds up no request.
+            # The ledger has a separate thread, so that a slow commit does not delay requests.
             with ThreadPoolExecutor(1, "ledger") as thread:
-                await self._keep_books(self._looked_up(seen), thread)
+                await self._claim_and_record(self._with_entries(preflight), thread)
         except AssistantError as error:
             self._stop(error)
-            if error is not self._broken:
-                await self._last_answers()
+            if error is not self._fatal:
+                await self._drain()
             raise
         finally:
             for watcher in watchers:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
             while not self._ready.empty():
-                self._settled.append(self._unsettled(self._ready.get_nowait(), _Stopped("not sent: the load ended")))
-            self._record_rest()
+                self._outcomes.append(self._not_created(self._ready.get_nowait(), _NotSent("not sent: the load ended")))
+            self._record_remaining()
 
-    async def _last_answers(self) -> None:
-        """Give what is in flight the time to end, so that it is known and listed."""
+    async def _drain(self) -> None:
+        """Wait up to GRACE seconds for requests in flight, so that their outcomes are recorded and listed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE):
-                while self._open > len(self._settled):
-                    self._news.clear()
-                    await self._news.wait()
+                while self._in_flight > len(self._outcomes):
+                    self._wakeup.clear()
+                    await self._wakeup.wait()
 
-    async def _keep_books(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> None:
-        wanted: list[_Sent] = []
+    async def _claim_and_record(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> None:
+        to_claim: list[_Attempt] = []
         while True:
-            while not self._stopped and len(wanted) < self._free and (sent := await self._next(groups, thread)):
-                wanted.append(sent)
+            while (
+                not self._stopped and len(to_claim) < self._free_slots and (attempt := await self._next(groups, thread))
+            ):
+                to_claim.append(attempt)
             if self._stopped:
-                wanted = []
-            if not wanted and not self._open:
+                to_claim = []
+            if not to_claim and not self._in_flight:
                 return
-            await self._gather(len(wanted))
-            if self._broken:
-                raise self._broken
-            settled, self._settled = self._settled, []
-            won = await self._exchange(thread, settled, wanted)
-            wanted = []
-            self._open += len(won) - len(settled)
-            for sent in won:
-                self._ready.put_nowait(sent)
+            await self._wait_for_group(len(to_claim))
+            if self._fatal:
+                raise self._fatal
+            outcomes, self._outcomes = self._outcomes, []
+            claimed = await self._write_to_ledger(thread, outcomes, to_claim)
+            to_claim = []
+            self._in_flight += len(claimed) - len(outcomes)
+            for attempt in claimed:
+                self._ready.put_nowait(attempt)
 
     @property
-    def _free(self) -> int:
-        """How many rows may be claimed, once the outcomes at hand are recorded."""
-        return self._options.max_concurrency - self._open + len(self._settled)
+    def _free_slots(self) -> int:
+        """Number of rows that may be claimed in the transaction that records the waiting outcomes."""
+        return self._options.max_concurrency - self._in_flight + len(self._outcomes)
 
-    async def _gather(self, wanted: int) -> None:
-        """Wait until there is enough to write for one group of the ledger, or nothing else under way."""
-        if self._broken or self._is_enough:
+    async def _wait_for_group(self, to_claim: int) -> None:
+        """Wait until a group of outcomes is complete, GATHER seconds have passed, or claims must be renewed."""
+        if self._fatal or self._group_is_full:
             return
-        self._news.clear()
-        if self._settled or wanted:
-            asyncio.get_running_loop().call_later(GATHER, self._news.set)
-        # While rows wait out a long pause, their claims have to be renewed.
+        self._wakeup.clear()
+        if self._outcomes or to_claim:
+            asyncio.get_running_loop().call_later(GATHER, self._wakeup.set)
+        # Rows that wait out a long pause keep their claims only if these are renewed.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RENEWAL.total_seconds()):
-                await self._news.wait()
+                await self._wakeup.wait()
 
     @property
-    def _is_enough(self) -> bool:
-        settled = len(self._settled)
-        return settled == self._open or settled >= self._group
+    def _group_is_full(self) -> bool:
+        waiting = len(self._outcomes)
+        return waiting == self._in_flight or waiting >= self._group_size
 
-    def _tell(self) -> None:
-        """Let the books be kept: at once where there is enough to write, otherwise a little later."""
-        if self._broken or self._is_enough:
-            self._news.set()
-        elif len(self._settled) == 1:
-            asyncio.get_running_loop().call_later(GATHER, self._news.set)
+    def _wake_writer(self) -> None:
+        """Wake the task that writes the ledger: now if the group is full, otherwise after GATHER seconds."""
+        if self._fatal or self._group_is_full:
+            self._wakeup.set()
+        elif len(self._outcomes) == 1:
+            asyncio.get_running_loop().call_later(GATHER, self._wakeup.set)
 
-    async def _exchange(
-        self, thread: ThreadPoolExecutor, settled: list[Settlement], wanted: list[_Sent]
-    ) -> list[_Sent]:
-        if self._memory is None:
-            return wanted
+    async def _write_to_ledger(
+        self, thread: ThreadPoolExecutor, outcomes: list[Settlement], to_claim: list[_Attempt]
+    ) -> list[_Attempt]:
+        if self._ledger is None:
+            return to_claim
         try:
-            claims = [sent.claim for sent in wanted]
-            keys = await asyncio.get_running_loop().run_in_executor(thread, self._memory.exchange, settled, claims)
+            claims = [attempt.claim for attempt in to_claim]
+            keys = await asyncio.get_running_loop().run_in_executor(thread, self._ledger.exchange, outcomes, claims)
         except BaseException:
-            self._settled = settled + self._settled
+            self._outcomes = outcomes + self._outcomes
             raise
-        for sent in wanted:
-            if sent.claim.key not in keys:
-                self._tally.skipped(sent.item, ELSEWHERE)
-        return [sent for sent in wanted if sent.claim.key in keys]
+        for attempt in to_claim:
+            if attempt.claim.key not in keys:
+                self._tally.skipped(attempt.item, ELSEWHERE)
+        return [attempt for attempt in to_claim if attempt.claim.key in keys]
 
-    async def _next(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> _Sent | None:
+    async def _next(self, groups: Iterator[_Group], thread: ThreadPoolExecutor) -> _Attempt | None:
         """
         Return the next row to claim, or None after the last one.
 
-        The source and the ledger are read in the ledger's thread, so that they hold up no request.
+        The ledger's thread reads the source and the ledger, so that reading does not delay requests.
         """
-        while (sent := next(self._decided, None)) is None and not self._stopped:
+        while (attempt := next(self._pending, None)) is None and not self._stopped:
             group = await asyncio.get_running_loop().run_in_executor(thread, next, groups, None)
             if group is None:
                 return None
-            self._decided = self._to_claim(group)
-        return sent
+            self._pending = self._select(group)
+        return attempt
 
-    def _claims(self, seen: Survey) -> Iterator[_Sent]:
-        """Yield the rows to claim; the outcome of all others is known here."""
-        for group in self._looked_up(seen):
-            yield from self._to_claim(group)
+    def _claims(self, preflight: Survey) -> Iterator[_Attempt]:
+        """Yield the rows to claim; count all others by their outcome."""
+        for group in self._with_entries(preflight):
+            yield from self._select(group)
 
-    def _looked_up(self, seen: Survey) -> Iterator[_Group]:
-        """Yield the rows to send with what the ledger knows of them, some at a time."""
-        items = iter(self._rows.items(seen.to_send))
+    def _with_entries(self, preflight: Survey) -> Iterator[_Group]:
+        """Yield groups of LOOK_AHEAD rows to send, each row with its ledger entry."""
+        items = iter(self._rows.items(preflight.to_send))
         while group := list(islice(items, LOOK_AHEAD)):
-            known = self._memory.known([item.digest.key for item in group]) if self._memory else {}
-            yield [(item, known.get(item.digest.key)) for item in group]
+            entries = self._ledger.known([item.digest.key for item in group]) if self._ledger else {}
+            yield [(item, entries.get(item.digest.key)) for item in group]
 
-    def _to_claim(self, group: _Group) -> Iterator[_Sent]:
-        for item, known in group:
-            if self._decide(item, known):
-                yield _Sent(item, Claim(item.digest.key, item.label, known))
+    def _select(self, group: _Group) -> Iterator[_Attempt]:
+        for item, entry in group:
+            if self._decide(item, entry):
+                yield _Attempt(item, Claim(item.digest.key, item.label, entry))
             if self._stopped:
                 return
 
-    def _decide(self, item: Item, known: Known | None) -> bool:
-        """Return whether to send an item."""
+    def _decide(self, item: Item, entry: Known | None) -> bool:
+        """Return whether to send a row; count it if not."""
         if item.problem:
             self._tally.rejected(item, item.problem)
-        elif known is None or known.state == "absent":
+        elif entry is None or entry.state == "absent":
             return True
-        elif known.state == "elsewhere":
+        elif entry.state == "elsewhere":
             self._tally.skipped(item, ELSEWHERE)
-        elif known.state == "unclear":
-            return self._decide_unclear(item)
-        elif known.content_hash == item.digest.content:
+        elif entry.state == "unclear":
+            return self._decide_ambiguous(item)
+        elif entry.content_hash == item.digest.content:
             self.counts.unchanged += 1
         elif self._options.on_change == "create":
             return True
         elif self._options.on_change == "skip":
-            self._tally.skipped(item, "its content has changed since it was loaded", known.document_id)
+            self._tally.skipped(item, "its content has changed since it was loaded", entry.document_id)
         else:
             what = f"row {item.number} ({item.label}) has changed, and on_change is 'fail'"
             self._stop(AssistantInputError(what, field="on_change"))
         return False
 
-    def _decide_unclear(self, item: Item) -> bool:
+    def _decide_ambiguous(self, item: Item) -> bool:
         if self._options.on_ambiguous == "retry":
             return True
         reason = "an earlier attempt may or may not have created it"
         self._tally.ambiguous(item, reason)
         if self._options.on_ambiguous == "fail":
-            what = f"row {item.number} ({item.label}): {reason}, and on_ambiguous is 'fail'. {SETTLE_IT}"
+            what = f"row {item.number} ({item.label}): {reason}, and on_ambiguous is 'fail'. {RESOLVE_FIRST}"
             self._stop(AssistantAmbiguousErrorForGood(what))
         return False
 
     async def _work(self) -> NoReturn:
         while True:
-            sent = await self._ready.get()
+            attempt = await self._ready.get()
             try:
-                settlement = await self._settlement(sent)
-                self._settled.append(settlement)
+                settlement = await self._send(attempt)
+                self._outcomes.append(settlement)
             except asyncio.CancelledError:
                 raise
             except BaseException as error:
-                self._broken = error
+                self._fatal = error
                 raise
             finally:
-                self._tell()
+                self._wake_writer()
 
-    async def _settlement(self, sent: _Sent) -> Settlement:
-        """Send one row, and say what came of it."""
-        item = sent.item
+    async def _send(self, attempt: _Attempt) -> Settlement:
+        """Send one row and return its outcome for the ledger."""
+        item = attempt.item
         if item.call is None:
             raise TypeError("an item without a call is never sent")
         slot = _Slot(self._limiter)
         steps = flow.perform(item.call, self._rule, now=self._client.now, rng=self._rng)
         try:
             await slot.take()
-            reply = await self._client.arun(steps, pause=lambda wait: self._pause(sent, slot, wait))
-        except _Stopped as error:
-            return self._unsettled(sent, error)
+            reply = await self._client.arun(steps, pause=lambda wait: self._pause(attempt, slot, wait))
+        except _NotSent as error:
+            return self._not_created(attempt, error)
         except AssistantError as error:
-            # An input error comes before the request: a file that changed, or that cannot be opened any more.
+            # An input error precedes the request: the file has changed or can no longer be opened.
             self.counts.requests += not isinstance(error, AssistantInputError)
-            return self._unsuccessful(sent, error)
+            return self._handle_error(attempt, error)
         except asyncio.CancelledError:
             self.counts.requests += slot.is_held
-            sent.unclear += slot.is_held
-            self._settled.append(self._unsettled(sent, _Stopped("the load ended before there was an answer")))
+            attempt.ambiguous += slot.is_held
+            self._outcomes.append(self._not_created(attempt, _NotSent("the load ended before there was an answer")))
             raise
         finally:
             slot.give_back()
         self._limiter.accepted()
         self._failures = 0
         self.counts.requests += 1
-        self._tally.created(item, reply, sent.claim.known)
+        self._tally.created(item, reply, attempt.claim.known)
         self._on_created(item, reply)
         sends = reply.exchange
         return Settlement(
-            sent.claim, "done", item.digest.content, reply.created_id, sends.status, sends.attempts, sends.ambiguous
+            attempt.claim, "done", item.digest.content, reply.created_id, sends.status, sends.attempts, sends.ambiguous
         )
 
-    async def _pause(self, sent: _Sent, slot: _Slot, wait: flow.Wait) -> None:
-        """Wait as a flow asks to, without holding a slot; a 429 makes all workers wait."""
+    async def _pause(self, attempt: _Attempt, slot: _Slot, wait: flow.Wait) -> None:
+        """Wait before a retry without holding a slot; after a 429, all workers wait."""
         self.counts.requests += 1
-        sent.unclear += wait.ambiguous
+        attempt.ambiguous += wait.ambiguous
         slot.give_back()
         if isinstance(wait.reason, AssistantRateLimitError):
             self._limiter.refused(wait.seconds)
@@ -455,42 +463,42 @@ class Load:
             await asyncio.sleep(wait.seconds)
         await slot.take()
 
-    def _unsuccessful(self, sent: _Sent, error: AssistantError) -> Settlement:
-        """Decide what an error means for its row and for the load."""
+    def _handle_error(self, attempt: _Attempt, error: AssistantError) -> Settlement:
+        """Return the outcome of a row whose request failed; stop the load if the error concerns all rows."""
         cause = error.__cause__ if isinstance(error.__cause__, AssistantError) else error
         if isinstance(cause, AssistantBadRequestError):
-            # The service is well; it is the row that is not.
+            # The service works; only this row is bad.
             self._limiter.accepted()
         elif isinstance(cause, STOPPING):
             self._stop(error)
         elif not isinstance(cause, AssistantInputError):
             self._failed(error)
-        if isinstance(error, AssistantInputError) and not sent.unclear:
-            # Nothing was sent: a file that was there when it was checked cannot be opened any more.
-            self._tally.rejected(sent.item, str(error))
-            return Settlement(sent.claim, "refused", sent.item.digest.content, error=str(error))
+        if isinstance(error, AssistantInputError) and not attempt.ambiguous:
+            # Nothing was sent: the file existed at the preflight and can no longer be opened.
+            self._tally.rejected(attempt.item, str(error))
+            return Settlement(attempt.claim, "refused", attempt.item.digest.content, error=str(error))
         if isinstance(error, AssistantBadRequestError):
-            self._tally.rejected(sent.item, error.detail or str(error))
+            self._tally.rejected(attempt.item, error.detail or str(error))
             return Settlement(
-                sent.claim, "refused", sent.item.digest.content, http_status=error.status, error=str(error)
+                attempt.claim, "refused", attempt.item.digest.content, http_status=error.status, error=str(error)
             )
         if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
-            sent.unclear += 1
+            attempt.ambiguous += 1
             if self._options.on_ambiguous == "fail":
-                what = f"{error} on_ambiguous is 'fail', so it is not sent again. {SETTLE_IT}"
+                what = f"{error} on_ambiguous is 'fail', so it is not sent again. {RESOLVE_FIRST}"
                 self._stop(AssistantAmbiguousErrorForGood(what))
-        return self._unsettled(sent, error)
+        return self._not_created(attempt, error)
 
-    def _unsettled(self, sent: _Sent, error: AssistantError) -> Settlement:
-        """Settle a row that was not created, as far as is known."""
-        content, status = sent.item.digest.content, getattr(error, "status", None)
-        if sent.unclear:
-            self._tally.ambiguous(sent.item, str(error))
+    def _not_created(self, attempt: _Attempt, error: AssistantError) -> Settlement:
+        """Count a row without an acknowledgement as ambiguous or failed, and return that outcome."""
+        content, status = attempt.item.digest.content, getattr(error, "status", None)
+        if attempt.ambiguous:
+            self._tally.ambiguous(attempt.item, str(error))
             return Settlement(
-                sent.claim, "ambiguous", content, http_status=status, ambiguous=sent.unclear, error=str(error)
+                attempt.claim, "ambiguous", content, http_status=status, ambiguous=attempt.ambiguous, error=str(error)
             )
-        self._tally.failed(sent.item, str(error))
-        return Settlement(sent.claim, "refused", content, http_status=status, error=str(error))
+        self._tally.failed(attempt.item, str(error))
+        return Settlement(attempt.claim, "refused", content, http_status=status, error=str(error))
 
     def _failed(self, error: AssistantError) -> None:
         self._limiter.failed()
@@ -499,33 +507,33 @@ class Load:
             self._stop(error)
 
     def _stop(self, error: AssistantError) -> None:
-        """Send nothing more; what is in flight comes to its end."""
+        """Send no further rows; requests in flight may finish."""
         if self._stopped is None:
             self._stopped = error
-            self._limiter.stop(_Stopped("not sent: the load had stopped"))
+            self._limiter.stop(_NotSent("not sent: the load had stopped"))
 
-    def _record_rest(self) -> None:
-        """Record what is known although the load ends before its time."""
-        settled, self._settled = self._settled, []
-        if not settled or self._memory is None:
+    def _record_remaining(self) -> None:
+        """Record the outcomes that are still waiting when the load ends."""
+        outcomes, self._outcomes = self._outcomes, []
+        if not outcomes or self._ledger is None:
             return
         try:
-            self._memory.exchange(settled, ())
+            self._ledger.exchange(outcomes, ())
         except AssistantError:
-            made = [settlement for settlement in settled if settlement.outcome == "done"]
-            log.exception("%d documents were created that the ledger could not record.", len(made))
-            self._tally.unrecorded(made)
+            created = [settlement for settlement in outcomes if settlement.outcome == "done"]
+            log.exception("%d documents were created, but the ledger could not record them.", len(created))
+            self._tally.unrecorded(created)
 
-    def _seen(self, rows: int) -> None:
+    def _report_preflight(self, rows: int) -> None:
         now = time.monotonic()
-        if now - self._said >= PROGRESS:
-            self._said = now
+        if now - self._last_report >= PROGRESS:
+            self._last_report = now
             log.info("Looked at %d rows so far; nothing has been sent yet.", rows)
 
 
 @contextlib.contextmanager
-def _heap_set_aside() -> Iterator[None]:
-    """Keep what is there already, Airflow's hundred thousands of objects, out of every search for garbage."""
+def _gc_frozen() -> Iterator[None]:
+    """Exclude existing objects, such as Airflow's several hundred thousand, from garbage collection."""
     gc.freeze()
     try:
         yield
@@ -533,12 +541,12 @@ def _heap_set_aside() -> Iterator[None]:
         gc.unfreeze()
 
 
-class _Stopped(AssistantError):
-    """Why a row was not sent."""
+class _NotSent(AssistantError):
+    """The reason why a row was not sent."""
 
 
 class _Slot:
-    """A limiter's slot that is given back once."""
+    """A limiter's slot that is released at most once."""
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter

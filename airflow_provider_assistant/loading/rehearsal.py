@@ -1,4 +1,4 @@
-"""A load that sends nothing: what it would do, as far as anybody can know before it is done."""
+"""The dry run of a load: it decides about every row and sends nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ NOT_SENT = CreatedDocument(None, Exchange(status=0))
 
 class Rehearsal(Load):
     """
-    A load that decides about every row as a load does, and neither claims nor sends any.
+    Dry-run a load: decide about every row as :class:`Load` does, but claim and send none.
 
-    What would be sent counts as created. It reads the ledger and writes nothing to it; what the service would say
-    of a row, nobody knows.
+    Rows that a load would send count as created. The dry run reads the ledger and does not write to it. It cannot
+    know which rows the service would reject. It takes the parameters of :class:`Load`.
     """
 
-    def _adopt(self, memory: BatchLedger, seen: Survey) -> None:
-        """Take over nothing."""
+    def _adopt(self, ledger: BatchLedger, preflight: Survey) -> None:
+        """Leave the owners of all keys unchanged."""
 
-    async def _send_all(self, seen: Survey, started: float) -> None:  # noqa: ARG002
-        for sent in self._claims(seen):
-            self._tally.created(sent.item, NOT_SENT, sent.claim.known)
-            self._on_created(sent.item, NOT_SENT)
+    async def _send_all(self, preflight: Survey, started: float) -> None:  # noqa: ARG002
+        for attempt in self._claims(preflight):
+            self._tally.created(attempt.item, NOT_SENT, attempt.claim.known)
+            self._on_created(attempt.item, NOT_SENT)

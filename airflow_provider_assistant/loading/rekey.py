@@ -1,8 +1,9 @@
 """
-Bring the keys of an older ledger to today's form.
+Convert the keys of an older ledger to the current form.
 
-Keys were digests of values and their types: the number 7 was another key than the text "7". The ledger has the digest
-and the label, which is the value as text. Digests of what the label may have been show which type it had.
+Older keys are digests of values and their types: the number 7 and the text "7" had different keys. The ledger keeps
+the digest and the label, which is the value as text. To find the type, this module computes the digest of the label
+for each possible type and compares it with the key.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.schema import documents, questions
 from airflow_provider_assistant.loading.rows import digest_of, encoded
 
-# How the types of an older key are called in its digest, and how to read a label of that type.
+# Type names in the digests of older keys, and how to parse a label of that type.
 _TYPES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("str", "UUID", "time"), str),
     **dict.fromkeys(("int", "int64", "int32", "uint64", "uint32"), int),
@@ -34,19 +35,19 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
 }
 _COLUMN = re.compile(r"(?:^|, )[^=,]+=")
-# Rows are read and written so many at a time.
+# Entries per transaction.
 _GROUP = 1000
 
 
 @dataclass(slots=True)
 class Rekeyed:
     """
-    What became of the entries.
+    Count the entries by result.
 
-    :param changed: They have today's key now.
-    :param same: They had it already, or have no key columns.
-    :param taken: Their key today belongs to another entry: the row was created under both. They are left as they are,
-        and the next load of the whole source lists their documents as stale.
+    :param changed: Entries whose key was converted.
+    :param same: Entries that already had the current key, or whose key cannot be converted.
+    :param taken: Entries whose current key belongs to another entry: the row was created under both keys. They stay
+        unchanged, and the next load of the complete source lists their documents as stale.
     """
 
     changed: int = 0
@@ -56,46 +57,48 @@ class Rekeyed:
 
 def rekey(ledger: Ledger) -> Rekeyed:
     """
-    Give every document and question of a ledger the key that its row has today; repeating it changes nothing.
+    Convert the keys of all documents and questions of a ledger. Running it again changes nothing.
 
-    :param ledger: The ledger, which no task uses at the same time.
+    :param ledger: The ledger. No task may use it at the same time.
+    :return: Number of entries by result.
     """
-    found = Rekeyed()
+    counts = Rekeyed()
     for table in (documents, questions):
         for group in _groups(ledger, table):
-            _rekey(ledger, table, group, found)
-    return found
+            _rekey(ledger, table, group, counts)
+    return counts
 
 
 def _groups(ledger: Ledger, table: sa.Table) -> Iterator[list[Any]]:
     entries = sa.select(table.c.scope, table.c.key, table.c.label)
     with ledger.engine.connect() as connection:
-        # All keys at once: they change while they are worked on.
+        # Read all keys first: they change during the conversion.
         rows = connection.execute(entries).all()
     for start in range(0, len(rows), _GROUP):
         yield list(rows[start : start + _GROUP])
 
 
-def _rekey(ledger: Ledger, table: sa.Table, entries: list[Any], found: Rekeyed) -> None:
+def _rekey(ledger: Ledger, table: sa.Table, entries: list[Any], counts: Rekeyed) -> None:
     c = table.c
     with ledger.engine.begin() as connection:
         for scope, key, label in entries:
-            today = key_today(key, label)
-            if today == key:
-                found.same += 1
-            elif connection.scalar(sa.select(c.key).where(c.scope == scope, c.key == today)):
-                found.taken += 1
+            current = key_today(key, label)
+            if current == key:
+                counts.same += 1
+            elif connection.scalar(sa.select(c.key).where(c.scope == scope, c.key == current)):
+                counts.taken += 1
             else:
-                connection.execute(sa.update(table).where(c.scope == scope, c.key == key).values(key=today))
-                found.changed += 1
+                connection.execute(sa.update(table).where(c.scope == scope, c.key == key).values(key=current))
+                counts.changed += 1
 
 
 def key_today(key: str, label: str) -> str:
     """
-    Return today's form of an older key; the key itself where its values cannot be told from its label.
+    Return the current form of an older key.
 
-    :param key: The key.
-    :param label: Its values as text.
+    :param key: The older key.
+    :param label: Values of the key columns as text.
+    :return: The current key; ``key`` itself if the label does not reveal the values.
     """
     for texts in _texts(label):
         for kinds in itertools.product(_TYPES, repeat=len(texts)):
@@ -110,10 +113,10 @@ def key_today(key: str, label: str) -> str:
 
 
 def _texts(label: str) -> Iterator[list[str]]:
-    """Yield the values that a label may stand for: one, or those of several columns."""
+    """Yield the possible values of a label: the whole label, and the values of several columns."""
     yield [label]
     starts = list(_COLUMN.finditer(label))
     if 1 < len(starts) <= 3:
-        # With more columns, the types have too many combinations.
+        # More than three columns would have too many combinations of types.
         ends = [*(start.start() for start in starts[1:]), len(label)]
         yield [label[start.end() : end] for start, end in zip(starts, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""What a load reports: counts that add up, and findings: the rows that a person should look at."""
+"""The report of a load: counts by outcome, and findings, the rows that a person should look at."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["rejected", "failed", "ambiguous", "possibly_duplicated", "superseded", "skipped", "stale"]
 FLUSH = 1000
-# Rejected rows beyond so many are only listed in the findings.
+# Number of rejected rows to log; the others are only in the findings.
 LOGGED = 20
-# Seconds between two lines of progress.
+# Seconds between two progress messages.
 PROGRESS = 10.0
-# What becomes of a row; of every row one of these.
+# The outcomes of a row; every row has exactly one.
 ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
 log = logging.getLogger(__name__)
@@ -37,23 +37,23 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Counts:
     """
-    What became of the rows.
+    Count the rows of a load by outcome.
 
     ``rows = created + unchanged + skipped + rejected + ambiguous + failed``.
 
     :param rows: Rows of the source.
-    :param created: Created by this run, as the service acknowledged.
-    :param unchanged: Already on the site with this content, or a repetition of another row.
-    :param skipped: Changed, but ``on_change`` says not to create them anew; or being created by another task.
-    :param rejected: Bad by themselves: refused here, or by the service with 400 or another 4xx that is about one row.
-    :param ambiguous: May or may not have been created.
-    :param failed: Not created, although nothing is wrong with them: the service failed, or the load stopped.
-    :param changed: Created although the key was loaded before, with other content; the older documents remain.
-    :param possibly_duplicated: Created, after an attempt that may have created them as well.
-    :param stale: Loaded from this source before, and no longer in it; None where that was not judged.
+    :param created: Rows whose documents this run created; the service acknowledged them.
+    :param unchanged: Rows whose documents are already on the site with this content, and duplicates of other rows.
+    :param skipped: Changed rows that ``on_change`` leaves as they are, and rows that another task is loading.
+    :param rejected: Bad rows: refused by this package, or by the service with 400 or another 4xx about one row.
+    :param ambiguous: Rows that were sent and may or may not have been created.
+    :param failed: Good rows that were not created, because the service failed or the load stopped.
+    :param changed: Created rows whose key was loaded before with other content; the older documents remain.
+    :param possibly_duplicated: Created rows of which an earlier attempt may have created another document.
+    :param stale: Documents that were loaded from this source before and are no longer in it; None if not determined.
     :param requests: Requests sent.
-    :param throttled: Requests answered 429.
-    :param seconds: How long it took.
+    :param throttled: Requests answered with 429.
+    :param seconds: Duration in seconds.
     """
 
     rows: int = 0
@@ -72,16 +72,20 @@ class Counts:
 
     @property
     def ends(self) -> dict[str, int]:
-        """How many rows have come to which end."""
+        """Number of rows by outcome."""
         return {end: getattr(self, end) for end in ENDS}
 
     @property
     def done(self) -> int:
-        """How many rows have found their end."""
+        """Number of rows that have an outcome."""
         return sum(self.ends.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counts as plain JSON types, fit for XCom."""
+        """
+        Return the counts as plain JSON types for XCom.
+
+        :return: Mapping with one key per count, ``seconds`` and ``rows_per_second``.
+        """
         rate = self.rows / self.seconds if self.seconds else 0.0
         return {**asdict(self), "seconds": round(self.seconds, 3), "rows_per_second": round(rate, 1)}
 
@@ -101,13 +105,13 @@ class Counts:
 
 class Findings:
     """
-    A Parquet file with one row for everything that a person should look at.
+    Write a Parquet file that lists the rows that a person should look at.
 
-    Columns: ``kind``, ``row`` (number in the source, null for what is no longer in it), ``key``, ``reason``, and
+    Columns: ``kind``, ``row`` (number in the source, null if the row is no longer in it), ``key``, ``reason``, and
     ``document_ids``, the documents concerned.
 
-    :param path: Where to write it.
-    :param always: Whether to write it even if there is nothing to find.
+    :param path: Path of the file.
+    :param always: Whether to write the file even if it has no rows. Default: True.
     """
 
     def __init__(self, path: Path_, *, always: bool = True) -> None:
@@ -121,24 +125,32 @@ class Findings:
 
     @property
     def listed(self) -> str | None:
-        """The path as text, or None if there are no findings."""
+        """Path of the file as text, or None if there are no findings."""
         return str(self.path) if self.count else None
 
     def add(
         self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
     ) -> None:
-        """Add a finding."""
+        """
+        Add a finding.
+
+        :param kind: Kind of the finding.
+        :param key: Key of the row as readable text.
+        :param reason: Why a person should look at the row.
+        :param row: Number of the row in the source, from 1; None if it is no longer in the source.
+        :param document_ids: Ids of the documents concerned.
+        """
         self.count += 1
-        said = storable(reason)
-        self._rows.append({"kind": kind, "row": row, "key": key, "reason": said, "document_ids": document_ids or []})
+        finding = {"kind": kind, "row": row, "key": key, "reason": storable(reason), "document_ids": document_ids or []}
+        self._rows.append(finding)
         if len(self._rows) >= FLUSH:
             self._flush()
 
     def close(self) -> None:
         """
-        Finish the file.
+        Write the remaining findings and close the file.
 
-        :raises AssistantStorageError: It could not be written, now or before.
+        :raises AssistantStorageError: This write or an earlier one failed.
         """
         if self.count or self._always:
             self._flush()
@@ -150,13 +162,13 @@ class Findings:
                 if self._file:
                     self._file.close()
         if self._error:
-            # Half a Parquet file cannot be read.
+            # An incomplete Parquet file cannot be read.
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
             raise AssistantStorageError(
-                f"the findings cannot be written to {str(self.path)!r}: {self._error}. What was created is in the "
-                f"ledger, but the list of {self.count} rows that need attention is lost. Free some space or choose "
-                "another path, then run the task again: it lists them again.",
+                f"the findings cannot be written to {str(self.path)!r}: {self._error}. The ledger contains all created "
+                f"documents, but the list of {self.count} rows that need attention is lost. Free some space or set "
+                "another path, then run the task again to get the list.",
                 code=self._error.errno,
             ) from self._error
 
@@ -169,18 +181,18 @@ class Findings:
         except AssistantStorageError as problem:
             if error is None:
                 raise
-            # The error that ends the load says more.
-            log.error("%s", problem)  # noqa: TRY400 (the traceback is that of the log's own write)
+            # The error that ends the load is the more important one.
+            log.error("%s", problem)  # noqa: TRY400 (the traceback would only show the failed write)
 
     @contextlib.contextmanager
     def _noting_errors(self) -> Iterator[None]:
-        """Keep an error of the disk for the end: a load must not lose an outcome because it cannot be listed."""
+        """Defer a storage error until the file is closed: a load must not lose outcomes because it cannot list them."""
         try:
             yield
         except OSError as error:
             self._error = self._error or error
         except ValueError:
-            # pyarrow's own, of a file that it could not write a moment before.
+            # pyarrow raises this for a file whose previous write failed.
             if not self._error:
                 raise
 
@@ -219,27 +231,33 @@ def _schema() -> pa.Schema:
 
 class Tally:
     """
-    Counts the ends of rows, and lists those that want attention.
+    Count the outcomes of rows, and add the rows that a person should look at to the findings.
 
-    :param counts: The counts.
-    :param findings: The list.
+    :param counts: Counts to increase.
+    :param findings: Findings to extend.
     """
 
     def __init__(self, counts: Counts, findings: Findings) -> None:
         self._counts = counts
         self._findings = findings
 
-    def created(self, item: Item, reply: ApiReply, known: Known | None) -> None:
-        """Count a created document."""
+    def created(self, item: Item, reply: ApiReply, entry: Known | None) -> None:
+        """
+        Count a created document.
+
+        :param item: The row.
+        :param reply: The service's acknowledgement.
+        :param entry: The ledger entry of the row's key before this load; None if it had none.
+        """
         self._counts.created += 1
-        if reply.exchange.ambiguous or (known and known.state == "unclear"):
+        if reply.exchange.ambiguous or (entry and entry.state == "unclear"):
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
             self._find("possibly_duplicated", item, reason, reply.created_id)
-        if known and known.content_hash not in {None, item.digest.content}:
+        if entry and entry.content_hash not in {None, item.digest.content}:
             self._counts.changed += 1
             reason = "its content has changed; the older document remains on the site"
-            self._find("superseded", item, reason, known.document_id)
+            self._find("superseded", item, reason, entry.document_id)
 
     def rejected(self, item: Item, reason: str) -> None:
         """Count a bad row."""
@@ -249,7 +267,7 @@ class Tally:
             log.warning("Row %d (%s) is rejected: %s", item.number, escaped(item.label), escaped(reason))
 
     def skipped(self, item: Item, reason: str, document_id: str | None = None) -> None:
-        """Count a row that was left alone."""
+        """Count a row that was deliberately not sent."""
         self._counts.skipped += 1
         self._find("skipped", item, reason, document_id)
 
@@ -264,27 +282,35 @@ class Tally:
         self._find("failed", item, reason)
 
     def doubled(self, found: Iterable[tuple[str, str | None, int, list[str]]]) -> None:
-        """List anew what earlier tries of this task found, because their lists are gone."""
+        """
+        List documents that earlier tries of this task instance created, whose findings files are lost.
+
+        :param found: Key label, document id, number of ambiguous attempts and ids of superseded documents.
+        """
         for label, document_id, ambiguous, superseded in found:
             if ambiguous:
                 self._counts.possibly_duplicated += 1
-                reason = "an attempt of an earlier try may have created it as well"
+                reason = "an earlier try of this task may have created it as well"
                 self._findings.add("possibly_duplicated", label, reason, document_ids=_ids(document_id))
             if superseded:
                 reason = "its content has changed; the older documents remain on the site"
                 self._findings.add("superseded", label, reason, document_ids=superseded)
 
     def stale(self, found: Iterable[tuple[str, str | None]]) -> None:
-        """Count the documents that the source no longer has."""
+        """
+        Count and list the documents whose rows are no longer in the source.
+
+        :param found: Key label and document id of each.
+        """
         self._counts.stale = 0
         for label, document_id in found:
             self._counts.stale += 1
             reason = "no longer in the source; the API cannot delete its document"
             self._findings.add("stale", label, reason, document_ids=_ids(document_id))
 
-    def unrecorded(self, made: Iterable[Settlement]) -> None:
-        """List documents that were created although the ledger does not say so."""
-        for settlement in made:
+    def unrecorded(self, created: Iterable[Settlement]) -> None:
+        """List documents that were created but could not be recorded in the ledger."""
+        for settlement in created:
             label, ids = settlement.claim.label, _ids(settlement.document_id)
             log.error("Created, but not in the ledger: %s (%s)", escaped(label), escaped(str(settlement.document_id)))
             self._findings.add("ambiguous", label, "created, but the ledger could not record it", document_ids=ids)
@@ -295,11 +321,11 @@ class Tally:
 
 async def report_progress(counts: Counts, limiter: Limiter, started: float) -> NoReturn:
     """
-    Log now and then how far a load is.
+    Log the progress of a load every 10 seconds until cancelled.
 
-    :param counts: What has been done so far.
-    :param limiter: How fast it may go.
-    :param started: When it began, on the monotonic clock.
+    :param counts: Counts of the load.
+    :param limiter: Rate limiter of the load.
+    :param started: Start of the load on the monotonic clock, in seconds.
     """
     before = counts.done
     while True:
@@ -311,7 +337,7 @@ async def report_progress(counts: Counts, limiter: Limiter, started: float) -> N
             counts.rows,
             time.monotonic() - started,
             rate,
-            f"{(counts.rows - counts.done) / rate:.0f} s left" if rate else "no end in sight",
+            f"{(counts.rows - counts.done) / rate:.0f} s left" if rate else "remaining time unknown",
             int(limiter.limit),
             limiter.throttled,
         )

@@ -1,4 +1,4 @@
-"""What a load is made of: rows or files, each with its key, its content hash, and the call that creates it."""
+"""Rows and files to load, each with its key, its content hash, and the call that creates its document."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from airflow_provider_assistant.loading.source import Batch, Path_, Source, Want
 
 log = logging.getLogger(__name__)
 
-# Of strings and nothing else.
+# Raises a TypeError for anything but a string, unlike len().
 _length = str.__len__
 READ_SIZE = 1 << 20
 
 
 class Digest(NamedTuple):
     """
-    One row, as far as the look before the first request goes.
+    Hold the key and the content hash of one row, which is all that the preflight needs.
 
-    :param key: Tells the row from the others; a digest.
-    :param content: Tells the row from its earlier self; a digest.
+    :param key: Digest of the row's key: its key columns, or its whole content.
+    :param content: Content hash; it differs once the row has changed.
     """
 
     key: str
@@ -41,14 +41,14 @@ class Digest(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Item:
     """
-    One row that may be sent.
+    Hold one row to load.
 
-    :param number: Its number in the source, from 1.
-    :param digest: Its key and content.
-    :param label: Its key in words.
-    :param call: Creates its document; None where the row is bad.
-    :param problem: What is bad about it.
-    :param place: Where it is in the source, in words.
+    :param number: Number of the row in the source, from 1.
+    :param digest: Key and content hash of the row.
+    :param label: Key as readable text.
+    :param call: Call that creates the document. None if the row is bad.
+    :param problem: Why the row is bad. None if it is not.
+    :param place: Position in the source as text, such as ``faq.csv, line 7``.
     """
 
     number: int
@@ -60,26 +60,35 @@ class Item:
 
 
 class Rows(Protocol):
-    """Rows in their order, as often as asked."""
+    """Rows that can be read repeatedly, always in the same order."""
 
     def digests(self) -> Iterator[list[Digest]]:
-        """Yield the digests of all rows, in pieces."""
+        """
+        Yield key and content hash of all rows, in batches.
+
+        :return: One list per batch.
+        """
 
     def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
-        """Yield those rows whose number is wanted."""
+        """
+        Yield the rows with the wanted numbers.
+
+        :param wanted: Returns whether a row number, from 1, is wanted.
+        :return: The rows in their order.
+        """
 
 
 class DataframeRows:
     """
-    Rows of a dataframe, each a document.
+    Read the rows of a tabular source; each row is one document.
 
-    :param source: The rows.
-    :param payload: The kind of document.
-    :param columns: Column of each field that differs from row to row.
-    :param constants: Value of each field that does not.
-    :param key_columns: Columns that tell the rows apart; without any, the whole content does.
-    :param call: Returns the call that creates a document.
-    :param allow_empty: Whether there may be no rows.
+    :param source: Source of the rows.
+    :param payload: Model of the document to create.
+    :param columns: Mapping of each field that varies by row to its column.
+    :param constants: Mapping of each field that is the same for all rows to its value.
+    :param key_columns: Columns that identify a row. If empty, the whole content identifies it.
+    :param call: Returns the call that creates a given document.
+    :param allow_empty: Whether the source may have no rows. Default: False.
     """
 
     def __init__(
@@ -109,9 +118,10 @@ class DataframeRows:
 
     def digests(self) -> Iterator[list[Digest]]:
         """
-        Yield the digests of all rows, in pieces.
+        Yield key and content hash of all rows, in batches.
 
-        :raises AssistantInputError: There are no rows.
+        :return: One list per batch.
+        :raises AssistantInputError: The source has no rows and ``allow_empty`` is False.
         """
         count = 0
         for batch in self._source.batches():
@@ -121,7 +131,12 @@ class DataframeRows:
         self._count = count
 
     def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
-        """Yield those rows whose number is wanted."""
+        """
+        Yield the rows with the wanted numbers.
+
+        :param wanted: Returns whether a row number, from 1, is wanted.
+        :return: The rows in their order.
+        """
         count = 0
         for batch in self._source.batches():
             count += len(batch)
@@ -154,13 +169,13 @@ class DataframeRows:
         if keys:
             digests = [Digest(digest_of(encoded(key)), content) for key, content in zip(keys, contents, strict=True)]
         for position in problems:
-            # Rows without a key, and those that cannot be read, are bad one by one; they are not the same row.
+            # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
             key = digest_of(encoded([None, str(batch.start + position)]))
             digests[position] = Digest(key, key)
         return _Read(digests, keys, problems)
 
     def _contents(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
-        """Yield the fields of every row; a file cannot say that an optional one is missing but by an empty cell."""
+        """Yield the fields of every row; blank optional fields are None, because CSV has no other way to omit them."""
         columns = [
             list(map(_unless_blank, batch.columns[column])) if field in self._optional else batch.columns[column]
             for field, column in self._columns.items()
@@ -193,7 +208,7 @@ def _unless_blank(value: Any) -> Any:
 
 
 class _Read(NamedTuple):
-    """What a batch's rows are told apart by: digests, values of the key columns, and why rows are bad by position."""
+    """A batch's digests, values of the key columns, and problems by position."""
 
     digests: list[Digest]
     keys: list[tuple[str | None, ...]]
@@ -202,12 +217,12 @@ class _Read(NamedTuple):
 
 class FileRows:
     """
-    Files, each a document.
+    Read files to upload; each file is one document.
 
-    :param files: Name of each file, by which it is told apart, with its path.
-    :param upload: Describes how to send a file, under the name that the service sees.
-    :param call: Returns the call that creates a document.
-    :param allow_empty: Whether there may be no files.
+    :param files: Pairs of name and path. The name identifies the file.
+    :param upload: Returns the upload for a path and the file name that the service sees.
+    :param call: Returns the call that creates a document from an upload.
+    :param allow_empty: Whether the list may be empty. Default: False.
     :raises AssistantInputError: Two files have the same name.
     """
 
@@ -229,9 +244,10 @@ class FileRows:
 
     def digests(self) -> Iterator[list[Digest]]:
         """
-        Yield the digests of all files, reading each once, in pieces.
+        Yield key and content hash of all files, reading each file once.
 
-        :raises AssistantInputError: There are no files.
+        :return: One list per file.
+        :raises AssistantInputError: There are no files and ``allow_empty`` is False.
         """
         _check_count(len(self._files), self._allow_empty)
         for number, (name, path) in enumerate(self._files, start=1):
@@ -239,7 +255,12 @@ class FileRows:
             yield [read.digest]
 
     def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
-        """Yield those files whose number is wanted."""
+        """
+        Yield the files with the wanted numbers.
+
+        :param wanted: Returns whether a file number, from 1, is wanted.
+        :return: The files in their order.
+        """
         for number, (name, path) in enumerate(self._files, start=1):
             if wanted(number):
                 yield self._item(number, name, path)
@@ -259,7 +280,7 @@ class FileRows:
 
 @contextlib.contextmanager
 def _opened(upload: Upload, path: Path_, size: int) -> Iterator[BinaryIO]:
-    """Open a file that has to be as large as it was when it was checked."""
+    """Open a file; raise an error if its size has changed since the preflight."""
     with upload.open() as file:
         found = file.seek(0, os.SEEK_END) if file.seekable() else size
         if found != size:
@@ -271,10 +292,10 @@ def _opened(upload: Upload, path: Path_, size: int) -> Iterator[BinaryIO]:
 
 class _Checked(io.RawIOBase):
     """
-    A file while it is sent: as many bytes as it had when it was checked, or an error.
+    A file that yields exactly as many bytes as it had at the preflight, or raises an error.
 
-    A request announces its length first. With fewer bytes than that, the service would wait for the rest until the
-    timeout, and the file would count as one that may have been created.
+    A request announces its length first. If the file had become shorter, the service would wait for the rest until the
+    timeout, and the row would become ambiguous.
     """
 
     def __init__(self, file: BinaryIO, path: Path_, size: int) -> None:
@@ -286,17 +307,17 @@ class _Checked(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        """Return whether the file itself is."""
+        """Return whether the wrapped file is seekable."""
         return self._file.seekable()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move to a position, as far as the file had bytes when it was checked."""
+        """Move to a position; the end of the file is its size at the preflight."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         self._position = self._file.seek(start + offset)
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer with the next bytes, and return their number; 0 at the end."""
+        """Fill a buffer with the next bytes and return their number; 0 at the end."""
         view = memoryview(buffer).cast("B")
         wanted = min(len(view), self._size - self._position)
         try:
@@ -332,7 +353,7 @@ def _read_file(name: str, path: Path_) -> _ReadFile:
                 content.update(piece)
                 size += len(piece)
     except OSError as error:
-        # No content has this hash.
+        # A placeholder that equals no content hash.
         unread = digest_of(encoded([name, None]))
         return _ReadFile(Digest(key, unread), problem=f"file {str(path)!r} cannot be read: {error}")
     return _ReadFile(Digest(key, content.hexdigest()), size)
@@ -344,20 +365,21 @@ def _check_names(files: Sequence[tuple[str, Path_]]) -> None:
         by_name[name].append(str(path))
     if twice := [" and ".join(map(repr, paths)) for paths in by_name.values() if len(paths) > 1]:
         raise AssistantInputError(
-            f"{len(twice)} names stand for more than one file each, such as {twice[0]}: files are told apart by their "
-            "path below the folder that was given. Nothing was sent. Give the folder above both, or load them with "
-            "two tasks",
+            f"{len(twice)} file names are not unique, such as {twice[0]}: a file is identified by its path below the "
+            "given folder. Nothing was sent. Pass the common parent folder, or load the folders with two tasks.",
             field="files",
         )
 
 
 def shortest_names(names: Sequence[str]) -> dict[str, str]:
     """
-    Return the name that the service sees of each file.
+    Return the shortest distinct file names for uploads.
 
-    :param names: Paths, different from each other.
-    :return: Of each path its last part, and as many parts before it as tell it from the others, joined by hyphens:
-        services drop what stands before a slash, as RFC 7578 asks them to.
+    A name is the last part of its path, preceded by as many parent folders as it takes to make it unique, joined by
+    hyphens. Slashes would not do: RFC 7578 asks services to drop everything before them.
+
+    :param names: Distinct paths.
+    :return: Mapping of each path to its file name.
     """
     shortest: dict[str, str] = {}
     remaining, parts = list(names), 1
@@ -365,7 +387,7 @@ def shortest_names(names: Sequence[str]) -> dict[str, str]:
         ends = {name: "-".join(name.strip("/").split("/")[-parts:]) for name in remaining}
         count = Counter([*ends.values(), *shortest.values()])
         longest = max(name.count("/") for name in remaining) < parts
-        # A name that is not told apart by all of its parts is "a/b" beside "a-b".
+        # "a/b" and "a-b" still collide when all parts are used; a digest separates them.
         found = {
             name: end if count[end] == 1 else _with_digest(name, end)
             for name, end in ends.items()
@@ -386,12 +408,18 @@ def _with_digest(name: str, end: str) -> str:
 def _check_count(count: int, allow_empty: bool) -> None:
     if not count and not allow_empty:
         raise AssistantInputError(
-            "source has no rows; nothing was sent. If that may be so: allow_empty=True, --allow-empty", field="source"
+            "source has no rows; nothing was sent. If it may be empty, set allow_empty=True (--allow-empty)",
+            field="source",
         )
 
 
 def encoded(values: Sequence[Any]) -> str:
-    """Return values as one string that no other values have; it stays the same in every version of Python."""
+    """
+    Encode values as one string, which is different for different values and stable across versions of Python.
+
+    :param values: Values of any type; values other than strings are encoded with the names of their types.
+    :return: The string to hash.
+    """
     try:
         return "".join([f"{_length(value)}:{value}" for value in values])
     except TypeError:
@@ -401,7 +429,12 @@ def encoded(values: Sequence[Any]) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Return the digest that keys and contents are known by."""
+    """
+    Return the digest that is used for keys and content hashes.
+
+    :param text: Any text, lone surrogates included.
+    :return: 32 hexadecimal digits (BLAKE2b, 16 bytes).
+    """
     try:
         octets = text.encode()
     except UnicodeEncodeError:
@@ -413,21 +446,25 @@ def mapping_of(
     payload: type[Payload], columns: Mapping[str, str] | None, constants: Mapping[str, str] | None
 ) -> dict[str, str]:
     """
-    Return the column of each field that differs from row to row.
+    Return the column of each field that varies by row.
 
-    :param payload: The kind of document.
-    :param columns: Column of a field whose name differs.
-    :param constants: Fields with one value for all rows.
-    :raises AssistantInputError: They name a field that there is not, or the same field twice.
+    :param payload: Model of the document.
+    :param columns: Mapping of a field to its column, for columns that are not named like their field.
+    :param constants: Mapping of a field to its value for all rows.
+    :return: Mapping of each remaining field to its column.
+    :raises AssistantInputError: A field does not exist or is in both mappings, or a constant is not a non-empty string.
     """
     columns, constants, fields = columns or {}, constants or {}, payload.model_fields
     if unknown := sorted({*columns, *constants} - set(fields)):
         raise AssistantInputError(
-            f"columns and constants name {', '.join(unknown)}; a {payload.__name__} has {', '.join(fields)}",
+            f"columns or constants contain unknown fields: {', '.join(unknown)}; a {payload.__name__} has "
+            f"{', '.join(fields)}",
             field="columns",
         )
     if both := sorted(set(columns) & set(constants)):
-        raise AssistantInputError(f"{', '.join(both)} stand in columns and in constants", field="columns")
+        raise AssistantInputError(
+            f"{', '.join(both)} given in both columns and constants; remove one of them", field="columns"
+        )
     if bad := sorted(field for field, value in constants.items() if not isinstance(value, str) or not value.strip()):
         raise AssistantInputError(f"constants: {', '.join(bad)} must be a non-empty string", field="constants")
     return {field: columns.get(field, field) for field in fields if field not in constants}
@@ -435,13 +472,14 @@ def mapping_of(
 
 def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_columns: Sequence[str]) -> Wanted:
     """
-    Return what to read of a source.
+    Return the columns to read from a source.
 
-    :param payload: The kind of document.
-    :param columns: The column of each field, see :func:`mapping_of`.
-    :param key_columns: Columns that tell the rows apart.
+    :param payload: Model of the document.
+    :param columns: Column of each field, see :func:`mapping_of`.
+    :param key_columns: Columns that identify a row.
+    :return: Required, optional and key columns.
     """
-    # A column that somebody has named has to be there.
+    # A column that the user named is required even if its field is optional.
     required = [
         column for field, column in columns.items() if column != field or payload.model_fields[field].is_required()
     ]

@@ -1,4 +1,4 @@
-"""One call for each of many sites, at the same time: what one of them answers is nothing to the others."""
+"""Concurrent calls to many sites; an error of one site does not affect the others."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from airflow_provider_assistant.loading.limited import LimitedClient
 
 log = logging.getLogger(__name__)
 
-# So many sites in a row without an answer, after all their retries, and the rest is not asked.
+# Consecutive sites without a response, after all retries, that stop the reading.
 BREAKER = 10
-# These concern the key or the tenant, and so every site.
+# These errors concern the API key or the tenant, and so every site.
 FATAL = (AssistantAuthenticationError, AssistantRateLimitError)
 OUTAGE = (AssistantServerError, AssistantConnectionError, AssistantTimeout)
 
 
-# No repr: asyncio.run() ends by making one of its result and throwing it away, which took as long as the requests.
+# No repr: asyncio.run() computes the repr of its result and discards it, which took as long as the requests.
 @dataclass(frozen=True, slots=True, repr=False)
 class SiteReplies:
     """
-    What came of the calls.
+    Hold the results of the calls.
 
-    :param replies: When a site's reply arrived, and the reply.
-    :param errors: Why a site has none.
+    :param replies: Time of arrival (UTC) and reply by site id.
+    :param errors: Error by site id, for sites without a reply.
     """
 
     replies: dict[str, tuple[datetime, ApiReply]] = field(default_factory=dict)
@@ -46,12 +46,13 @@ class SiteReplies:
 
 async def read_sites(client: LimitedClient, calls: Mapping[str, Call[ApiReply]]) -> SiteReplies:
     """
-    Send every site's call, with its retries.
+    Send one call per site, with retries, and collect the replies.
 
-    :param client: Bounds how many are in flight; a 429 to one holds back all.
-    :param calls: By site.
-    :raises AssistantAuthenticationError: 401, for whichever site came first.
-    :raises AssistantRateLimitError: The service asks for a longer pause than the connection's retries allow.
+    :param client: Client that limits the requests in flight; a 429 pauses all of them.
+    :param calls: Call by site id.
+    :return: Replies and errors by site id.
+    :raises AssistantAuthenticationError: The service answered 401.
+    :raises AssistantRateLimitError: The service asks for a longer pause than the connection's ``max_pause``.
     """
     await client.prepare()
     found = SiteReplies()
@@ -79,12 +80,14 @@ async def read_sites(client: LimitedClient, calls: Mapping[str, Call[ApiReply]])
             for _ in range(min(len(calls), client.limiter.max_concurrency)):
                 workers.create_task(work())
     except ExceptionGroup as group:
-        # The others were cancelled.
+        # The first error cancelled the other workers.
         raise group.exceptions[0] from None
     if waiting:
-        log.error("The service is down: %d sites in a row gave no answer, %d are not asked.", failures, len(waiting))
+        log.error(
+            "The service is down: %d consecutive sites did not respond; %d were not asked.", failures, len(waiting)
+        )
         for site_id, _ in waiting:
             found.errors[site_id] = AssistantConnectionError(
-                f"site {site_id!r} was not asked: the service gave no answer for {failures} others in a row"
+                f"site {site_id!r} was not asked: {failures} consecutive other sites did not respond"
             )
     return found

@@ -1,8 +1,8 @@
 """
-Any dataframe, and files of rows, as batches.
+Sources of rows: dataframes, lists of mappings, and files, read in batches.
 
-A load reads its source twice: once to look at all of it before the first request, once to send. Sources that
-can be read only once are kept in a temporary file in between. Neither pass holds more than a batch.
+A load reads its source twice: once for the preflight, once to send the rows. A source that can be read only once is
+buffered in a temporary file. Neither pass keeps more than one batch in memory.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ __all__ = [
     "storage_path",
 ]
 
-# So much is said of the columns where a source is only described.
+# Characters of the column names in the short description of a source.
 NAMES_LENGTH = 200
 
 
 class Source:
     """
-    Rows that can be read more than once.
+    Provide rows that can be read repeatedly. Use it as a context manager.
 
-    :param batches: Starts reading from the beginning.
-    :param close: Removes what was kept meanwhile.
+    :param batches: Returns a new iterator over all batches.
+    :param close: Releases the resources of the source, such as a temporary file.
     """
 
     def __init__(self, batches: Callable[[], Iterator[Batch]], close: Callable[[], None] = lambda: None) -> None:
@@ -73,7 +73,7 @@ class Source:
 
 class Given:
     """
-    A source as it was given: Airflow neither renders its texts nor calls it, and shows it in a few words.
+    Wrap a source so that Airflow neither renders, calls nor displays it in full.
 
     :param value: Rows, a dataframe, a callable or an iterator.
     """
@@ -82,25 +82,29 @@ class Given:
         self.value = value
 
     def serialize(self) -> str:
-        """Return the words; Airflow asks for them under this name."""
+        """Return a short description for Airflow's rendered fields: type, number of rows and columns."""
         source, kind = self.value, type(self.value).__name__
         if _is_dataframe(source):
             names = source.column_names if hasattr(type(source), "column_names") else source.columns
         elif isinstance(source, list | tuple):
-            # What else is among them, the load will say.
+            # Ignore elements that are not mappings; the load refuses them later.
             names = dict.fromkeys(name for row in source[:BATCH] if isinstance(row, Mapping) for name in row)
         else:
             return f"{getattr(source, '__qualname__', kind)}()" if callable(source) else kind
         count = f"{len(source):,} row{'' if len(source) == 1 else 's'}"
-        said = ", ".join(map(str, names))
-        return f"{kind}, {count}: {said if len(said) <= NAMES_LENGTH else f'{said[: NAMES_LENGTH - 1]}…'}"
+        listed = ", ".join(map(str, names))
+        return f"{kind}, {count}: {listed if len(listed) <= NAMES_LENGTH else f'{listed[: NAMES_LENGTH - 1]}…'}"
 
 
 def as_given(source: Any) -> Any:
     """
-    Keep Airflow from rendering, calling or showing at length what is no template.
+    Wrap a source in :class:`Given` unless it is a template.
 
-    Rows are content: one about Jinja must arrive as it is. A callable would be called with Airflow's context.
+    Airflow would render rows as templates, although a row about Jinja must be sent unchanged, and would call a
+    callable with its context.
+
+    :param source: Any source that :func:`open_source` takes.
+    :return: The wrapped source; paths, URLs and templates unchanged.
     """
     is_several = isinstance(source, list | tuple) and any(map(_is_content, source))
     return Given(source) if is_several or _is_content(source) or callable(source) else source
@@ -120,18 +124,24 @@ def open_source(
     allow_empty: bool = False,
 ) -> Source:
     """
-    Prepare any source for reading.
+    Open a source for reading.
 
-    :param source: A dataframe or anything else that speaks the Arrow C stream protocol (pandas, polars, pyarrow,
-        DuckDB); a list of mappings; a path, object storage URL, glob, folder, or list of these, of Parquet, CSV
-        or JSON lines; a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`; several dataframes
-        or lists of mappings, such as the output of a mapped task; or a callable that returns any of these, or
-        yields batches of them. Any of these may be :class:`Given`.
-    :param wanted: The columns to read.
-    :param root: Folder that all files have to lie in, once symbolic links are followed.
-    :param csv_options: How CSV files are written, see :class:`CsvOptions`.
-    :param allow_empty: Whether a folder or glob may have no files.
-    :raises AssistantInputError: It is none of these, has not the columns, or a file lies elsewhere.
+    :param source: One of:
+
+        - a dataframe or any other object with the Arrow C stream interface (pandas, polars, pyarrow, DuckDB)
+        - a list of mappings
+        - a path, object storage URL, glob or folder of Parquet, CSV or JSON lines files, or a list of these
+        - a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`
+        - several dataframes or lists of mappings, such as the output of a mapped task
+        - a callable that returns any of these, or yields batches of them
+        - any of these wrapped in :class:`Given`
+    :param wanted: Columns to read.
+    :param root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
+    :param csv_options: Format of CSV files, see :class:`CsvOptions`.
+    :param allow_empty: Whether a folder or glob may match no files. Default: False.
+    :return: The source. Close it with a ``with`` block.
+    :raises AssistantInputError: The source is of another type or lacks a required column, or a file is outside
+        ``root``.
     """
     options = CsvOptions.of(csv_options)
     if isinstance(source, Given):
@@ -159,10 +169,9 @@ def open_source(
 
 def _in_memory(source: Any) -> Any:
     """
-    Return a sequence that fetches its items one by one as what it stands for.
+    Convert a lazy sequence, such as the XComs of a mapped task, to a list or an iterator.
 
-    Airflow gives the outputs of a mapped task as such a sequence. Rows and paths are small; tables and lists of rows
-    are fetched one after the other.
+    Rows and paths are small and fit into a list. Dataframes and lists of rows are fetched one after the other.
     """
     if not isinstance(source, Sequence) or isinstance(source, str | bytes | list | tuple):
         return source
@@ -179,11 +188,12 @@ def _is_part(source: Any) -> bool:
 
 def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
     """
-    Cut Parquet files into shards of whole row groups, for ``.expand(source=…)``.
+    Split Parquet files into shards of whole row groups, for ``.expand(source=…)``.
 
     :param path: Path, object storage URL, glob or folder.
-    :param rows: About how many rows a shard has; a row group is never cut.
-    :return: One mapping per shard: ``path`` and ``row_groups``.
+    :param rows: Approximate number of rows per shard; row groups are never split. Default: 100,000.
+    :return: One mapping per shard, with the keys ``path`` and ``row_groups``.
+    :raises AssistantInputError: There are no files.
     """
     import pyarrow.parquet as pq
 
@@ -204,16 +214,16 @@ def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
 
 def storage_files(source: Any, root: str | None = None, *, allow_empty: bool = False) -> list[tuple[str, Path_]]:
     """
-    Return the files that a path, object storage URL, glob, folder, or list of these stands for, in order.
+    List the files of a path, object storage URL, glob or folder, in order.
 
-    Hidden files and those that writers leave beside their data (``_SUCCESS``) are no data.
+    Files whose names start with a dot or an underscore, such as ``_SUCCESS``, are skipped.
 
-    :param source: The path, URL, glob, folder or list.
-    :param root: Folder that all of them have to lie in, once symbolic links are followed.
-    :param allow_empty: Whether folders and globs may have no files.
-    :return: Name and path of each file, each file once; the name of a file in a folder or glob is its path from
-        there, so that it stays the same when the folder moves.
-    :raises AssistantInputError: There are none, or one lies elsewhere.
+    :param source: Path, URL, glob or folder, or a list of these.
+    :param root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
+    :param allow_empty: Whether folders and globs may match no files. Default: False.
+    :return: Pairs of name and path, each file once. The name of a file in a folder or glob is its path relative to
+        that folder, so that it does not change when the folder moves.
+    :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``root``.
     """
     found: list[tuple[str, Path_]] = []
     for path in map(storage_path, source if isinstance(source, list | tuple) else [source]):
@@ -228,11 +238,12 @@ def storage_files(source: Any, root: str | None = None, *, allow_empty: bool = F
             raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
     if not found and not allow_empty:
         raise AssistantInputError(
-            f"there are no files in {source!r}; nothing was sent. If that may be so: allow_empty=True", field="source"
+            f"there are no files in {source!r}; nothing was sent. If it may be empty, set allow_empty=True",
+            field="source",
         )
     for _, path in found:
         check_inside(path, _root(root))
-    # A file that is named twice counts once, under its first name.
+    # A file that is listed twice counts once, under its first name.
     once: dict[str, tuple[str, Path_]] = {}
     for name, path in found:
         once.setdefault(str(path), (name, path))
@@ -241,9 +252,10 @@ def storage_files(source: Any, root: str | None = None, *, allow_empty: bool = F
 
 def files_in(source: Any) -> list[Data]:
     """
-    Return the files that a source names, without looking at them; rows and dataframes name none.
+    Return the files that a source refers to, without accessing them, for lineage.
 
-    A glob stands for the folder that it looks in.
+    :param source: Any source that :func:`open_source` takes.
+    :return: One entry per path, URL or folder; a glob is represented by its folder. Empty for rows and dataframes.
     """
     if isinstance(source, Mapping) and "row_groups" in source:
         source = source["path"]
@@ -253,7 +265,7 @@ def files_in(source: Any) -> list[Data]:
 
 
 def _split_glob(path: str) -> tuple[str, str]:
-    """Return the folder that a glob looks in, and the pattern; the path itself and nothing, where it is none."""
+    """Split a glob into folder and pattern; the pattern is empty if the path is not a glob."""
     parts = path.split("/")
     first = next((number for number, part in enumerate(parts) if "*" in part or "?" in part), None)
     if first is None:
@@ -269,7 +281,9 @@ def storage_path(path: Any) -> Path_:
     """
     Return a path object for a local path or an object storage URL.
 
-    :raises AssistantInputError: It is neither.
+    :param path: Text or a path object.
+    :return: An ``ObjectStoragePath`` for a URL, otherwise a ``Path``.
+    :raises AssistantInputError: The value is neither a path nor a URL.
     """
     if isinstance(path, ObjectStoragePath | Path):
         return path
@@ -283,7 +297,7 @@ def storage_path(path: Any) -> Path_:
 
 
 def _below(root: Path_, entries: Iterable[Path_]) -> list[tuple[str, Path_]]:
-    """Return the files among these, by their paths from the root, without the hidden ones."""
+    """Return name and path of the files among the entries, sorted by name, without hidden files."""
     named = ((_name_below(root, entry), entry) for entry in entries if entry.is_file())
     return sorted(
         ((name, entry) for name, entry in named if not any(part.startswith((".", "_")) for part in name.split("/"))),
@@ -292,14 +306,14 @@ def _below(root: Path_, entries: Iterable[Path_]) -> list[tuple[str, Path_]]:
 
 
 def _name_below(root: Path_, entry: Path_) -> str:
-    # Asked in this order: on Airflow 3.1 an ObjectStoragePath is a Path too, and its relative_to is the whole URL.
+    # Check for ObjectStoragePath first: on Airflow 3.1 it is also a Path, and its relative_to returns the whole URL.
     if isinstance(root, ObjectStoragePath):
         return str(entry)[len(str(root)) :].lstrip("/")
     return str(entry.relative_to(root))
 
 
 def _is_dataframe(source: Any) -> bool:
-    """Whether it is a table in memory, which can be streamed as often as one likes."""
+    """Return whether a source is a table in memory, which can be streamed repeatedly."""
     kind = type(source)
     package = kind.__module__.partition(".")[0]
     return hasattr(source, "__arrow_c_stream__") and (package, kind.__name__) in {
@@ -312,7 +326,7 @@ def _is_dataframe(source: Any) -> bool:
 def _files_of(
     source: Any, root: str | None = None, allow_empty: bool = False
 ) -> list[tuple[Path_, list[int] | None]] | None:
-    """Return files and the row groups to read of each, or None where the source is something else."""
+    """Return pairs of file and row groups to read, or None if the source does not consist of files."""
     if isinstance(source, Mapping) and set(source) == {"path", "row_groups"}:
         path = storage_path(source["path"])
         check_inside(path, _root(root))
@@ -328,13 +342,13 @@ def _batches_of_files(
     files: Sequence[tuple[Path_, list[int] | None]], wanted: Wanted, options: CsvOptions, root: str | None
 ) -> Iterator[Batch]:
     for path, row_groups in files:
-        # Once more: a link may lead elsewhere by the time of the second look.
+        # Check in each pass: a symbolic link may have changed since the first one.
         check_inside(path, _root(root))
         yield from read_file(path, wanted, options, row_groups)
 
 
 def _kept(batches: Iterator[Batch]) -> Source:
-    """Write a source that can be read once to a temporary file, to be read from there."""
+    """Buffer a source that can be read only once in a temporary file."""
     file: BinaryIO = tempfile.TemporaryFile(prefix="assistant-source-")  # noqa: SIM115
     try:
         for batch in batches:
@@ -343,10 +357,10 @@ def _kept(batches: Iterator[Batch]) -> Source:
         file.close()
         raise
 
-    def again() -> Iterator[Batch]:
+    def buffered() -> Iterator[Batch]:
         file.seek(0)
         with contextlib.suppress(EOFError):
             while True:
-                yield pickle.load(file)  # noqa: S301 (written above, in a file without a name)
+                yield pickle.load(file)  # noqa: S301 (written above, to an unnamed file)
 
-    return Source(lambda: number(again()), file.close)
+    return Source(lambda: number(buffered()), file.close)

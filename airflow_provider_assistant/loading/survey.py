@@ -1,8 +1,8 @@
 """
-The look at the whole source before the first request.
+The preflight: a first pass over the whole source, before the first request.
 
-It finds what would make the load wrong as a whole (the same key twice with different content), and what
-needs no request at all. Per row it keeps eight bytes of its key and one byte of what to do.
+It finds errors of the source as a whole (the same key twice with different content), and rows that need no
+request. It keeps nine bytes per row: eight of the key and one for the decision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTED = 5
 
 
 class Fate(IntEnum):
-    """What is to become of a row."""
+    """The preflight's decision about a row."""
 
     SEND = 0
     UNCHANGED = 1
@@ -31,26 +31,31 @@ class Fate(IntEnum):
 
 
 class Memory(Protocol):
-    """The part of the ledger that a survey asks."""
+    """The part of the ledger that the preflight reads."""
 
     @property
     def source(self) -> str:
         """Name of the source that is loaded."""
 
     def known(self, keys: Sequence[str]) -> Mapping[str, Known]:
-        """Return what is known of these keys."""
+        """
+        Return the ledger entries of these keys.
+
+        :param keys: The keys.
+        :return: Entry by key; keys without an entry are left out.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """
-    What was seen.
+    Hold the result of the preflight.
 
-    :param fates: The fate of each row, in order.
-    :param keys: Eight bytes of each key, sorted.
-    :param changed: How many rows have a key of this source with other content.
-    :param kept: How many rows have a key of this source with the same content.
-    :param foreign: How many rows have a key of another source with other content, by its name.
+    :param fates: One :class:`Fate` per row, in order.
+    :param keys: First eight bytes of each key, sorted.
+    :param changed: Number of rows whose key belongs to this source and has other content in the ledger.
+    :param kept: Number of rows whose key belongs to this source and has the same content in the ledger.
+    :param foreign: Number of rows whose key belongs to another source and has other content, by that source's name.
     """
 
     fates: bytearray
@@ -61,19 +66,23 @@ class Survey:
 
     @property
     def rows(self) -> int:
-        """How many rows the source has."""
+        """Number of rows of the source."""
         return len(self.fates)
 
     def count(self, fate: Fate) -> int:
-        """Return how many rows have this fate."""
+        """Return the number of rows with this decision."""
         return self.fates.count(fate)
 
     def to_send(self, number: int) -> bool:
-        """Return whether the row with this number, from 1, is to be sent; a row that came later is not."""
+        """
+        Return whether to send a row.
+
+        :param number: Number of the row, from 1. Rows that were added to the source after the preflight are not sent.
+        """
         return number <= len(self.fates) and self.fates[number - 1] == Fate.SEND
 
     def has(self, key: str) -> bool:
-        """Return whether the source has this key."""
+        """Return whether the source has this key; only its first eight bytes are compared."""
         short = _short(key)
         position = bisect_left(self.keys, short)
         return position < len(self.keys) and self.keys[position] == short
@@ -81,21 +90,22 @@ class Survey:
 
 def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = lambda _: None) -> Survey:
     """
-    Look at all rows.
+    Read all rows and decide which ones to send.
 
-    :param rows: The rows.
-    :param memory: What is known from earlier loads, if anything is.
-    :param tick: Told now and then how many rows have been seen.
-    :raises AssistantInputError: There are no rows although there must be, or one key stands for different contents.
+    :param rows: Rows of the source.
+    :param memory: Ledger with the entries of earlier loads. None if the load uses no ledger.
+    :param tick: Called after each batch with the number of rows read so far.
+    :return: The decisions, and how the keys relate to the ledger.
+    :raises AssistantInputError: The source is empty and must not be, or rows with the same key have different content.
     """
     fates = bytearray()
     keys = array("Q")
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     for digests in rows.digests():
-        known = memory.known([digest.key for digest in digests]) if memory else {}
+        entries = memory.known([digest.key for digest in digests]) if memory else {}
         for digest in digests:
-            entry = known.get(digest.key)
+            entry = entries.get(digest.key)
             fates.append(_fate(digest, entry))
             if memory and entry:
                 _relate(digest, entry, memory.source, relations, foreign)
@@ -107,19 +117,19 @@ def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = l
     return Survey(fates, ordered, relations["changed"], relations["kept"], foreign)
 
 
-def _relate(digest: Digest, known: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
-    """Count how a row relates to what its key stands for on the site."""
-    if known.content_hash is None:
+def _relate(digest: Digest, entry: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
+    """Count whether a row keeps or changes the document of its key, and whose key it is."""
+    if entry.content_hash is None:
         return
-    is_same = known.content_hash == digest.content
-    if known.source == source:
+    is_same = entry.content_hash == digest.content
+    if entry.source == source:
         relations["kept" if is_same else "changed"] += 1
     elif not is_same:
-        foreign[known.source] += 1
+        foreign[entry.source] += 1
 
 
-def _fate(digest: Digest, known: Known | None) -> int:
-    if known is not None and known.state == "done" and known.content_hash == digest.content:
+def _fate(digest: Digest, entry: Known | None) -> int:
+    if entry is not None and entry.state == "done" and entry.content_hash == digest.content:
         return Fate.UNCHANGED
     return Fate.SEND
 
@@ -129,7 +139,7 @@ def _short(key: str) -> int:
 
 
 def _sorted(keys: array[int]) -> Sequence[int]:
-    """Sort without making Python integers of all keys at once."""
+    """Sort the keys in Arrow memory, without converting all of them to Python integers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -147,7 +157,7 @@ def _repeated(ordered: Sequence[int]) -> set[int]:
 
 
 def _mark_duplicates(rows: Rows, repeated: set[int], fates: bytearray) -> None:
-    """Mark every further row of the same key and content; see all rows again, but keep only the repeated."""
+    """Read the rows again and mark all but the first of each group with the same key and content as duplicates."""
     first: dict[str, tuple[int, str]] = {}
     conflicts: dict[str, list[int]] = defaultdict(list)
     number = 0
@@ -164,15 +174,15 @@ def _mark_duplicates(rows: Rows, repeated: set[int], fates: bytearray) -> None:
     if conflicts:
         listed = _listed(rows, [numbers[:LISTED] for numbers in list(conflicts.values())[:LISTED]])
         raise AssistantInputError(
-            f"{len(conflicts)} keys stand for rows of different content, so it is unclear which to load: {listed}. "
-            "Nothing was sent. Make the key columns unique, or drop the older rows.",
+            f"{len(conflicts)} keys stand for rows of different content: {listed}. Nothing was sent. Choose unique "
+            "key columns, or drop the outdated rows.",
             field="key_columns",
         )
 
 
 def _listed(rows: Rows, conflicts: Sequence[Sequence[int]]) -> str:
-    """Return the keys and where their rows are, in words."""
+    """Return the labels of conflicting keys and the positions of their rows as text."""
     wanted = {number for numbers in conflicts for number in numbers}
     found = {item.number: item for item in rows.items(wanted.__contains__)}
-    known = [[found[number] for number in numbers if number in found] for numbers in conflicts]
-    return "; ".join(f"{items[0].label!r} in {', '.join(item.place for item in items)}" for items in known if items)
+    groups = [[found[number] for number in numbers if number in found] for numbers in conflicts]
+    return "; ".join(f"{items[0].label!r} in {', '.join(item.place for item in items)}" for items in groups if items)

@@ -1,7 +1,7 @@
-"""An embedded Assistant service, for development and tests.
+"""An embedded Assistant service for development and tests.
 
-It imports nothing else of this package, and nothing else of this package imports it: a service that
-shared the client's code would agree with the client's mistakes.
+The sandbox and the rest of this package do not import each other: if the service shared code with the client, tests
+could not detect the client's errors.
 """
 
 from airflow_provider_assistant.sandbox.app import create_app

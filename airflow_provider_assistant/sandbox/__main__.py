@@ -14,7 +14,7 @@ GENERATED = "Statistics list the last {} days; those before a site stored anythi
 
 
 def _end(*_: object) -> None:
-    """End with success: being told to end is how a service ends."""
+    """Exit with status 0: a signal is the normal way to stop the service."""
     sys.exit(0)
 
 

@@ -13,7 +13,7 @@ from airflow_provider_assistant.sandbox.statistics import site_statistics
 def account_routes(service: Service) -> APIRouter:
     """Return the endpoints that read limits and statistics.
 
-    :param service: the parts they use.
+    :param service: components of the sandbox.
     """
     router = APIRouter()
 

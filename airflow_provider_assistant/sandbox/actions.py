@@ -1,4 +1,4 @@
-"""What a fault does to a request, written as one short text."""
+"""Actions of faults, parsed from short texts such as ``store-then-status:502``."""
 
 from __future__ import annotations
 
@@ -20,18 +20,25 @@ _ALWAYS_STORE = frozenset({"empty", "truncate", "delay", "hold"})
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One way to answer wrongly.
+    """Define what a fault does to a request.
 
-    ``status:N`` an error with status N; ``html:N`` a proxy's error page; ``retry-after:N`` a 429
-    that asks to wait N seconds; ``drop`` the connection is closed without a response. These refuse
-    the request, or, with ``store-then-`` before them, carry it out first. ``empty`` answers with
-    the true status and no body, ``truncate`` breaks off in the middle of the body, ``delay:N``
-    answers rightly N seconds later, ``hold`` as soon as the faults are changed or reset; the
-    request is always carried out.
+    These actions refuse the request; with the prefix ``store-then-``, the service executes it first:
 
-    :param kind: which of them.
-    :param number: N, where there is one.
-    :param stores: whether the request is carried out before the answer goes wrong.
+    - ``status:N``: an error with status N
+    - ``html:N``: the error page of a proxy with status N
+    - ``retry-after:N``: a 429 with a pause of N seconds
+    - ``drop``: the connection is closed without a response
+
+    These actions always execute the request:
+
+    - ``empty``: the correct status without a body
+    - ``truncate``: the body ends in the middle
+    - ``delay:N``: the correct response after N seconds
+    - ``hold``: the correct response once the faults are changed or reset
+
+    :param kind: name of the action.
+    :param number: N, or ``None``.
+    :param stores: whether the service executes the request before it fails.
     """
 
     kind: Kind
@@ -40,9 +47,10 @@ class Action:
 
     @classmethod
     def parse(cls, text: str) -> Action:
-        """Read an action, or raise ``ValueError`` saying what is wrong with it.
+        """Parse an action.
 
-        :param text: for example ``drop`` or ``store-then-status:502``.
+        :param text: text such as ``drop`` or ``store-then-status:502``.
+        :raises ValueError: the text is not a valid action.
         """
         kind, _, number = text.removeprefix(_STORE_FIRST).partition(":")
         if kind not in get_args(Kind):

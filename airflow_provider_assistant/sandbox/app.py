@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """Give every refusal the same body, the framework's own included."""
+    """Return all errors in the same format, including those of the framework."""
     match error:
         case ApiError():
             return error.response()
@@ -42,7 +42,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 def _report(working: asyncio.Task[None]) -> None:
-    """Say why the worker ended, if nobody ended it: asynchronous requests stand still then."""
+    """Log the error that ended the worker, if any: without it, async requests make no progress."""
     if not working.cancelled() and (error := working.exception()):
         _LOG.error("The worker of asynchronous requests ended.", exc_info=error)
 
@@ -53,7 +53,7 @@ def _handle_errors(app: FastAPI) -> None:
 
 
 def _describe(api: FastAPI) -> Callable[[], dict[str, Any]]:
-    """Return the function that describes the API in OpenAPI."""
+    """Return the function that generates the OpenAPI document."""
 
     def openapi() -> dict[str, Any]:
         if api.openapi_schema is None:
@@ -75,10 +75,10 @@ def _describe(api: FastAPI) -> Callable[[], dict[str, Any]]:
 
 
 def create_app(settings: Settings | None = None, *, clock: Callable[[], float] = time.time) -> FastAPI:
-    """Return the application; its parts are at ``app.state.service``.
+    """Return the ASGI application; its :class:`Service` is at ``app.state.service``.
 
-    :param settings: how it behaves; default :class:`Settings` as they are.
-    :param clock: tells the time in seconds since the epoch.
+    :param settings: settings of the service. Default: ``Settings()``.
+    :param clock: returns the current time in seconds since the epoch. Default: the system clock.
     """
     service = Service(settings or Settings(), clock)
 

@@ -1,4 +1,4 @@
-"""The assistant: finds what the documents say about a question, and says so."""
+"""The assistant: answers questions with passages of the documents."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _UNKNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the assistant says.
+    """Hold an answer.
 
-    :param text: the answer.
-    :param sources: the documents it rests on, best first.
+    :param text: text of the answer.
+    :param sources: documents that the answer is based on, best first.
     """
 
     text: str
@@ -35,10 +35,10 @@ class Answer:
 
 
 class Assistant:
-    """Answers from documents only, and keeps each conversation's topic.
+    """Answer questions from the documents, with the topic of the session as context.
 
-    :param documents: where it looks.
-    :param chats: where conversations are kept.
+    :param documents: documents to search.
+    :param chats: sessions with their topics.
     """
 
     def __init__(self, documents: Documents, chats: Chats) -> None:
@@ -46,13 +46,13 @@ class Assistant:
         self._chats = chats
 
     def reply(self, site: str, session_id: str, message: str, language: str, min_relevance: float) -> Answer:
-        """Answer a message in its conversation.
+        """Answer a message in its session.
 
-        :param site: whose documents.
-        :param session_id: the conversation.
-        :param message: the user's text.
-        :param language: of the reply.
-        :param min_relevance: share of the content words a document must hold.
+        :param site: id of the site.
+        :param session_id: id of the session.
+        :param message: text of the user.
+        :param language: language of the answer.
+        :param min_relevance: share of the content words that a document must contain.
         """
         words = search.terms(message)
         found = self._search(site, words, min_relevance)
@@ -70,8 +70,8 @@ class Assistant:
     def _search(self, site: str, words: tuple[str, ...], min_relevance: float) -> list[tuple[str, str, dict[str, Any]]]:
         """Return kind, content and source of the relevant documents, best first.
 
-        A document's score is the share of the words it holds, times its BM25 in proportion to the
-        best one: rare words count, but so does saying something about the whole question.
+        A document's score is the share of the words that it contains, times its BM25 relative to the best document's.
+        So rare words count more, and so do documents that cover the whole question.
         """
         if not words:
             return []

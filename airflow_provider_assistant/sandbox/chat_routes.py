@@ -26,7 +26,7 @@ _DEFAULT_LANGUAGE = "en"
 def chat_routes(service: Service) -> APIRouter:
     """Return the endpoints of chat.
 
-    :param service: the parts they use.
+    :param service: components of the sandbox.
     """
     router = APIRouter()
     settled = service.database.settled

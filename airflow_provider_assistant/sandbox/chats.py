@@ -1,4 +1,4 @@
-"""Chat requests, conversations and feedback."""
+"""Chat requests, sessions and feedback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def month(moment: float) -> str:
-    """Return the calendar month (UTC) that a message counts for.
+    """Return the calendar month (UTC) whose quota a message counts against.
 
     :param moment: seconds since the epoch.
     """
@@ -24,9 +24,9 @@ def month(moment: float) -> str:
 
 
 class Chats:
-    """The chat requests, conversations and feedback of all sites.
+    """Store the chat requests, sessions and feedback of all sites.
 
-    :param database: where they are kept.
+    :param database: database of the sandbox.
     """
 
     def __init__(self, database: Database) -> None:
@@ -35,7 +35,7 @@ class Chats:
         self.recount()
 
     def recount(self) -> None:
-        """Count the messages of each tenant and month anew."""
+        """Recount the messages per tenant and month."""
         rows = self._db.rows(
             "SELECT tenant, strftime('%Y-%m', created_at, 'unixepoch'), count(*) FROM requests GROUP BY 1, 2"
         )
@@ -45,15 +45,15 @@ class Chats:
         self, key: Key, site: str, session_id: str, mode: str, message: str, language: str,
         now: float,
     ) -> str:  # fmt: skip
-        """Store a chat request as queued, open its session if need be, and return its id.
+        """Store a chat request as queued, open its session if necessary, and return the request's id.
 
-        :param key: whose key asks.
-        :param site: whose assistant is asked.
-        :param session_id: the conversation.
+        :param key: API key of the caller.
+        :param site: id of the site.
+        :param session_id: id of the session.
         :param mode: ``sync`` or ``async``.
         :param message: the question.
-        :param language: of the reply.
-        :param now: the time.
+        :param language: language of the answer.
+        :param now: current time, in seconds since the epoch.
         """
         identifier, tenant = f"req_{secrets.token_hex(10)}", key.tenant.tenant_id
         self._db.write(
@@ -72,20 +72,20 @@ class Chats:
         return identifier
 
     def request(self, site: str, identifier: str) -> sqlite3.Row | None:
-        """Return a chat request of a site, if there is one.
+        """Return a chat request of a site, or ``None``.
 
-        :param site: whose request.
-        :param identifier: its id.
+        :param site: id of the site.
+        :param identifier: id of the request.
         """
         found = self._db.rows("SELECT * FROM requests WHERE id = ? AND site = ?", identifier, site)
         return found[0] if found else None
 
     def start(self, created_by: float, now: float, limit: int) -> int:
-        """Move queued requests to processing, oldest first, and return how many.
+        """Move queued requests to processing, oldest first, and return their number.
 
-        :param created_by: only those created until then.
-        :param now: the time.
-        :param limit: how many at most.
+        :param created_by: move only requests created until this time.
+        :param now: current time, in seconds since the epoch.
+        :param limit: maximum number of requests.
         """
         return self._db.write(
             "UPDATE requests SET status = 'processing', started_at = ? WHERE n IN (SELECT n FROM"
@@ -96,8 +96,8 @@ class Chats:
     def started(self, started_by: float, limit: int) -> list[sqlite3.Row]:
         """Return requests in processing, oldest first.
 
-        :param started_by: only those started until then.
-        :param limit: how many at most.
+        :param started_by: return only requests started until this time.
+        :param limit: maximum number of requests.
         """
         return self._db.rows(
             "SELECT * FROM requests WHERE status = 'processing' AND started_at <= ?"
@@ -106,7 +106,7 @@ class Chats:
         )  # fmt: skip
 
     def unfinished_since(self) -> float | None:
-        """Return when the next of the unfinished requests entered its state, if any is left."""
+        """Return when the oldest unfinished request entered its state, or ``None``."""
         row = self._db.rows(
             "SELECT min(since) FROM ("
             "SELECT min(created_at) AS since FROM requests WHERE status = 'queued' UNION ALL "
@@ -116,13 +116,13 @@ class Chats:
         return since
 
     def pending(self) -> int:
-        """Return how many requests have not come to an end."""
+        """Return the number of unfinished requests."""
         sql = "SELECT count(*) FROM requests WHERE status IN ('queued', 'processing')"
         count: int = self._db.rows(sql)[0][0]
         return count
 
     def requeue(self) -> None:
-        """Put what a stopped service left in processing back into the queue."""
+        """Queue the requests again that were in processing when the service stopped."""
         self._db.write("UPDATE requests SET status = 'queued', started_at = NULL WHERE status = 'processing'")
         self._db.commit()
 
@@ -132,11 +132,11 @@ class Chats:
     ) -> None:  # fmt: skip
         """Record the answer to a chat request.
 
-        :param identifier: the request.
-        :param answer: the text.
-        :param sources: the documents it rests on.
-        :param answered: whether the assistant knew anything.
-        :param now: the time.
+        :param identifier: id of the request.
+        :param answer: text of the answer.
+        :param sources: documents that the answer is based on.
+        :param answered: whether the assistant found an answer.
+        :param now: current time, in seconds since the epoch.
         """
         self._db.write(
             "UPDATE requests SET status = 'complete', completed_at = ?, answered = ?, answer = ?,"
@@ -158,10 +158,10 @@ class Chats:
         )  # fmt: skip
 
     def topic(self, site: str, session_id: str) -> tuple[str, ...]:
-        """Return the content words an open conversation is about.
+        """Return the content words of an open session's topic.
 
-        :param site: whose conversation.
-        :param session_id: which one.
+        :param site: id of the site.
+        :param session_id: id of the session.
         """
         found = self._db.rows(
             "SELECT terms FROM sessions WHERE site = ? AND session_id = ? AND closed_at IS NULL",
@@ -170,10 +170,10 @@ class Chats:
         return tuple(json.loads(found[0][0])) if found else ()
 
     def set_topic(self, site: str, session_id: str, words: tuple[str, ...]) -> None:
-        """Remember what an open conversation is about.
+        """Store the content words of an open session's topic.
 
-        :param site: whose conversation.
-        :param session_id: which one.
+        :param site: id of the site.
+        :param session_id: id of the session.
         :param words: content words.
         """
         self._db.write(
@@ -183,11 +183,11 @@ class Chats:
         )  # fmt: skip
 
     def close_session(self, site: str, session_id: str, now: float) -> bool:
-        """Close an open conversation, and say whether there was one.
+        """Close an open session, and return whether there was one.
 
-        :param site: whose conversation.
-        :param session_id: which one.
-        :param now: the time.
+        :param site: id of the site.
+        :param session_id: id of the session.
+        :param now: current time, in seconds since the epoch.
         """
         closed = self._db.write(
             "UPDATE sessions SET closed_at = ?"
@@ -199,11 +199,11 @@ class Chats:
     def rate(self, site: str, request_id: str, session_id: str, rating: str, now: float) -> None:
         """Record a rating.
 
-        :param site: where.
-        :param request_id: the rated request.
-        :param session_id: its conversation.
-        :param rating: the word.
-        :param now: the time.
+        :param site: id of the site.
+        :param request_id: id of the rated request.
+        :param session_id: id of its session.
+        :param rating: the rating.
+        :param now: current time, in seconds since the epoch.
         """
         self._db.write(
             "INSERT INTO feedback VALUES (NULL, ?, ?, ?, ?, ?)",

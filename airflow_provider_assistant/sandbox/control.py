@@ -1,4 +1,4 @@
-"""The control plane of tests and development: not part of the API, and for this machine only."""
+"""The control plane for tests and development. It is not part of the API and accepts only local callers."""
 
 import ipaddress
 import re
@@ -12,7 +12,7 @@ from airflow_provider_assistant.sandbox.service import Service
 
 
 def _local_only(request: Request) -> None:
-    """Refuse callers from elsewhere, also when the service listens on all addresses."""
+    """Refuse callers from other machines, even if the service listens on all addresses."""
     host = request.client.host if request.client else ""
     try:
         local = ipaddress.ip_address(host).is_loopback
@@ -56,9 +56,9 @@ def _change_routes(router: APIRouter, service: Service) -> None:
 
 
 def create_control(service: Service) -> FastAPI:
-    """Return the control plane.
+    """Return the router of the control plane.
 
-    :param service: what it controls.
+    :param service: the service to control.
     """
     router = APIRouter(dependencies=[Depends(_local_only)])
 

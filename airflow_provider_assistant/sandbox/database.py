@@ -1,8 +1,8 @@
-"""The SQLite database of the embedded service.
+"""The SQLite database of the sandbox.
 
-One connection, one lock: whoever writes does so in the transaction that is open, and
-:meth:`Database.settled` commits it once for all handlers that wrote in the same round of the event
-loop. A reply is sent only after that commit, so what was acknowledged survives a killed process.
+All handlers share one connection, one lock and one open transaction. :meth:`Database.settled` commits once for all
+handlers that wrote in the same iteration of the event loop. A response is sent only after that commit, so that
+acknowledged changes survive if the process is killed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _TABLES = ("documents", "requests", "sessions", "feedback")
 
 
 class Database:
-    """A connection that many handlers share.
+    """Share one database connection between all handlers.
 
-    :param directory: where the SQLite file is; ``None`` keeps everything in memory.
+    :param directory: directory of the SQLite file. ``None`` keeps everything in memory.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -62,7 +62,7 @@ class Database:
         self._connection = sqlite3.connect(name, timeout=0.2, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
         try:
-            # A second service on the same file would not see this one's counters.
+            # Lock the file: a second service on it would not see this one's counters.
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -72,19 +72,19 @@ class Database:
             raise
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Return what a query finds.
+        """Return the rows of a query.
 
-        :param sql: a SELECT.
-        :param values: its parameters.
+        :param sql: SELECT statement.
+        :param values: parameters of the statement.
         """
         with self._lock:
             return self._connection.execute(sql, values).fetchall()
 
     def write(self, sql: str, *values: Any) -> sqlite3.Cursor:
-        """Write into the open transaction, opening one if there is none.
+        """Execute a statement in the open transaction, or in a new one if none is open.
 
-        :param sql: an INSERT, UPDATE or DELETE.
-        :param values: its parameters.
+        :param sql: INSERT, UPDATE or DELETE statement.
+        :param values: parameters of the statement.
         """
         with self._lock:
             if not self._connection.in_transaction:
@@ -92,12 +92,12 @@ class Database:
             return self._connection.execute(sql, values)
 
     async def settled(self) -> None:
-        """Wait until all that was written is committed."""
+        """Wait until all writes are committed."""
         if self._settling is None:
             loop = asyncio.get_running_loop()
             self._settling = loop.create_future()
             loop.call_soon(self._settle, self._settling)
-        # A handler that is cancelled must not take the others' commit with it.
+        # The cancellation of one handler must not cancel the commit of the others.
         await asyncio.shield(self._settling)
 
     def _settle(self, settling: asyncio.Future[None]) -> None:
@@ -110,7 +110,7 @@ class Database:
             settling.set_result(None)
 
     def commit(self) -> None:
-        """Commit at once."""
+        """Commit immediately."""
         with self._lock:
             self._connection.commit()
 
@@ -121,7 +121,7 @@ class Database:
             self._connection.close()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all data."""
         with self._lock:
             for table in _TABLES:
                 self.write(f"DELETE FROM {table}")  # noqa: S608 (a constant)

@@ -13,7 +13,7 @@ from airflow_provider_assistant.sandbox.tenants import Key
 def document_routes(service: Service) -> APIRouter:
     """Return the endpoints that load documents.
 
-    :param service: the parts they use.
+    :param service: components of the sandbox.
     """
     router = APIRouter()
 

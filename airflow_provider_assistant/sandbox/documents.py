@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.database import Database
     from airflow_provider_assistant.sandbox.tenants import Key
 
-# A hit in the question counts most, one in the title more than one in the text.
+# A match in the question counts most, and one in the title counts more than one in the text.
 _WEIGHTS = "2.0, 4.0, 1.0"
 
 
 class Documents:
-    """The documents of all sites.
+    """Store and search the documents of all sites.
 
-    :param database: where they are kept.
+    :param database: database of the sandbox.
     """
 
     def __init__(self, database: Database) -> None:
@@ -31,7 +31,7 @@ class Documents:
         self.recount()
 
     def recount(self) -> None:
-        """Count the documents of each tenant anew."""
+        """Recount the documents per tenant."""
         rows = self._db.rows("SELECT tenant, count(*) FROM documents GROUP BY tenant")
         self.held = Counter({row[0]: row[1] for row in rows})
 
@@ -50,15 +50,15 @@ class Documents:
     ) -> dict[str, Any]:
         """Store and index a document, and return its record.
 
-        :param key: whose key loads it.
-        :param site: where to.
+        :param key: API key of the caller.
+        :param site: id of the site.
         :param kind: ``file``, ``text`` or ``qa``.
-        :param title: its title or file name.
-        :param content: its text, or its answer.
-        :param question: its question.
-        :param category: its category.
-        :param size: the bytes of its content as sent.
-        :param now: the time.
+        :param title: title or file name.
+        :param content: text, or answer of a question.
+        :param question: question of a ``qa`` document.
+        :param category: category.
+        :param size: size of the content as sent, in bytes.
+        :param now: current time, in seconds since the epoch.
         """
         identifier, tenant = f"doc_{secrets.token_hex(10)}", key.tenant.tenant_id
         number = self._db.write(
@@ -82,9 +82,9 @@ class Documents:
         }
 
     def count(self, site: str | None = None) -> int:
-        """Return how many documents there are.
+        """Return the number of documents.
 
-        :param site: of one site only.
+        :param site: count only the documents of this site.
         """
         if site is None:
             return sum(self.held.values())
@@ -93,10 +93,10 @@ class Documents:
         return count
 
     def listed(self, site: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the documents in the order they came.
+        """Return the documents in the order of their creation.
 
-        :param site: of one site only.
-        :param limit: the first so many only.
+        :param site: return only the documents of this site.
+        :param limit: maximum number of documents.
         """
         columns = "id, tenant, site, kind, title, question, content, category, bytes, created_at"
         where, values = ("WHERE site = ?", (site,)) if site else ("", ())
@@ -105,11 +105,11 @@ class Documents:
         return [dict(row) for row in rows]
 
     def find(self, site: str, words: tuple[str, ...], limit: int) -> list[sqlite3.Row]:
-        """Return the documents that hold any of the words, best first, with ``bm25`` and ``n``.
+        """Return the documents that contain any of the words, best first, with ``bm25`` and ``n``.
 
-        :param site: where to look.
+        :param site: id of the site.
         :param words: content words.
-        :param limit: how many at most.
+        :param limit: maximum number of documents.
         """
         return self._db.rows(
             "SELECT d.n, d.id, d.kind, d.title, d.content,"  # noqa: S608 (a constant)
@@ -120,10 +120,10 @@ class Documents:
         )  # fmt: skip
 
     def holds(self, number: int, word: str) -> bool:
-        """Say whether a document holds a word in any inflection.
+        """Return whether a document contains a word in any inflection.
 
         :param number: the document's ``n``.
-        :param word: a content word.
+        :param word: content word.
         """
         sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
         return bool(self._db.rows(sql, search.query((word,)), number))

@@ -1,4 +1,4 @@
-"""How the service says no: one error, one body shape."""
+"""Errors of the API, all with the same body."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CODES = {
 class ApiError(Exception):
     """A refusal.
 
-    :param status: the HTTP status.
-    :param message: a sentence for a person; it never repeats what the client sent as its key.
-    :param code: a word for a program; by default the status's usual one.
-    :param field: the field or path parameter at fault.
-    :param retry_after: whole seconds to wait before asking again.
+    :param status: HTTP status.
+    :param message: readable message; it never contains the API key.
+    :param code: machine-readable code. Default: the usual code of the status.
+    :param field: invalid field or path parameter.
+    :param retry_after: seconds to wait before a retry, as an integer.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ _PATTERN_DEMANDS = {
 
 
 def invalid_body(error: ValidationError) -> ApiError:
-    """Turn a failed validation into a refusal that names the field.
+    """Convert a validation error to a refusal that names the field.
 
-    :param error: what the model said about the body.
+    :param error: validation error of the model.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":

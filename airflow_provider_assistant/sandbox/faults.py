@@ -1,4 +1,4 @@
-"""Faults: what is to go wrong, for which requests, and how often. All of it changes at run time."""
+"""Fault injection: which requests fail, how, and how often. The rules can change at run time."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ STATUSES = ("queued", "processing", "complete", "failed")
 
 @dataclass(slots=True, kw_only=True)
 class Rule:
-    """An action for the requests that match.
+    """Apply an action to matching requests.
 
-    :param action: what happens, see :class:`~.actions.Action`.
-    :param method: the HTTP method; ``None`` is any.
-    :param path: a regular expression found in the path below the API's root.
-    :param body: a regular expression found in the body.
-    :param key: the name of the key.
-    :param times: for how many matching requests; ``None`` is all.
-    :param skip: how many matching requests to let pass before.
-    :param hits: how many requests it met.
+    :param action: action to apply, see :class:`~.actions.Action`.
+    :param method: HTTP method to match. ``None`` matches any.
+    :param path: regular expression to search for in the path below the API's root.
+    :param body: regular expression to search for in the body.
+    :param key: name of the API key to match. ``None`` matches any.
+    :param times: number of matching requests to apply the action to. ``None`` means all.
+    :param skip: number of matching requests to let pass first.
+    :param hits: number of requests that the action was applied to.
     """
 
     action: str
@@ -69,9 +69,9 @@ class Rule:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Rule:
-        """Read a rule as the control plane takes it.
+        """Parse a rule from the JSON of the control plane.
 
-        :param given: ``action``, ``times``, ``skip`` and ``match``.
+        :param given: mapping with ``action``, ``times``, ``skip`` and ``match``.
         """
         if not isinstance(given, Mapping):
             raise TypeError("a rule must be an object")
@@ -83,7 +83,7 @@ class Rule:
         return cls(**match, **{name: value for name, value in given.items() if name != "match"})
 
     def meets(self, method: str, path: str, key: str, body: bytes) -> bool:
-        """Say whether the rule's action applies to a request, and count it.
+        """Return whether the rule applies to a request, and count the request.
 
         :param method: the HTTP method.
         :param path: the path below the API's root.
@@ -106,11 +106,11 @@ class Rule:
 
 
 class Faults:
-    """What goes wrong at present.
+    """Hold the current faults.
 
-    ``version`` grows with every update and reset.
+    ``version`` increases with every update and reset.
 
-    :param settings: what the service started with, and returns to on reset.
+    :param settings: initial settings, which a reset restores.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -119,7 +119,7 @@ class Faults:
         self.reset()
 
     def reset(self) -> None:
-        """Return to what the service started with."""
+        """Restore the initial settings and remove all rules."""
         self.version += 1
         self.settings = self._initial
         self.rules: list[Rule] = []
@@ -132,8 +132,8 @@ class Faults:
     def add(self, action: str, **match: Any) -> Rule:
         """Add a rule and return it.
 
-        :param action: what happens.
-        :param match: the other fields of :class:`Rule`.
+        :param action: action to apply.
+        :param match: other fields of :class:`Rule`.
         """
         rule = Rule(action=action, **match)
         self.rules.append(rule)
@@ -146,11 +146,11 @@ class Faults:
         async_status_words: Mapping[str, str] | None = None,
         **changes: Any,
     ) -> None:
-        """Change what is given and leave the rest; change nothing when any of it is wrong.
+        """Change the given values. If one of them is invalid, change nothing.
 
-        :param rules: the rules from now on, as :meth:`Rule.read` takes them.
-        :param async_status_words: words to show in place of the states of async requests.
-        :param changes: settings that may change at run time.
+        :param rules: new rules in the format of :meth:`Rule.read`; they replace the existing ones.
+        :param async_status_words: status words to send for the states of async requests.
+        :param changes: settings that can change at run time.
         """
         _refuse_unknown("faults", changes, CHANGEABLE)
         _refuse_unknown("async_status_words", async_status_words or {}, set(STATUSES))
@@ -168,7 +168,7 @@ class Faults:
             self._reseed()
 
     def choose(self, method: str, path: str, key: str, body: bytes) -> str | None:
-        """Return the action for a request, if anything is to go wrong with it.
+        """Return the fault of a request, or None.
 
         :param method: the HTTP method.
         :param path: the path below the API's root.
@@ -183,7 +183,7 @@ class Faults:
         return None
 
     def fails(self, message: str) -> bool:
-        """Say whether a chat request with this message is to fail.
+        """Return whether a chat request with this message should fail.
 
         :param message: the user's text.
         """
@@ -191,21 +191,21 @@ class Faults:
         return bool(pattern and re.search(pattern, message))
 
     def cut(self, answer: str) -> str:
-        """Return as much of an answer as is to be given.
+        """Cut an answer to ``answer_limit`` characters.
 
-        :param answer: the whole of it.
+        :param answer: complete answer.
         """
         return answer[: self.settings.answer_limit]
 
     def shown(self, status: str) -> str:
-        """Return the word for a state of an asynchronous request.
+        """Return the status word to send for a state of an async request.
 
-        :param status: the service's own word.
+        :param status: the service's default word.
         """
         return self.status_words.get(status, status)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is in force."""
+        """Return the current faults as plain JSON types."""
         return {
             **{name: getattr(self.settings, name) for name in sorted(CHANGEABLE)},
             "async_status_words": {word: self.shown(word) for word in STATUSES},

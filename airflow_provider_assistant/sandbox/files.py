@@ -1,4 +1,4 @@
-"""Uploaded files: which are read, and what their text is."""
+"""Uploaded files: supported types, and extraction of their text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUPPORTED = (".txt", ".md", ".html", ".csv", ".json")
 
 
 class _Text(HTMLParser):
-    """Collects what a reader of the page would see."""
+    """Extract the visible text of an HTML page."""
 
     _HIDDEN = frozenset({"script", "style", "template", "head"})
 
@@ -78,8 +78,8 @@ _READERS = {".html": _html, ".csv": _csv, ".json": _json}
 def read_file(filename: str, content: bytes) -> tuple[str, str]:
     """Return an uploaded file's name without directories, and its text.
 
-    :param filename: the name in the upload.
-    :param content: the bytes in the upload.
+    :param filename: file name in the upload.
+    :param content: content of the upload.
     """
     name = PurePosixPath(filename.replace("\\", "/")).name
     suffix = PurePosixPath(name).suffix.lower()
@@ -94,7 +94,7 @@ def read_file(filename: str, content: bytes) -> tuple[str, str]:
     try:
         text = content.decode("utf-8-sig")
         text = _READERS.get(suffix, str)(text)
-        text.encode()  # an escape such as \ud800 in JSON is no character
+        text.encode()  # a lone surrogate such as \ud800 in JSON cannot be encoded
     except (ValueError, AssertionError, csv.Error, RecursionError) as error:
         what = "UTF-8 text" if isinstance(error, UnicodeError) else f"valid {suffix[1:].upper()}"
         raise ApiError(400, f"The file is not {what}.", code="undecodable_file", field="file") from None

@@ -1,7 +1,6 @@
-"""The gate every API request passes: journal, latency, key, rate limit, faults.
+"""The ASGI middleware for every API request: journal, latency, key, rate limit, faults.
 
-It is plain ASGI rather than a framework's middleware because a dropped connection and a reply that
-is thrown away are below what a framework's request and response can express.
+It is plain ASGI because the framework's middleware cannot drop a connection or discard a response.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.service import Service
 
 MAX_BODY = 10 * 1024 * 1024
-# Seconds between two looks at whether a request is still to be held.
+# Seconds between two checks of whether to keep holding a request.
 HOLD_POLL = 0.01
 DROP_EXTENSION = "assistant.drop"
 
@@ -38,7 +37,7 @@ _PROXY_PAGE = (
 
 @dataclass(slots=True)
 class _Reply:
-    """What the application sent, held back."""
+    """A buffered response of the application."""
 
     status: int = 500
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -52,10 +51,10 @@ class _Reply:
 
 
 class Gate:
-    """Stands before the API.
+    """Check and record API requests before the API handles them.
 
-    :param app: the API.
-    :param service: the parts it needs.
+    :param app: ASGI application of the API.
+    :param service: components of the sandbox.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -147,14 +146,14 @@ class Gate:
                 await refusal.response()(scope, receive, send)
 
     async def _released(self) -> None:
-        """Wait until the faults are changed or reset, which another thread may do."""
+        """Wait until the faults are changed or reset, possibly by another thread."""
         version = self._service.faults.version
         while self._service.faults.version == version:  # noqa: ASYNC110 (an event would belong to one loop)
             await asyncio.sleep(HOLD_POLL)
 
 
 async def _read(receive: Receive) -> tuple[bytes, bool]:
-    """Return the body, and whether it was longer than the service takes."""
+    """Return the body, and whether it exceeds the maximum size."""
     body = bytearray()
     size = 0
     while True:
@@ -168,7 +167,7 @@ async def _read(receive: Receive) -> tuple[bytes, bool]:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that gives a body that was read once more, then what follows it."""
+    """Return a ``receive`` callable that repeats a body that was already read, then continues with later messages."""
     pending = [body]
 
     async def replay() -> Message:
@@ -180,7 +179,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 async def _drop(scope: Scope, receive: Receive) -> None:
-    """Close the connection under the request."""
+    """Close the connection without a response."""
     drop = cast("Callable[[], None] | None", scope.get("extensions", {}).get(DROP_EXTENSION))
     if drop is None:
         raise ConnectionResetError("The service dropped the connection.")

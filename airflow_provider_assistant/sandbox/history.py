@@ -1,4 +1,4 @@
-"""The last days of a site: counted where something is stored, generated before that."""
+"""Daily statistics of a site: counted from the stored data, generated for earlier days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WEEK = (1.0, 0.97, 1.0, 0.95, 0.85, 0.4, 0.33)
 _CHATS = {"sync": 12, "async": 130}
 _ANSWERED, _FAILED, _RATED, _GOOD = 0.88, 0.01, 0.4, 0.8
-# The busier the day, the longer an answer takes: at most this share of it longer.
+# Answers take longer on busy days: by at most this share.
 _LOAD = 0.12
 # Share of the documents that a full day adds.
 _GROWTH = 0.02
@@ -26,13 +26,13 @@ _DAY = timedelta(days=1)
 def site_history(database: Database, site: str, settings: Settings, now: float) -> dict[str, Any]:
     """Return the statistics of the last days by date, today last.
 
-    The days from the first stored row on are counted. The days before it are generated: the same for the same
-    seed, site and date, except that the number of documents leads up to the counted one.
+    Days since the first stored row are counted. Earlier days are generated and depend only on seed, site and date,
+    except that their number of documents grows up to the counted one.
 
-    :param database: where everything is stored.
-    :param site: which site.
-    :param settings: ``history``, ``seed`` and ``processing_seconds``.
-    :param now: the time.
+    :param database: database of the sandbox.
+    :param site: id of the site.
+    :param settings: settings with ``history``, ``seed`` and ``processing_seconds``.
+    :param now: current time, in seconds since the epoch.
     """
     today = _day(now)
     first = _first_day(database, site) or today
@@ -46,7 +46,7 @@ def site_history(database: Database, site: str, settings: Settings, now: float) 
             days[day.isoformat()] = counted
         else:
             dice = random.Random(f"{settings.seed} {site} {day}")  # noqa: S311 (statistics, not secrets)
-            # The later day's additions were not there yet.
+            # Subtract the documents that the later day added.
             documents -= round(documents * _GROWTH * _WEEK[(day + _DAY).weekday()] * dice.random())
             days[day.isoformat()] = {
                 "generated": True,
@@ -86,7 +86,7 @@ def _generated(dice: random.Random, day: date, processing_seconds: float) -> dic
         failed = sum(dice.random() < _FAILED for _ in range(total))
         answered = sum(dice.random() < quality for _ in range(total - failed))
         processing = processing_seconds * (1 + _LOAD * share) if mode == "async" else 0.0
-        # Answers spread to the right of what they take at least.
+        # Latencies are distributed above the minimum.
         durations = [processing + dice.lognormvariate(-3.5, 1) for _ in range(total)]
         chats[mode] = chat_statistics(
             {

@@ -1,4 +1,4 @@
-"""What the endpoints share: path parameters, access, bodies, documented refusals."""
+"""Common code of the endpoints: path parameters, access checks, request bodies, documented errors."""
 
 import sqlite3
 from typing import Annotated, Any, TypeVar
@@ -29,9 +29,9 @@ _REASONS = {
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of an endpoint's refusals: those given, and those all share.
+    """Return the OpenAPI documentation of an endpoint's errors.
 
-    :param statuses: HTTP statuses beyond 401, 404 and 429.
+    :param statuses: HTTP statuses in addition to 401, 404 and 429, which all endpoints have.
     """
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": schemas.ErrorReply, "description": _REASONS[status]} for status in (401, 404, 429, *statuses)
@@ -49,13 +49,13 @@ def authorize(
     write: bool = True,
     async_chat: bool = False,
 ) -> Key:
-    """Return the caller's key, or refuse: first by what it owns, then by what it may do.
+    """Return the caller's key, or refuse the request: 404 for a foreign site or tenant, then 403 for a missing right.
 
-    :param request: the request, past the gate.
-    :param site: the site it is about.
-    :param tenant: the tenant it is about.
-    :param write: whether it changes anything.
-    :param async_chat: whether it needs asynchronous chat.
+    :param request: request that has passed the gate.
+    :param site: site of the request.
+    :param tenant: tenant of the request.
+    :param write: whether the request changes anything.
+    :param async_chat: whether the request needs async chat.
     """
     key: Key = request.scope["assistant.key"]
     if tenant is not None and tenant != key.tenant.tenant_id:
@@ -77,10 +77,10 @@ def _demand_content_type(request: Request, kind: str) -> None:
 
 
 async def read_body(request: Request, model: type[Model]) -> Model:
-    """Return the JSON body, or refuse it naming the field at fault.
+    """Return the validated JSON body, or refuse the request with the name of the invalid field.
 
     :param request: the request.
-    :param model: what the body must hold.
+    :param model: model of the body.
     """
     _demand_content_type(request, "application/json")
     try:
@@ -90,15 +90,15 @@ async def read_body(request: Request, model: type[Model]) -> Model:
 
 
 async def read_upload(request: Request) -> tuple[str, bytes]:
-    """Return name and content of the uploaded file, or refuse.
+    """Return name and content of the uploaded file, or refuse the request.
 
     :param request: the request.
     """
     _demand_content_type(request, "multipart/form-data")
     try:
         return await _file_of(request)
-    except FormParserError as error:  # newer versions of starlette answer this themselves
-        raise ApiError(400, f"The body is no multipart form: {error}.", code="invalid_body") from None
+    except FormParserError as error:  # newer versions of starlette refuse this themselves
+        raise ApiError(400, f"The body is not a multipart form: {error}.", code="invalid_body") from None
 
 
 async def _file_of(request: Request) -> tuple[str, bytes]:
@@ -114,11 +114,11 @@ async def _file_of(request: Request) -> tuple[str, bytes]:
 
 
 def existing(service: Service, site: str, request_id: str) -> sqlite3.Row:
-    """Return a chat request of a site, or refuse.
+    """Return a chat request of a site, or refuse with 404.
 
-    :param service: knows the requests.
-    :param site: whose request.
-    :param request_id: its id.
+    :param service: components of the sandbox.
+    :param site: id of the site.
+    :param request_id: id of the chat request.
     """
     row = service.chats.request(site, request_id)
     if row is None:

@@ -1,4 +1,4 @@
-"""The record of the requests the service saw."""
+"""The journal: a record of the requests that the sandbox received."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ CAPACITY = 20_000
 
 @dataclass(slots=True)
 class Entry:
-    """One request.
+    """Hold the journal entry of a request.
 
-    :param at: when it came, in seconds since the epoch.
-    :param method: its HTTP method.
-    :param path: its path below the API's root.
-    :param key: the name of its key; ``None`` when the key was missing or unknown.
-    :param bytes: the length of its body.
-    :param digest: blake2b-128 of its body, in hexadecimal.
-    :param status: the status the client was sent; ``None`` while at work, or when dropped.
-    :param fault: the action that made the answer go wrong.
+    :param at: time of arrival, in seconds since the epoch.
+    :param method: HTTP method.
+    :param path: path below the API's root.
+    :param key: name of the API key; ``None`` if it was missing or unknown.
+    :param bytes: length of the body in bytes.
+    :param digest: blake2b-128 of the body, in hexadecimal.
+    :param status: HTTP status of the response; ``None`` while in flight, or if the connection was dropped.
+    :param fault: action of the fault that was applied, or ``None``.
     """
 
     at: float
@@ -37,18 +37,18 @@ class Entry:
     fault: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the entry for a reader."""
+        """Return the entry as plain JSON types."""
         return {**asdict(self), "at": iso(self.at)}
 
 
 class Journal:
-    """The last requests, oldest first, without keys and without bodies."""
+    """Hold the last requests, oldest first, without API keys and bodies."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._entries: deque[Entry] = deque(maxlen=capacity)
 
     def add(self, at: float, method: str, path: str, key: str | None, body: bytes) -> Entry:
-        """Begin an entry and return it; its status follows.
+        """Add an entry and return it; the caller sets its status later.
 
         :param at: the time.
         :param method: the HTTP method.
@@ -69,7 +69,7 @@ class Journal:
         status: int | None = None,
         key: str | None = None,
     ) -> list[Entry]:
-        """Return the entries that fit all that is given.
+        """Return the entries that match all given conditions.
 
         :param method: the HTTP method.
         :param path: a regular expression found in the path.
@@ -86,5 +86,5 @@ class Journal:
         ]
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         self._entries.clear()

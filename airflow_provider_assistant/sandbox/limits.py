@@ -1,4 +1,4 @@
-"""How much a key may ask for: its rate, and its plan's quotas."""
+"""Rate limits of the keys and quotas of the plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.settings import Settings
     from airflow_provider_assistant.sandbox.tenants import Key
 
-# A full document store does not empty by waiting; the header only keeps clients from hammering.
+# Waiting does not free a document quota; the header only slows clients down.
 _DOCUMENTS_RETRY_AFTER = 3600
 
 
@@ -25,11 +25,11 @@ class RateLimiter:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def wait(self, name: str, settings: Settings, now: float) -> float:
-        """Take a token and return 0, or return the seconds until there will be one.
+        """Take a token and return 0, or return the seconds until the next token.
 
-        :param name: the key's name.
-        :param settings: the rate and burst in force.
-        :param now: the time.
+        :param name: name of the key.
+        :param settings: current settings with rate and burst.
+        :param now: current time, in seconds since the epoch.
         """
         rate = settings.rate_limit
         if rate is None:
@@ -47,10 +47,10 @@ class RateLimiter:
 
 
 class Quotas:
-    """The quotas of the plans, against what the tenants have used.
+    """Check the usage of the tenants against the quotas of their plans.
 
-    :param documents: counts the documents held.
-    :param chats: counts the messages sent.
+    :param documents: the documents.
+    :param chats: the chat requests.
     """
 
     def __init__(self, documents: Documents, chats: Chats) -> None:
@@ -58,11 +58,11 @@ class Quotas:
         self._chats = chats
 
     def report(self, key: Key, settings: Settings, now: float) -> dict[str, Any]:
-        """Return the reply to a question for the tenant's limits.
+        """Return the limits reply of a tenant.
 
-        :param key: who asks.
-        :param settings: the settings in force.
-        :param now: the time.
+        :param key: API key of the caller.
+        :param settings: current settings.
+        :param now: current time, in seconds since the epoch.
         """
         tenant = key.tenant.tenant_id
         rate = settings.rate_limit
@@ -87,10 +87,10 @@ class Quotas:
         }
 
     def check_documents(self, key: Key, settings: Settings) -> None:
-        """Refuse when the tenant may not hold one more document.
+        """Refuse the request if the tenant's document quota is used up.
 
-        :param key: who asks.
-        :param settings: the settings in force.
+        :param key: API key of the caller.
+        :param settings: current settings.
         """
         limit = _either(settings.documents_quota, key.plan.documents)
         if self._documents.held[key.tenant.tenant_id] >= limit:
@@ -102,11 +102,11 @@ class Quotas:
             )
 
     def check_messages(self, key: Key, settings: Settings, now: float) -> None:
-        """Refuse when the tenant may not send one more message this month.
+        """Refuse the request if the tenant's message quota of this month is used up.
 
-        :param key: who asks.
-        :param settings: the settings in force.
-        :param now: the time.
+        :param key: API key of the caller.
+        :param settings: current settings.
+        :param now: current time, in seconds since the epoch.
         """
         limit = _either(settings.messages_quota, key.plan.messages)
         if self._chats.sent[key.tenant.tenant_id, month(now)] >= limit:

@@ -1,4 +1,4 @@
-"""Times as the service shows them."""
+"""Formatting of times."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def iso(moment: float) -> str:
 
 
 def maybe_iso(moment: float | None) -> str | None:
-    """Return a time as :func:`iso` does, or ``None`` for one that has not come.
+    """Return a time as :func:`iso` does, or ``None``.
 
-    :param moment: seconds since the epoch.
+    :param moment: seconds since the epoch, or ``None`` if the event has not happened.
     """
     return None if moment is None else iso(moment)
 
 
 def next_month(moment: float) -> float:
-    """Return when the calendar month (UTC) after this time begins.
+    """Return the start of the next calendar month (UTC).
 
     :param moment: seconds since the epoch.
     """

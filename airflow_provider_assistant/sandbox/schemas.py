@@ -1,7 +1,7 @@
-"""What the service reads and what it replies, as models: the former checked, both documented.
+"""Models of the request and response bodies.
 
-The specification leaves most reply bodies open. Replies here forbid fields they do not name, so that
-a schema-driven test notices a reply that drifts from its documentation.
+The specification leaves most response bodies open. The response models here forbid additional fields, so that
+schema-driven tests detect a response that differs from its documentation.
 """
 
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 _FILLED = r"\S"
 Text = Annotated[str, StringConstraints(min_length=1, pattern=_FILLED)]
 Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_FILLED)]
-# The form of an HTML e-mail field, which is stricter than the standard and what sites ask users for.
+# The format of an HTML e-mail field, which is stricter than the standard and common on web sites.
 _EMAIL = r"^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
 Email = Annotated[str, StringConstraints(pattern=_EMAIL)]
 Language = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]

@@ -1,4 +1,4 @@
-"""Words, queries and passages: what full-text search needs around SQLite's index."""
+"""Words, queries and passages for the full-text search with SQLite."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _REFERENCES = frozenset(
 )
 _FOLLOW_UP = re.compile(r"\s*(and|also|but|or|then|so|what about|how about|what if)\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
-# Scripts written without spaces are indexed sign by sign; the tokenizer would see one long word.
+# Scripts without spaces are indexed character by character; otherwise the tokenizer would see one long word.
 _UNSPACED = re.compile(r"([\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 (East Asian)
 
 
 def indexable(text: str) -> str:
-    """Return the text as the index should see it: composed, with unspaced scripts spaced out.
+    """Normalize a text for the index: composed characters, and spaces between characters of scripts without spaces.
 
-    :param text: a document's text or a question.
+    :param text: text of a document, or a question.
     """
     if text.isascii():
         return text
@@ -39,7 +39,7 @@ def indexable(text: str) -> str:
 
 
 def terms(text: str) -> tuple[str, ...]:
-    """Return the content words of a question, in order and once each.
+    """Return the content words of a question in order, without repetitions.
 
     :param text: the question.
     """
@@ -50,9 +50,9 @@ def terms(text: str) -> tuple[str, ...]:
 
 
 def is_follow_up(message: str) -> bool:
-    """Say whether a message reads as a continuation of the one before it.
+    """Return whether a message continues the previous one.
 
-    :param message: for example ``and its default?``.
+    :param message: message such as ``and its default?``.
     """
     words = _WORD.findall(message.lower())
     refers = bool(_FOLLOW_UP.match(message)) or not _REFERENCES.isdisjoint(words)
@@ -60,10 +60,9 @@ def is_follow_up(message: str) -> bool:
 
 
 def query(words: tuple[str, ...]) -> str:
-    """Return the full-text query for any of the words.
+    """Return the full-text query that matches any of the words.
 
-    Quoted words are text to SQLite whatever they say, so ``NOT`` or ``NEAR`` in a question is a
-    word like any other.
+    The words are quoted, so that SQLite does not interpret ``NOT`` or ``NEAR`` as operators.
 
     :param words: content words.
     """
@@ -71,16 +70,16 @@ def query(words: tuple[str, ...]) -> str:
 
 
 def passage(text: str, words: tuple[str, ...], limit: int = 500) -> str:
-    """Return the sentences of a text that hold most of the words, up to a limit of characters.
+    """Return the sentences of a text that contain most of the words.
 
-    :param text: a document's text.
+    :param text: text of a document.
     :param words: content words of the question.
-    :param limit: the longest passage.
+    :param limit: maximum number of characters of the passage.
     """
     sentences = [part.strip() for part in _SENTENCE_END.split(text) if part and part.strip()]
     if not sentences:
         return text.strip()[:limit]
-    # Stems differ in their endings, so a word counts when its beginning is there.
+    # Inflections differ in their endings, so a match of the beginning counts.
     stems = [word if len(word) < 5 else word[: max(4, len(word) - 2)] for word in words]
     hits = [frozenset(s for s in stems if s in sentence.lower()) for sentence in sentences]
     best = max(range(len(sentences)), key=lambda i: (len(hits[i]), -i))

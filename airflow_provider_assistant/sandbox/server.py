@@ -1,4 +1,4 @@
-"""Runs the service on a socket: in a thread for tests, in the foreground for the command line."""
+"""The HTTP server of the sandbox: in a thread for tests, in the foreground for the command line."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _START_SECONDS = 30
 _STOP_SECONDS = 10
-# Where to reach a service that listens on all addresses.
+# Address for clients if the service listens on all addresses.
 _REACHABLE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 class _DroppingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """Lets the application close the connection under a request, by an ASGI extension."""
+    """An HTTP protocol with an ASGI extension by which the application can close the connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -43,7 +43,7 @@ class _DroppingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready."""
+    """A uvicorn server that calls a function once it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -56,14 +56,14 @@ class _Server(uvicorn.Server):
 
 
 class SandboxServer:
-    """The service on a port of its own.
+    """Run the sandbox on a TCP port.
 
-    ``with SandboxServer() as service:`` runs it in a thread on a port the system picks, without
-    delay for asynchronous requests unless the settings ask for one.
+    ``with SandboxServer() as service:`` runs it in a thread, on a port that the operating system picks. By default,
+    async requests complete without delay.
 
-    :param settings: how it behaves; the default listens on a free port of the loopback interface.
-    :param clock: tells the time in seconds since the epoch; default the system's.
-    :param changes: fields of the settings to change.
+    :param settings: settings of the service. Default: a free port of the loopback interface.
+    :param clock: returns the current time in seconds since the epoch. Default: the system clock.
+    :param changes: settings to override, as keyword arguments.
     """
 
     def __init__(
@@ -106,21 +106,21 @@ class SandboxServer:
 
     @property
     def root(self) -> str:
-        """Return the address without a path; the control plane is under ``/_sandbox`` there."""
+        """Return the URL without a path; the control plane is below it under ``/_sandbox``."""
         host: str = _REACHABLE.get(self.settings.host, self.settings.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """Return the base address of the API, ending in ``/api/v1``."""
+        """Return the base URL of the API, which ends in ``/api/v1``."""
         return self.root + API_ROOT
 
     def conn_json(self, *, key: str = DEFAULT_KEY, site_id: str = DEFAULT_SITE, **extra: Any) -> str:
         """Return an Airflow connection to the service, as JSON.
 
-        :param key: the API key.
-        :param site_id: the site.
-        :param extra: further fields of the connection's extra, ``tenant_id`` among them.
+        :param key: API key.
+        :param site_id: id of the site.
+        :param extra: further fields of the connection's extra, such as ``tenant_id``.
         """
         known = KEYS.get(key)
         tenant_id = known.tenant.tenant_id if known else KEYS[DEFAULT_KEY].tenant.tenant_id
@@ -135,15 +135,15 @@ class SandboxServer:
         )
 
     def run(self, on_ready: Callable[[], None]) -> None:
-        """Serve in this thread until the process is told to end.
+        """Serve in this thread until the process receives SIGTERM or SIGINT.
 
-        :param on_ready: called once it accepts requests.
+        :param on_ready: called once the service accepts requests.
         """
         self._server._on_ready = on_ready  # noqa: SLF001
         self._server.run([self._socket])
 
     def start(self) -> Self:
-        """Serve in a thread, and return once it accepts requests."""
+        """Start serving in a thread, and return once the service accepts requests."""
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="assistant-sandbox", daemon=True
         )
@@ -155,7 +155,7 @@ class SandboxServer:
         return self
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the service and its thread."""
         if self._thread is None:
             return
         self._server.should_exit = True

@@ -1,4 +1,4 @@
-"""The parts of one running service, in one place."""
+"""The components of a running sandbox."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ RESETTABLE = ("data", "journal", "faults")
 
 
 class Service:
-    """Everything a request may touch.
+    """Hold the components that requests use.
 
-    :param settings: what the service starts with.
-    :param clock: tells the time in seconds since the epoch.
+    :param settings: initial settings.
+    :param clock: returns the current time in seconds since the epoch.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
-        self.in_flight = 0  # API requests that have arrived and are not answered yet
+        self.in_flight = 0  # API requests in flight
         self.faults = Faults(settings)
         self.journal = Journal()
         self.database = Database(settings.data)
@@ -48,9 +48,9 @@ class Service:
         return self.faults.settings
 
     def reset(self, *what: str) -> None:
-        """Forget what is named, or everything.
+        """Reset components to their initial state.
 
-        :param what: of ``data``, ``journal``, ``faults``.
+        :param what: any of ``data``, ``journal`` and ``faults``. Empty resets all.
         """
         chosen = what or RESETTABLE
         unknown = sorted(set(chosen) - set(RESETTABLE))

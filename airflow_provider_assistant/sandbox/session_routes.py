@@ -1,4 +1,4 @@
-"""The endpoints of feedback and of the end of a conversation."""
+"""The endpoints of feedback and of the end of a session."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -17,9 +17,9 @@ from airflow_provider_assistant.sandbox.service import Service
 
 
 def session_routes(service: Service) -> APIRouter:
-    """Return the endpoints of feedback and of the end of a conversation.
+    """Return the endpoints of feedback and of the end of a session.
 
-    :param service: the parts they use.
+    :param service: components of the sandbox.
     """
     router = APIRouter()
     settled = service.database.settled

@@ -1,4 +1,4 @@
-"""The settings of the embedded service: each one a field here, a flag and an environment variable."""
+"""The settings of the sandbox. Each field is also a command-line flag and an environment variable."""
 
 import argparse
 import math
@@ -23,12 +23,12 @@ def _number(text: str) -> float:
 
 
 def _is_count(value: object) -> bool:
-    """Say whether a value, which may come from JSON, can be a number of characters, or none."""
+    """Return whether a value is a positive integer or None; it may come from JSON."""
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
 
 class _Flag(NamedTuple):
-    """How a setting is read from a command line or the environment."""
+    """The command-line flag and environment variable of a setting."""
 
     parse: Callable[[str], Any]
     unit: str
@@ -37,42 +37,42 @@ class _Flag(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the service behaves; checked on creation, so a wrong value never starts a service.
+    """Hold the settings of the sandbox. Values are validated on creation.
 
-    :param host: the address to listen on.
-    :param port: the port to listen on; 0 lets the operating system pick.
-    :param data: directory of the SQLite file; ``None`` keeps everything in memory.
+    :param host: address to listen on.
+    :param port: port to listen on; 0 lets the operating system pick one.
+    :param data: directory of the SQLite file. ``None`` keeps everything in memory.
     :param latency: seconds added to every API request.
-    :param rate_limit: requests per second and key; ``None`` is no limit.
-    :param rate_burst: how many requests a key may send at once; default one second's worth.
-    :param fault_rate: share of the API requests that meet ``fault_status``.
+    :param rate_limit: requests per second and key. ``None`` sets no limit.
+    :param rate_burst: number of requests that a key may send at once. Default: one second's worth.
+    :param fault_rate: share of the API requests that get ``fault_status``, from 0 to 1.
     :param fault_status: a status or an action such as ``drop`` or ``store-then-drop``.
     :param seed: seed of the random choice of faults and of the generated history.
-    :param processing_seconds: how long an asynchronous request takes, half of it in the queue.
-    :param fail_messages: chat requests whose message matches this expression fail.
-    :param min_relevance: share of a question's content words a document must hold to be an answer.
-    :param answer_limit: characters that an answer is cut to; ``None`` cuts none.
-    :param documents_quota: documents a tenant may hold, in place of the plan's number.
-    :param messages_quota: chat messages a tenant may send a month, in place of the plan's number.
-    :param history: days, today included, that the statistics reply lists one by one; days before a site stored
-        anything are generated. 0 leaves the list out.
+    :param processing_seconds: duration of an async request in seconds; half of it in the queue.
+    :param fail_messages: regular expression; chat requests whose message matches it fail.
+    :param min_relevance: share of a question's content words that a document must contain to answer it.
+    :param answer_limit: maximum number of characters of an answer. ``None`` sets no limit.
+    :param documents_quota: maximum number of documents of a tenant. ``None`` uses the plan's.
+    :param messages_quota: maximum number of chat messages of a tenant per month. ``None`` uses the plan's.
+    :param history: number of days, including today, in the statistics reply; days before the first stored entry of a
+        site are generated. 0 omits the list.
     """
 
     host: Annotated[str, _Flag(str, "ADDRESS", "address to listen on")] = "127.0.0.1"
     port: Annotated[int, _Flag(int, "PORT", "port to listen on; 0 lets the system pick one")] = 8089
-    data: Annotated[Path | None, _Flag(Path, "DIR", "keep the data in a SQLite file there")] = None
-    latency: Annotated[float, _Flag(_number, "SECONDS", "added to every API request")] = 0.0
-    rate_limit: Annotated[float | None, _Flag(_number, "PER_SECOND", "requests a key may send")] = None
-    rate_burst: Annotated[int | None, _Flag(int, "REQUESTS", "requests a key may send at once")] = None
+    data: Annotated[Path | None, _Flag(Path, "DIR", "directory of the SQLite file")] = None
+    latency: Annotated[float, _Flag(_number, "SECONDS", "delay of every API request")] = 0.0
+    rate_limit: Annotated[float | None, _Flag(_number, "PER_SECOND", "requests allowed per key")] = None
+    rate_burst: Annotated[int | None, _Flag(int, "REQUESTS", "requests allowed per key at once")] = None
     fault_rate: Annotated[float, _Flag(_number, "FRACTION", "share of requests that fail, 0 to 1")] = 0.0
-    fault_status: Annotated[str, _Flag(str, "STATUS", "their status, or an action such as drop")] = "503"
+    fault_status: Annotated[str, _Flag(str, "STATUS", "status of failures, or an action")] = "503"
     seed: Annotated[int, _Flag(int, "NUMBER", "seed of faults and history")] = 0
     processing_seconds: Annotated[float, _Flag(_number, "SECONDS", "duration of an async request")] = 0.5
-    fail_messages: Annotated[str | None, _Flag(str, "REGEX", "messages whose requests fail")] = None
-    min_relevance: Annotated[float, _Flag(_number, "FRACTION", "what a document must share to answer")] = 0.3
-    answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "what answers are cut to")] = None
-    documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents a tenant may hold")] = None
-    messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages a tenant may send a month")] = None
+    fail_messages: Annotated[str | None, _Flag(str, "REGEX", "chat messages that fail")] = None
+    min_relevance: Annotated[float, _Flag(_number, "FRACTION", "minimum relevance of a document")] = 0.3
+    answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "maximum length of an answer")] = None
+    documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents allowed per tenant")] = None
+    messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages per tenant and month")] = None
     history: Annotated[int, _Flag(int, "DAYS", "days of statistics, generated before the first data")] = 0
 
     def __post_init__(self) -> None:
@@ -107,13 +107,13 @@ class Settings:
 
     @property
     def fault_action(self) -> str:
-        """Return ``fault_status`` as an action: a bare number is a status."""
+        """Return ``fault_status`` as an action; a number means ``status:N``."""
         return f"status:{self.fault_status}" if self.fault_status.isdigit() else self.fault_status
 
     def changed(self, **changes: Any) -> Self:
-        """Return a checked copy.
+        """Return a validated copy with changed values.
 
-        :param changes: fields and their new values.
+        :param changes: new values by field.
         """
         return replace(self, **changes)
 
@@ -123,10 +123,12 @@ def _spelled(name: str) -> str:
 
 
 def read_settings(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read flags, then environment variables, then defaults; end the process on a wrong value.
+    """Read the settings from flags, environment variables and defaults, in this order of precedence.
 
-    :param arguments: the command line without the program's name; default ``sys.argv``.
-    :param environ: the environment; default ``os.environ``.
+    An invalid value ends the process.
+
+    :param arguments: command line without the program's name. Default: ``sys.argv``.
+    :param environ: environment variables. Default: ``os.environ``.
     """
     environ = os.environ if environ is None else environ
     parser = argparse.ArgumentParser(

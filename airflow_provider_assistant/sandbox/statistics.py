@@ -1,4 +1,4 @@
-"""What happened on a site, counted from what is stored."""
+"""Statistics of a site, counted from the stored data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CATEGORIES = 10
 def site_statistics(database: Database, site: str, now: float) -> dict[str, Any]:
     """Return the statistics of a site.
 
-    :param database: where everything is stored.
-    :param site: which site.
-    :param now: the time.
+    :param database: database of the sandbox.
+    :param site: id of the site.
+    :param now: current time, in seconds since the epoch.
     """
     return {
         "site_id": site,
@@ -63,11 +63,11 @@ def count_chats(
 ) -> dict[str, Any]:
     """Return the statistics of the chat requests of a site.
 
-    :param database: where everything is stored.
-    :param site: which site.
+    :param database: database of the sandbox.
+    :param site: id of the site.
     :param mode: ``sync`` or ``async``.
-    :param since: only requests created at this time or later.
-    :param until: only requests created before this time.
+    :param since: count only requests created at this time or later.
+    :param until: count only requests created before this time.
     """
     row = database.rows(
         "SELECT count(*) AS total,"
@@ -96,8 +96,8 @@ def count_chats(
 def chat_statistics(counts: Mapping[str, int], durations: Iterable[float]) -> dict[str, Any]:
     """Return counts with the answer rate and the percentiles of the latency.
 
-    :param counts: ``answered`` and ``unanswered`` among them.
-    :param durations: seconds from each request to its end.
+    :param counts: counts, including ``answered`` and ``unanswered``.
+    :param durations: duration of each request in seconds.
     """
     total = counts["answered"] + counts["unanswered"]
     return {
@@ -126,10 +126,10 @@ def _sessions(database: Database, site: str) -> dict[str, Any]:
 def count_feedback(database: Database, site: str, since: float = 0.0, until: float = math.inf) -> dict[str, Any]:
     """Return the ratings of a site.
 
-    :param database: where everything is stored.
-    :param site: which site.
-    :param since: only ratings of this time or later.
-    :param until: only ratings before this time.
+    :param database: database of the sandbox.
+    :param site: id of the site.
+    :param since: return only ratings of this time or later.
+    :param until: return only ratings before this time.
     """
     ratings = {
         row[0]: row[1]

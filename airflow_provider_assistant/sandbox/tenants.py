@@ -1,7 +1,7 @@
-"""Who may talk to the embedded service: its tenants, their sites, and the development keys.
+"""The sandbox's tenants, their sites, and the development API keys.
 
-The keys are public constants of a development tool, in the manner of a storage emulator's well-known
-account key. They open nothing but the embedded service.
+The keys are public constants, like the well-known account key of a storage emulator. They are valid for the sandbox
+only.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a key's plan permits.
+    """Define the limits of a plan.
 
-    :param name: shown in the limits reply.
-    :param documents: how many documents the tenant may hold.
-    :param messages: how many chat messages the tenant may send in a calendar month (UTC).
-    :param async_chat: whether asynchronous chat is part of the plan.
+    :param name: name in the limits reply.
+    :param documents: maximum number of documents of the tenant.
+    :param messages: maximum number of chat messages of the tenant per calendar month (UTC).
+    :param async_chat: whether the plan includes async chat.
     """
 
     name: str
@@ -41,11 +41,11 @@ class Tenant:
 class Key:
     """An API key.
 
-    :param value: what the client sends; never printed, logged or journaled.
-    :param name: what the journal shows in its place.
-    :param tenant: the tenant whose sites it reaches.
-    :param plan: what it permits.
-    :param read_only: whether it may only read.
+    :param value: secret value that the client sends; never printed, logged or recorded in the journal.
+    :param name: name that the journal shows instead.
+    :param tenant: tenant whose sites the key can access.
+    :param plan: plan with the limits of the key.
+    :param read_only: whether the key may only read.
     """
 
     value: str = field(repr=False)
@@ -58,7 +58,7 @@ class Key:
 BUSINESS = Plan("business", documents=1_000_000, messages=1_000_000, async_chat=True)
 BASIC = Plan("basic", documents=10_000, messages=10_000, async_chat=False)
 
-# Five letters or more: Airflow warns in every log of a shorter value in a connection, which it cannot mask.
+# Five characters or more: Airflow cannot mask a shorter value in a connection and warns about it in every log.
 ACME = Tenant("acme-inc", ("acme-docs", "acme-shop"))
 GLOBEX = Tenant("globex", ("globex-help", "globex-labs"))
 TENANTS = (ACME, GLOBEX)

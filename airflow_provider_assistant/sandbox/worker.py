@@ -1,4 +1,4 @@
-"""The background worker that carries asynchronous chat requests from queued to an end."""
+"""The background worker that processes async chat requests."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 FAILURE = {"code": "answer_failed", "message": "The assistant could not answer this message."}
 
-# Requests moved in one step: other handlers run between the steps.
+# Requests processed per step; other handlers run between the steps.
 _STEP = 50
-# While requests are under way, a change of processing_seconds is noticed within this time.
+# While requests are unfinished, a change of processing_seconds takes effect within this time, in seconds.
 _NAP = 0.1
 
 
 class Worker:
-    """Spends half of ``processing_seconds`` on a request in the queue, half at work on it.
+    """Process async chat requests: half of ``processing_seconds`` in the queue, half in processing.
 
-    :param database: committed after each step.
-    :param chats: the requests.
-    :param assistant: answers them.
-    :param faults: says how long they take and which fail.
-    :param clock: tells the time.
+    :param database: database, committed after each step.
+    :param chats: the chat requests.
+    :param assistant: assistant that answers them.
+    :param faults: current faults: processing time, and messages that fail.
+    :param clock: returns the current time in seconds since the epoch.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class Worker:
                 await asyncio.sleep(min(wait, _NAP))
 
     def step(self) -> float | None:
-        """Move the requests whose time has come, and return the seconds until the next is due.
+        """Advance the requests that are due.
 
-        Returns ``None`` when none is left.
+        :return: seconds until the next request is due; ``None`` if none is left.
         """
         now, half = self._clock(), self._faults.settings.processing_seconds / 2
         self._chats.start(now - half, now, _STEP)

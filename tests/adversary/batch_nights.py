@@ -1,4 +1,4 @@
-"""Nights of chat batches: every question once, every answer in the file."""
+"""Nights of chat batches: every question is asked once, and every answer is in the file."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from tests.adversary.world import Ended, World
 
 MAX_PAUSE = 300.0
 PATIENT = 1e6
-# A request that has just been submitted is polled sooner than once in an interval.
+# The first polls of a request come sooner than one interval after its submission.
 EARLY = 4
-# These concern every question, and stop a batch.
+# These errors concern every question and stop a batch.
 SITE_WIDE = {401, 403, 404, 429}
 
 
 @dataclass(frozen=True)
 class BatchNight:
     """
-    One task that asks many questions, tried again and again until all is well.
+    One chat batch with several tries, the last of which are without faults.
 
-    :param tries: The tries; after them come some in which all is well.
-    :param questions: How many questions there are.
-    :param mode: How they are asked.
-    :param deferrable: Whether the triggerer waits.
-    :param ledger: Whether the task has a ledger.
-    :param reuse: Whether a cleared task takes up what it asked.
+    :param tries: Tries with faults; some fault-free ones follow.
+    :param questions: Number of questions.
+    :param mode: ``sync`` or ``async``.
+    :param deferrable: Whether the task defers.
+    :param ledger: Whether the task uses a ledger.
+    :param reuse: Whether a cleared task reuses the requests of earlier tries.
     :param clears: Numbers of the tries, from 1, before which the task was cleared.
-    :param retries: Repetitions of one request.
-    :param timeout: Seconds after which a client gives up.
-    :param patience: Seconds to wait for answers.
+    :param retries: Maximum number of retries per request.
+    :param timeout: Response timeout of the client, in seconds.
+    :param patience: Longest total wait for the answers, in seconds.
     :param interval: Seconds between two polls of one request.
-    :param ends_after: How many polls find a request still going.
-    :param failing: Numbers of the questions whose requests end failed.
+    :param ends_after: Number of polls after which a request ends.
+    :param failing: Numbers of the questions whose requests fail.
     :param is_strict: Whether one question without an answer fails the task.
     """
 
@@ -63,17 +63,17 @@ class BatchNight:
 
     @property
     def sends(self) -> float:
-        """How many times one question is sent at most, while the service asks for pauses."""
+        """Maximum number of requests for one question, including those answered with 429."""
         return self.retries + 1 + MAX_PAUSE + 10
 
     @property
     def polls(self) -> float:
-        """How often one request is polled at most."""
+        """Maximum number of polls of one request."""
         return self.patience / self.interval + EARLY
 
     @property
     def is_once(self) -> bool:
-        """Whether every try takes up what the others asked."""
+        """Whether every try reuses the requests of earlier tries."""
         return self.ledger and (self.reuse or not self.clears)
 
 
@@ -117,7 +117,8 @@ def _tried(world: World, night: BatchNight, attempt: Try, number: int, patience:
 def _check_try(night: BatchNight, attempt: Try, ended: Ended, world: World, *, is_first: bool) -> None:
     polls = Counter(entry.item for entry in ended.sent("chat.request"))
     restarts = 1 + (attempt.killed_at is not None)
-    # The deadline of a deferred task is a time of day, which a clock that is set back before the trigger starts moves.
+    # The timeout of a deferred task is stored as a time of day, so setting the clock back before the trigger starts
+    # extends it.
     is_moved = night.deferrable and attempt.jump
     assert not polls or is_moved or max(polls.values()) <= (night.polls + 1) * restarts, "the polls are bounded"
     longest = (night.retries + 1) * (night.timeout + 1.2 * MAX_PAUSE + 2) + 3 * MAX_PAUSE
@@ -144,7 +145,7 @@ def _check_try(night: BatchNight, attempt: Try, ended: Ended, world: World, *, i
 
 
 def _has_odd_bodies(night: BatchNight) -> bool:
-    """Return whether a question may have got JSON for an answer that has no text in it."""
+    """Return whether a question may have received a JSON answer without text."""
     return any(answer.body != "good" for attempt in night.tries for answer in (*attempt.answers, attempt.then))
 
 
@@ -176,7 +177,7 @@ def _check_end(night: BatchNight, world: World, listed: Counter[str], received: 
 
 
 def _received(attempt: Try, ended: Ended, service: Service) -> dict[str, int]:
-    """Return how often questions had been asked whose answers this try has, unless it was killed or the disk full."""
+    """Return how often the questions answered in this try had been asked, unless it was killed or the disk was full."""
     if ended.is_killed or attempt.killed_at is not None or attempt.disk_full or attempt.ledger_away:
         return {}
     asked = _asked(service)
@@ -192,10 +193,10 @@ def _asked(service: Service) -> Counter[str]:
 
 
 def _listed(world: World) -> Counter[str]:
-    """Return what the list of findings names: questions that may have been asked twice."""
+    """Return the questions in the findings, which may have been asked twice."""
     path = _output(world).with_name(".answers.findings.parquet")
     rows: list[dict[str, Any]] = []
-    # One that was cut off lists nothing.
+    # A killed try has no findings.
     with contextlib.suppress(ValueError, FileNotFoundError):
         rows = pq.read_table(path).to_pylist()
     numbers = {f"k{number}": _message(number) for number in range(100)}

@@ -1,4 +1,4 @@
-"""Nights of single calls: a chat, a submission that is waited for, a session, a rating, a file."""
+"""Nights of single operations: a chat, an async chat request, a session, a rating, a file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from tests.adversary.request_service import TRIES, WORDS, Answer, Request, Servi
 from tests.adversary.world import Ended, World
 
 MAX_PAUSE = 60.0
-# The most 429s whose pauses add up to MAX_PAUSE, as far as the first of them may be short.
+# The maximum number of 429s whose pauses add up to MAX_PAUSE, if the first of them are short.
 REFUSALS = MAX_PAUSE + 5
-# What the ledger may cost a task while it is away, in seconds.
+# Maximum time that a task spends on an unreachable ledger, in seconds.
 LEDGER = 60.0
 # Long enough for every request to end.
 PATIENT = 1e6
@@ -44,12 +44,12 @@ SESSION, MESSAGE = "session-1", "What is this?"
 @dataclass(frozen=True)
 class ChatNight:
     """
-    One task, tried again and again until all is well.
+    One task with several tries, the last of which is without faults.
 
-    :param tries: The tries; after them comes one in which all is well.
-    :param retries: Repetitions of one request.
-    :param timeout: Seconds after which a client gives up.
-    :param on_ambiguous: What to do with a message that may have arrived.
+    :param tries: Tries with faults; a fault-free one follows.
+    :param retries: Maximum number of retries per request.
+    :param timeout: Response timeout of the client, in seconds.
+    :param on_ambiguous: What to do with an ambiguous message.
     """
 
     tries: tuple[Try, ...]
@@ -58,24 +58,24 @@ class ChatNight:
     on_ambiguous: Literal["retry", "skip", "fail"] = "retry"
 
     def world(self, service: Service) -> World:
-        """Return a world for it."""
+        """Return the simulated environment of this night."""
         world = World(service, timeout=self.timeout, retries=self.retries)
         world.most = self.requests
         return world
 
     @property
     def requests(self) -> float:
-        """How many times one call is sent at most."""
+        """Maximum number of requests per call."""
         return self.retries + 1 + REFUSALS
 
     @property
     def seconds(self) -> float:
-        """How long one call takes at most."""
+        """Maximum duration of one call, in seconds."""
         return self.requests * self.timeout + 1.2 * MAX_PAUSE * (self.retries + 2) + 30
 
 
 def check_chat(night: ChatNight) -> None:
-    """Ask and wait for the answer in the same round trip."""
+    """Send a sync chat."""
     service = Service()
     with night.world(service).entered() as world:
 
@@ -158,7 +158,7 @@ def check_rating(night: ChatNight) -> None:
 
 
 def _check_single(night: ChatNight, attempt: Try, ended: Ended, gone: int = 0) -> None:
-    """Hold a try of one call against what the parameters and the error table say."""
+    """Check the result of a call against its parameters and the documented errors."""
     assert ended.seconds <= night.seconds + LEDGER, "the time is bounded"
     error = ended.error
     if ended.is_killed or isinstance(error, AssistantLedgerError):
@@ -176,12 +176,12 @@ def _check_single(night: ChatNight, attempt: Try, ended: Ended, gone: int = 0) -
         raise AssertionError(f"all was well: {error!r}")
 
 
-# The client errors that pass.
+# Client errors that are transient.
 PASSING = {408, 425, 429}
 
 
 def check_permanence(error: BaseException, attempt: Try, statuses: list[int], on_ambiguous: str = "retry") -> None:
-    """Hold an error against whether Airflow's retry may help."""
+    """Check that an error is an AirflowFailException exactly if a retry cannot help."""
     if on_ambiguous != "retry" or isinstance(error, AirflowSkipException):
         return
     is_for_good = isinstance(error, AirflowFailException)
@@ -198,16 +198,16 @@ def check_permanence(error: BaseException, attempt: Try, statuses: list[int], on
 @dataclass(frozen=True)
 class WaitingNight(ChatNight):
     """
-    A question that is submitted and waited for, or a request that is waited for by a sensor.
+    An async chat request that is submitted and polled by an operator, or only polled by a sensor.
 
-    :param deferrable: Whether the triggerer waits.
-    :param ledger: Whether the task has a ledger.
-    :param reuse: Whether a cleared task takes up its request.
+    :param deferrable: Whether the task defers.
+    :param ledger: Whether the task uses a ledger.
+    :param reuse: Whether a cleared task reuses its request.
     :param clears: Numbers of the tries, from 1, before which the task was cleared.
-    :param patience: Seconds to wait.
+    :param patience: Longest total wait, in seconds.
     :param interval: Seconds between polls.
-    :param ends_after: How many polls find the request still going.
-    :param fails: Whether it ends failed.
+    :param ends_after: Number of polls after which the request ends.
+    :param fails: Whether the request fails.
     """
 
     deferrable: bool = False
@@ -221,12 +221,12 @@ class WaitingNight(ChatNight):
 
     @property
     def polls(self) -> float:
-        """How many polls one try sends at most; a triggerer that was restarted sends a few more."""
+        """Maximum number of polls per try, including those of a restarted triggerer."""
         return self.patience / self.interval + 4
 
     @property
     def requests(self) -> float:
-        """How many requests one try sends at most."""
+        """Maximum number of requests per try."""
         return super().requests + self.polls
 
     @property
@@ -267,7 +267,7 @@ def check_waiting(night: WaitingNight) -> None:
 
 
 def _check_convergence(night: WaitingNight, world: World, service: Service, make: Callable[[], Any]) -> None:
-    """After all tries there are good ones, the first of which may learn that a request was lost."""
+    """Run the tries, then fault-free ones; the first of these may detect that a request was lost."""
     ended = None
     for number in range(len(night.tries) + 1, len(night.tries) + 4):
         ended = world.tried(Try(), lambda context: world.executed(make, context), number=number)
@@ -285,11 +285,12 @@ def _check_convergence(night: WaitingNight, world: World, service: Service, make
 
 
 def _check_wait(night: WaitingNight, attempt: Try, ended: Ended) -> None:
-    # The deadline of a deferred task is a time of day, which a clock that is set back before the trigger starts moves.
+    # The timeout of a deferred task is stored as a time of day, so setting the clock back before the trigger starts
+    # extends it.
     is_moved = night.deferrable and attempt.jump
     polls = [entry.status for entry in ended.sent("chat.request")]
     assert is_moved or len(polls) <= night.polls * (1 + (attempt.killed_at is not None)), "the polls are bounded"
-    # Every poll may take as long as an answer may.
+    # Every poll may take as long as the response timeout.
     longest = night.seconds + night.patience + night.polls * night.timeout + LEDGER
     assert is_moved or ended.seconds <= longest, "the time is bounded"
     error = ended.error
@@ -301,7 +302,7 @@ def _check_wait(night: WaitingNight, attempt: Try, ended: Ended) -> None:
         assert ended.seconds >= night.patience, "the whole time is waited"
 
 
-# How a wait may end without an answer.
+# Errors with which a wait may end.
 WAITED = (
     AssistantRequestFailed,
     AssistantRequestTimeout,
@@ -344,7 +345,7 @@ def check_sensor(night: WaitingNight) -> None:
 
 
 def _poked(world: World, patience: float, make: Callable[[], Any], context: dict[str, Any]) -> Any:
-    """Poke as Airflow does in mode ``reschedule``: each time in a process of its own."""
+    """Poke like Airflow in mode ``reschedule``: each time in a new process."""
     began = world.elapsed
     while True:
         if (ended := make().poke(context)).is_done:
@@ -363,7 +364,7 @@ NIGHT: dict[str, st.SearchStrategy[Any]] = {
     "on_ambiguous": st.sampled_from(["retry", "retry", "skip", "fail"]),
 }
 CHAT_NIGHTS = st.builds(ChatNight, **NIGHT)
-# Nothing but the number of retries says what to do with these.
+# The handling of these statuses depends only on the number of retries.
 PLAIN_NIGHTS = st.builds(ChatNight, tries=NIGHT["tries"], retries=NIGHT["retries"], timeout=NIGHT["timeout"])
 PENDING = st.builds(Answer, word=WORDS)
 WAITING_NIGHTS = st.builds(

@@ -1,4 +1,4 @@
-"""Nights of exports: statistics of many sites and the tenant's limits, in files that are replaced as a whole."""
+"""Nights of exports: statistics of many sites and limits of the tenant, in files that are replaced atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.adversary.request_service import TRIES, Service, Try
 from tests.adversary.world import Ended, World
 
 MAX_PAUSE = 60.0
-# These concern every site, and stop an export.
+# These errors concern every site and stop an export.
 STOPPING = {401, 429}
 PERMANENT = {400, 403, 404}
 
@@ -28,13 +28,13 @@ PERMANENT = {400, 403, 404}
 @dataclass(frozen=True)
 class ExportNight:
     """
-    One task that exports a day, tried again and again until all is well.
+    One task that exports a day, with several tries, the last of which is without faults.
 
-    :param tries: The tries; after them comes one in which all is well.
-    :param sites: How many sites there are; 0 for the tenant's limits instead.
-    :param max_failed: How many sites may fail.
-    :param retries: Repetitions of one request.
-    :param max_concurrency: The most requests in flight.
+    :param tries: Tries with faults; a fault-free one follows.
+    :param sites: Number of sites; 0 exports the tenant's limits instead.
+    :param max_failed: Number of sites that may fail.
+    :param retries: Maximum number of retries per request.
+    :param max_concurrency: Maximum number of requests in flight.
     """
 
     tries: tuple[Try, ...]

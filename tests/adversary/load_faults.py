@@ -1,4 +1,4 @@
-"""What interrupts a load: the end of its process, a ledger that is away, a full disk, a clock that jumps."""
+"""Interruptions of a load: kill of the process, unreachable ledger, full disk, clock change."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ START = 1.8e9
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL while a request, counted from 0, is under way."""
+    """SIGKILL while a request, numbered from 0, is in flight."""
 
     request: int
 
 
 @dataclass(frozen=True)
 class End:
-    """A graceful end, as SIGTERM asks for it, while a request, counted from 0, is under way."""
+    """A graceful end, as after SIGTERM, while a request, numbered from 0, is in flight."""
 
     request: int
 
@@ -45,8 +45,8 @@ class LedgerAway:
     Statements and commits that fail.
 
     :param first: Number of the first one, from 0.
-    :param times: How many fail.
-    :param is_done: Whether a commit that fails has nevertheless taken effect: its acknowledgement is lost.
+    :param times: Number of failures.
+    :param is_done: Whether a failing commit takes effect nevertheless, because only its acknowledgement is lost.
     """
 
     first: int
@@ -56,7 +56,7 @@ class LedgerAway:
 
 @dataclass(frozen=True)
 class ClockJump:
-    """The machine's clock jumps by seconds while a request, counted from 0, is under way."""
+    """The system clock jumps by some seconds while a request, numbered from 0, is in flight."""
 
     request: int
     seconds: float
@@ -64,7 +64,7 @@ class ClockJump:
 
 @dataclass(frozen=True)
 class DiskFull:
-    """The disk takes no more than so many bytes of findings."""
+    """The disk is full after some bytes of findings."""
 
     size: int
 
@@ -73,7 +73,7 @@ Interruption: TypeAlias = Kill | End | LedgerAway | ClockJump | DiskFull
 
 
 class Clock:
-    """The machine's clock, which tells the time to the client and to the ledger."""
+    """The simulated system clock of client and ledger."""
 
     def __init__(self) -> None:
         self._offset = START
@@ -85,28 +85,28 @@ class Clock:
         return self._offset
 
     def datetime(self) -> datetime:
-        """Return the time, aware."""
+        """Return the time, timezone-aware."""
         return datetime.fromtimestamp(self.now(), UTC)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, or jump."""
+        """Advance the clock, or set it."""
         self._offset += seconds
 
 
 class Faults:
     """
-    The interruptions of one try.
+    Apply the interruptions of one try.
 
-    :param interruptions: What happens.
-    :param clock: The clock that jumps.
+    :param interruptions: The interruptions.
+    :param clock: Clock to change.
     """
 
     def __init__(self, interruptions: tuple[Interruption, ...], clock: Clock) -> None:
         self.is_killed = False
         self.in_flight: Callable[[], int] = lambda: 0
-        """Returns the number of requests under way."""
+        """Returns the number of requests in flight."""
         self.blocked = 0
-        """How many statements of the ledger the event loop waited for while requests were under way."""
+        """Number of ledger statements for which the event loop waited while requests were in flight."""
         self._interruptions = interruptions
         self._clock = clock
         self._statements = 0
@@ -126,12 +126,12 @@ class Faults:
         self.check_alive()
 
     def check_alive(self) -> None:
-        """Let a process that was killed do nothing more."""
+        """Raise an error if the process was killed, so that it does nothing more."""
         if self.is_killed:
             raise Killed
 
     def on_statement(self) -> LedgerAway | None:
-        """Return the outage that makes this statement fail, if one does."""
+        """Return the outage that makes this statement fail, or None."""
         self.check_alive()
         self.blocked += bool(self.in_flight()) and not in_executor()
         number, self._statements = self._statements, self._statements + 1
@@ -141,13 +141,13 @@ class Faults:
         return None
 
     def findings_path(self, path: Path) -> Any:
-        """Return the path of the findings, on a disk that may be full."""
+        """Return the path of the findings, on a simulated disk that may be full."""
         sizes = [one.size for one in self._interruptions if isinstance(one, DiskFull)]
         return FullDisk(path, min(sizes)) if sizes else path
 
 
 class FullDisk:
-    """A path on a disk that takes so many bytes."""
+    """A path on a disk with limited space."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.parent, self._path, self._size = path.parent, path, size
@@ -179,7 +179,7 @@ class _FullFile:
 
 
 class NightLedger:
-    """A ledger's database for one night, which fails as the faults of the current try say."""
+    """The ledger's database of one night, with the faults of the current try."""
 
     def __init__(self, path: Path) -> None:
         shutil.copyfile(_template(), path)
@@ -209,7 +209,7 @@ def _locked() -> sqlite3.OperationalError:
 
 @cache
 def _template() -> Path:
-    """Return an empty ledger's file: creating its tables takes longer than a short night."""
+    """Return the file of an empty ledger, to be copied: creating its tables takes longer than a short night."""
     path = scratch() / "template.db"
     engine = sqlite_engine(path)
     Ledger(engine).close()
@@ -221,7 +221,7 @@ def _template() -> Path:
 
 @cache
 def scratch() -> Path:
-    """Return a folder for this process, in memory where there is such a file system."""
+    """Return a folder for this process, in a memory file system if there is one."""
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="nights-", dir=memory if memory.is_dir() else None))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Sources of a load: the same rows as every type that a source may have."""
+"""Sources of a load: the same rows as every supported type of source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Container: TypeAlias = Literal[
 KeyType: TypeAlias = Literal["int", "float", "str", "Decimal", "Int64"]
 
 COLUMNS = ("id", "title", "question", "answer", "category")
-# Longer than a row group's page and than the csv module's own limit of a cell.
+# Longer than a page of a row group, and than the csv module's default limit of a cell.
 LARGE = 1_100_000
 
 
@@ -29,9 +29,9 @@ class Row:
     """
     One row of a source.
 
-    :param number: Tells its content from that of other rows.
-    :param key: Its key; None or blank text for none.
-    :param flaw: ``no question``: its question is missing. ``large``: its answer has more than a megabyte.
+    :param number: Number that makes the content of the row unique.
+    :param key: Key of the row; None or blank text if it is missing.
+    :param flaw: ``no question`` if the question is missing, ``large`` if the answer is longer than a megabyte.
     """
 
     number: int
@@ -40,22 +40,22 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its title, by which the service knows it."""
+        """The title, which identifies the document on the service."""
         return f"T{self.number}"
 
     @property
     def key_text(self) -> str | None:
-        """Its key as text without surrounding whitespace; minus zero is zero."""
+        """The key as text without surrounding whitespace; minus zero equals zero."""
         text = "" if self.key is None else str(self.key).strip()
         return "0" if text == "-0" else text or None
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is rejected without a request."""
+        """Whether the row is rejected without a request."""
         return self.key_text is None or self.flaw == "no question"
 
     def cells(self, key_type: KeyType) -> dict[str, Any]:
-        """Return its cells, with a number as key in the given type."""
+        """Return the cells of the row; a numeric key has the given type."""
         answer = "x" * LARGE if self.flaw == "large" else f"A{self.number}"
         question = None if self.flaw == "no question" else "Q"
         values = (_typed(self.key, key_type), self.title, question, answer, "c")
@@ -65,10 +65,10 @@ class Row:
 @dataclass(frozen=True)
 class Form:
     """
-    How rows are offered.
+    The type of a source.
 
-    :param container: What holds them.
-    :param key_type: The type of keys that are numbers.
+    :param container: Type of the container.
+    :param key_type: Type of numeric keys.
     """
 
     container: Container = "dicts"
@@ -77,7 +77,7 @@ class Form:
 
 class Rows:
     """
-    Rows, and what a load has to do with them.
+    Rows, with the expected result of their load.
 
     :param rows: The rows.
     """
@@ -90,22 +90,22 @@ class Rows:
             by_key[row.key_text].add((row.number, row.flaw))
             self.titles_of[_label(row)].add(row.title)
         self.is_contradictory = any(len(contents) > 1 for key, contents in by_key.items() if key is not None)
-        """Whether a key stands for rows of different content, so that nothing can be loaded."""
+        """Whether rows with the same key have different content, so that the load is refused."""
         self.titles = {row.title for row in rows if not row.is_bad}
-        """The documents that there have to be."""
+        """The documents that must exist after the load."""
         without_key = sum(row.key_text is None for row in rows)
         self.bad = without_key + len({row.key_text for row in rows if row.is_bad} - {None})
-        """How many rows are rejected without a request; the second of two equal rows counts as unchanged."""
+        """Number of rows rejected without a request; the second of two equal rows counts as unchanged."""
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def offered(self, form: Form, folder: Path) -> Any:
-        """Return them as a source; files are written to the folder."""
+        """Return the rows as a source; files are written to the folder."""
         cells = [row.cells(form.key_type) for row in self._rows]
         container = form.container
         if not cells or not all(_is_text(row.key) for row in self._rows):
-            # Only Python's own types hold half a surrogate pair, or no columns.
+            # Only Python's own types can contain lone surrogates, or no columns.
             container = "dicts"
         return _offered(cells, container, form.key_type, folder)
 
@@ -166,7 +166,7 @@ def _halves(cells: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 def _pandas(cells: list[dict[str, Any]], key_type: KeyType) -> Any:
     import pandas as pd
 
-    # A number column with a missing value becomes one of floats.
+    # A missing value turns a column of integers into one of floats.
     frame = pd.DataFrame(cells, columns=COLUMNS)
     if key_type == "Int64" and all(isinstance(row["id"], int | None) for row in cells):
         frame["id"] = frame["id"].astype("Int64")

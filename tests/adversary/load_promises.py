@@ -1,4 +1,4 @@
-"""Promises that hold for every try of a load, whatever it loads."""
+"""Promises that hold for every try of every load."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.adversary.load_faults import DiskFull, End, Kill, LedgerAway
 from tests.adversary.load_try import Ended, Options, Tried, Weather
 from tests.adversary.service import SECRET, Killed
 
-# These concern every row, and so stop a load at once.
+# These errors concern every row and stop a load at once.
 SITE_WIDE = {401, 403, 404, 429}
-# Statements that may fail in a row without anybody noticing, see SQLITE_ATTEMPTS.
+# Consecutive failures of statements that retries hide, see SQLITE_ATTEMPTS.
 UNNOTICED = 3
 OF_THE_SERVICE = (
     AssistantAPIError,
@@ -35,12 +35,12 @@ OF_THE_SERVICE = (
 
 def check_try(tried: Tried, weather: Weather, options: Options, *, rows: int, loadable: bool) -> None:
     """
-    Hold a try against the promises.
+    Check the promises after a try.
 
-    :param tried: How it ended.
-    :param weather: What happened around it.
-    :param options: How its loads were configured.
-    :param rows: How many rows the source has.
+    :param tried: Result of the try.
+    :param weather: Faults during the try.
+    :param options: Options of its loads.
+    :param rows: Number of rows of the source.
     :param loadable: Whether the source as a whole can be loaded.
     """
     _check_secrets(tried)
@@ -65,7 +65,7 @@ def check_try(tried: Tried, weather: Weather, options: Options, *, rows: int, lo
 
 
 def stops(weather: Weather, options: Options, loads: int = 1) -> bool:
-    """Return whether what happens around a try may stop its loads."""
+    """Return whether the faults of a try may stop its loads."""
     odd = weather.odd
     return (
         weather.then in odd
@@ -76,14 +76,14 @@ def stops(weather: Weather, options: Options, loads: int = 1) -> bool:
             isinstance(one, Kill | End | DiskFull) or (isinstance(one, LedgerAway) and one.times > UNNOTICED)
             for one in weather.interruptions
         )
-        # Together they may be more than the ledger's patience.
+        # Together they may exceed the ledger's retries.
         or (sum(isinstance(one, LedgerAway) for one in weather.interruptions) > 1)
         or loads > 1
     )
 
 
 def check_error(error: BaseException, options: Options, *, loadable: bool) -> None:
-    """Hold what was raised against the promises."""
+    """Check the promises about errors."""
     assert isinstance(error, AssistantError), repr(error)
     text = str(error)
     assert text.strip()

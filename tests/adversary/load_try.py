@@ -1,4 +1,4 @@
-"""One try of a load, or of two at once, on a virtual clock."""
+"""One try of a load, or of two concurrent loads, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger
 from tests.adversary.service import WELL, Answer, Client, Killed, Service
 from tests.virtual_time import now, simulated
 
-# Opens what one load reads.
+# Opens the source of one load.
 Opened: TypeAlias = Callable[[], contextlib.AbstractContextManager[Rows]]
-# Findings are written after so many, so that a few rows are enough for a full disk in the middle of a load.
+# Number of findings per write: low, so that a few rows suffice for a full disk in the middle of a load.
 FLUSH = 3
-# Rows are looked up so many at a time, so that this happens while requests are under way.
+# Number of rows per lookup: low, so that lookups occur while requests are in flight.
 LOOK_AHEAD = 5
 LOGGER = logging.getLogger("airflow_provider_assistant")
 
@@ -37,14 +37,14 @@ LOGGER = logging.getLogger("airflow_provider_assistant")
 @dataclass(frozen=True)
 class Options:
     """
-    How a load is configured.
+    Options of a load.
 
-    :param max_concurrency: The most requests in flight.
-    :param retries: Repetitions of one request.
-    :param max_pause: Longest wait for a rate limit, in seconds.
-    :param timeout: Seconds after which a client gives up.
-    :param on_ambiguous: What to do with rows that may exist.
-    :param ledger: Whether the load has a ledger.
+    :param max_concurrency: Maximum number of requests in flight.
+    :param retries: Maximum number of retries per request.
+    :param max_pause: Longest pause after a 429, in seconds.
+    :param timeout: Response timeout of the client, in seconds.
+    :param on_ambiguous: What to do with ambiguous rows.
+    :param ledger: Whether the load uses a ledger.
     """
 
     max_concurrency: int = 4
@@ -58,11 +58,11 @@ class Options:
 @dataclass(frozen=True)
 class Weather:
     """
-    What happens around one try.
+    The faults of one try.
 
-    :param answers: What the service does with its first requests.
-    :param then: What it does with all later ones.
-    :param interruptions: What interrupts it.
+    :param answers: Responses to the first requests.
+    :param then: Response to all later requests.
+    :param interruptions: Interruptions of the load.
     """
 
     answers: tuple[Answer, ...] = ()
@@ -71,13 +71,13 @@ class Weather:
 
     @property
     def odd(self) -> list[Answer]:
-        """The answers that are not those of a service that is well."""
+        """The responses that differ from those of a working service."""
         return [answer for answer in (*self.answers, self.then) if answer != WELL]
 
 
 @dataclass
 class Ended:
-    """How a load ended."""
+    """The result of a load."""
 
     counts: Counts = field(default_factory=Counts)
     error: BaseException | None = None
@@ -86,7 +86,7 @@ class Ended:
 
 @dataclass
 class Tried:
-    """How a try ended: its service, its loads, and what was logged."""
+    """The result of a try: its service, its loads and its log messages."""
 
     service: Service
     faults: Faults
@@ -107,16 +107,16 @@ def tried(
     on_half: Callable[[int], None] = lambda _: None,
 ) -> Tried:
     """
-    Run the loads of one try at once, and return how they ended.
+    Run the loads of one try concurrently, and return their results.
 
-    :param weather: What happens around them.
-    :param loads: The task instance of each, and what it reads.
-    :param options: How they are configured.
-    :param ledger: The ledger, which they share.
-    :param clock: The machine's clock.
-    :param folder: Where to write the findings.
-    :param most: The number of requests that is the bound of all of them together.
-    :param on_half: Called with the number of every upload when half of its content has arrived.
+    :param weather: Faults during the try.
+    :param loads: Task instance and source of each load.
+    :param options: Options of the loads.
+    :param ledger: Ledger that the loads share.
+    :param clock: Simulated system clock.
+    :param folder: Folder of the findings.
+    :param most: Maximum number of requests of all loads together.
+    :param on_half: Called with the number of every upload once half of its content has arrived.
     """
     paths = [folder / f"findings-{number}.parquet" for number in range(len(loads))]
     for path in paths:
@@ -156,7 +156,7 @@ async def _load(
     clock: Clock,
     path: Path,
 ) -> None:
-    """Do what an operator does around a load."""
+    """Run a load like an operator does."""
     try:
         with contextlib.ExitStack() as stack:
             rows = stack.enter_context(opened())
@@ -191,7 +191,7 @@ async def _load(
 
 @contextlib.contextmanager
 def _quiet(messages: list[str]) -> Iterator[None]:
-    """Collect what is logged, and let no retry of the ledger take time."""
+    """Collect the log messages, and remove the waits between the ledger's retries."""
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""A night as it goes on: what the service has by now, and what was listed of it."""
+"""The state of a night: the documents on the service, and the findings so far."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ RUN, BESIDE, NEXT_DAY = "run", "beside", "next day"
 
 class Course(ABC):
     """
-    The course of one night.
+    Run the tries of one night and check its end.
 
-    :param folder: Where its ledger and its findings are.
-    :param options: How its loads are configured.
-    :param count: How many rows or files a load has.
-    :param titles: The documents that there have to be in the end.
-    :param titles_of: The documents of each key, as findings name it.
+    :param folder: Folder of the ledger and the findings.
+    :param options: Options of the loads.
+    :param count: Number of rows or files of a load.
+    :param titles: Documents that must exist in the end.
+    :param titles_of: Documents by key label.
     :param is_loadable: Whether the source as a whole can be loaded.
     """
 
@@ -55,12 +55,12 @@ class Course(ABC):
 
     @abstractmethod
     def good(self, number: int, *runs: str) -> Tried:
-        """Go through the first or second try of those in which all is well."""
+        """Run the first or second fault-free try."""
 
     @property
     @abstractmethod
     def bad(self) -> int:
-        """How many rows are rejected without a request."""
+        """Number of rows that are rejected without a request."""
 
     def through(
         self,
@@ -69,9 +69,9 @@ class Course(ABC):
         *runs: str,
         on_half: Callable[[int], None] = lambda _: None,
     ) -> Tried:
-        """Go through one try, and hold it against the promises."""
+        """Run one try, and check the promises."""
         options = self.options
-        # A rate limit costs a row one request a second at most, and a few more at first.
+        # A rate limit costs at most one request per second and row, and a few more at first.
         most = max(1, self.count) * (options.retries + 1 + options.max_pause + 10) * len(runs)
         result = tried(
             weather,
@@ -95,10 +95,10 @@ class Course(ABC):
 
     def check_end(self, *, is_retried: bool, was_beside: bool) -> None:
         """
-        Once all is well, everything is there, and what is there twice is listed.
+        Check that after fault-free tries all documents exist, and that duplicates are in the findings.
 
-        :param is_retried: Whether the task instance is tried again; otherwise the next day's run loads instead.
-        :param was_beside: Whether another run loaded the same source.
+        :param is_retried: Whether the last tries retry the task instance; otherwise the next day's run loads.
+        :param was_beside: Whether another run loaded the same source concurrently.
         """
         if not self.options.ledger:
             return
@@ -108,7 +108,7 @@ class Course(ABC):
         for run in runs:
             self._check_good(self.good(0, run).ended[0])
         if not is_retried:
-            # The findings of a try that is not retried may be lost with it; the ledger is not.
+            # The findings of a killed try that is not retried may be lost; the ledger is not.
             self.listed |= self._in_ledger(documents.c.ambiguous > 0)
         missing = self.titles - set(self.stored) if self.is_loadable else set()
         if self.options.on_ambiguous == "retry":
@@ -136,12 +136,12 @@ class Course(ABC):
             assert good.counts.rejected == self.bad, "a bad row costs itself"
 
     def _listed(self, ended: Ended) -> set[str]:
-        """Return the documents that findings list as possibly there, or there more than once."""
+        """Return the documents that findings list as ambiguous or possibly duplicated."""
         keys = (str(one["key"]) for one in ended.findings if one["kind"] in {"possibly_duplicated", "ambiguous"})
         return set().union(*(self._titles_of.get(key, ()) for key in keys))
 
     def _in_ledger(self, where: sa.ColumnElement[bool]) -> set[str]:
-        """Return the documents for whose entries in the ledger a condition holds."""
+        """Return the documents whose ledger entries meet a condition."""
         self._ledger.faults = Faults((), self.clock)
         with self._ledger.engine.connect() as connection:
             labels = connection.scalars(sa.select(documents.c.label).where(where)).all()

@@ -1,4 +1,4 @@
-"""How nights are generated."""
+"""Hypothesis strategies for nights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETRY_AFTER = st.one_of(
     st.none(),
     st.sampled_from(["0", "-1", "0.5", "1", "3", "59", "3600", "99999999999", "soon", "", "\u0663", "1e3", "nan"]),
     st.sampled_from(["Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]),
-    st.just("Fri, 15 Jan 2027 08:00:10 GMT"),  # ten seconds after the virtual clocks begin
+    st.just("Fri, 15 Jan 2027 08:00:10 GMT"),  # ten seconds after the start of the virtual clocks
 )
 IDENTIFIERS = st.one_of(
     st.none(),
@@ -37,7 +37,7 @@ ANSWERS = st.builds(
     refuses=st.booleans(),
 )
 REFUSALS = st.builds(Answer, status=st.just(429), retry_after=RETRY_AFTER)
-# Asks for no pause, again and again.
+# Permanently answers 429 without a pause.
 NO_PAUSE = st.builds(
     Answer, status=st.just(429), retry_after=st.sampled_from(["0", "0.0", "Thu, 01 Jan 1970 00:00:00 GMT"])
 )
@@ -48,7 +48,7 @@ THEN = st.one_of(st.just(WELL), st.just(WELL), st.just(WELL), ANSWERS, REFUSALS,
 # -- interruptions --
 
 REQUESTS = st.integers(0, 20)
-# A load of a few rows makes some 40 statements; about 8 that fail in a row are more than its patience.
+# A load of a few rows executes about 40 statements; about 8 consecutive failures exceed its retries.
 STATEMENTS = st.one_of(st.integers(0, 60), st.integers(8, 40))
 OUTAGES = st.one_of(st.integers(1, 12), st.integers(8, 30), st.just(10**6))
 JUMPS = st.sampled_from([1.0, -1.0, 3_500.0, 4_000.0, -4_000.0, 86_400.0, -86_400.0, 2_600_000.0, -2_600_000.0])
@@ -77,7 +77,7 @@ FLAWS = st.sampled_from(["", "", "", "", "", "", "", "", "no question"])
 
 
 def _numbered(rows: list[tuple[int, int | None, str, bool]]) -> tuple[Row, ...]:
-    """Return rows with numbers as keys; a number that comes twice is a duplicate."""
+    """Return rows with numeric keys; a repeated number is a duplicate."""
     flaws = {number: flaw for number, _, flaw, _ in rows}
     return tuple(
         Row(number + 100 * is_other, number if key is None else None, flaws[number])  # type: ignore[arg-type]

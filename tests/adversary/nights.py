@@ -18,7 +18,7 @@ from tests.adversary.load_promises import stops
 from tests.adversary.load_try import Options, Tried, Weather
 from tests.adversary.night_course import BESIDE, RUN, Course
 
-# Seconds for which one try defers at most, and those of its shortest deferral.
+# Maximum total deferral of one try, and its shortest deferral, in seconds.
 DEFERRED, SHORTEST = 600.0, 60.0
 CALM, DICTS, USUAL = Weather(), Form(), Options()
 
@@ -28,11 +28,11 @@ class Try:
     """
     One try of a task.
 
-    :param weather: What happens around it.
-    :param form: How the source offers its rows.
-    :param later: Seconds by which the clock jumps before it, forward or back.
-    :param beside: Whether another run loads the same source at the same time.
-    :param defers: Whether it defers when the service asks for a long pause, and resumes afterwards.
+    :param weather: Faults during the try.
+    :param form: Type of the source.
+    :param later: Seconds by which the clock jumps before the try; negative to set it back.
+    :param beside: Whether another run loads the same source concurrently.
+    :param defers: Whether the task defers when the service asks for a long pause.
     """
 
     weather: Weather = CALM
@@ -45,14 +45,14 @@ class Try:
 @dataclass(frozen=True)
 class Night:
     """
-    One load, tried again and again until all is well.
+    One load of rows with several tries, the last two of which are without faults.
 
-    :param rows: The rows of the source.
-    :param tries: The tries; after them comes one in which all is well, and one more.
-    :param options: How the load is configured.
-    :param forms: How the source offers its rows in the last two tries.
-    :param is_retried: Whether the last tries are of the same task instance; otherwise they are those of the next day.
-    :param allow_empty: Whether there may be no rows.
+    :param rows: Rows of the source.
+    :param tries: Tries with faults; two fault-free ones follow.
+    :param options: Options of the load.
+    :param forms: Types of the source in the last two tries.
+    :param is_retried: Whether the last tries belong to the same task instance; otherwise to the next day's run.
+    :param allow_empty: Whether the source may be empty.
     """
 
     rows: tuple[Row, ...]
@@ -64,7 +64,7 @@ class Night:
 
 
 class _Rows(Course):
-    """The course of a night of rows."""
+    """The state of a night of rows."""
 
     def __init__(self, night: Night, folder: Path) -> None:
         self._rows = Rows(night.rows)
@@ -86,7 +86,7 @@ class _Rows(Course):
         return self.through(CALM, lambda: self._opened(self._night.forms[number]), *runs)
 
     def tried(self, attempt: Try) -> Tried:
-        """Go through a try and its deferrals."""
+        """Run a try with its deferrals."""
         self.clock.advance(attempt.later)
         runs = (RUN, BESIDE) if attempt.beside else (RUN,)
         result = self.through(attempt.weather, lambda: self._opened(attempt.form), *runs)
@@ -116,7 +116,7 @@ class _Rows(Course):
 
 
 def check(night: Night) -> None:
-    """Go through a night, and hold every try and the end against the promises."""
+    """Run a night, and check the promises after every try and at the end."""
     with night_folder() as folder:
         course = _Rows(night, folder)
         with contextlib.closing(course):
@@ -129,7 +129,7 @@ def check(night: Night) -> None:
 
 
 def _asked_pause(result: Tried) -> float | None:
-    """Return for how long a task defers, if it does."""
+    """Return the duration of a task's deferral, or None."""
     error = result.ended[0].error
     cause = error.__cause__ if isinstance(error, AssistantError) and error.__cause__ else error
     if isinstance(cause, AssistantRateLimitError):
@@ -138,7 +138,7 @@ def _asked_pause(result: Tried) -> float | None:
 
 
 def _check_losses(course: Course, attempt: Try, result: Tried) -> None:
-    """One bad answer costs one row, and a bad row itself alone."""
+    """Check that one faulty response, or one bad row, affects only one row."""
     counts = result.ended[0].counts
     if not course.is_loadable or stops(attempt.weather, course.options):
         return

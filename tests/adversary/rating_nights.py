@@ -1,4 +1,4 @@
-"""Nights of ratings by the dozen: each once."""
+"""Nights of many ratings: each is sent once."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SITE_WIDE = {401, 403, 429}
 @dataclass(frozen=True)
 class RatingNight:
     """
-    One task that rates many answers, tried again and again until all is well.
+    One task that rates many answers, with several tries, the last two of which are without faults.
 
-    :param tries: The tries; after them come two in which all is well.
-    :param ratings: How many answers are rated.
-    :param ledger: Whether the task has a ledger.
-    :param retries: Repetitions of one request.
-    :param max_concurrency: The most requests in flight.
+    :param tries: Tries with faults; two fault-free ones follow.
+    :param ratings: Number of ratings.
+    :param ledger: Whether the task uses a ledger.
+    :param retries: Maximum number of retries per request.
+    :param max_concurrency: Maximum number of requests in flight.
     """
 
     tries: tuple[Try, ...]
@@ -42,7 +42,7 @@ class RatingNight:
 
     @property
     def requests(self) -> float:
-        """How many requests one try sends at most."""
+        """Maximum number of requests per try."""
         return self.ratings * (self.retries + 1 + MAX_PAUSE + 10)
 
 
@@ -106,7 +106,7 @@ def _check_try(
 
 
 def _is_read(attempt: Try) -> bool:
-    """Return whether every success has a body that can be read."""
+    """Return whether every successful response has a readable body."""
     return all(answer.body == "good" for answer in (*attempt.answers, attempt.then))
 
 
@@ -126,7 +126,7 @@ def _findings(world: World) -> Path:
 
 RATING_NIGHTS = st.builds(
     RatingNight,
-    # The list of findings is the loads' own, and so are the disks it is on.
+    # Full disks are covered by the nights of loads, which write the same findings.
     tries=st.lists(TRIES.map(lambda one: Try(**{**vars(one), "disk_full": None})), min_size=1, max_size=3).map(tuple),
     ratings=st.sampled_from([1, 2, 5, 30]),
     ledger=st.sampled_from([True, True, True, False]),

@@ -1,4 +1,4 @@
-"""A service with every endpoint but the loads', in memory: it does what a night says, and keeps a journal of it."""
+"""A scripted in-memory service with all endpoints except those of loads, and a journal of its requests."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from airflow_provider_assistant.api.multipart import UploadBody
 from tests.adversary.service import SECRET
 
 SITE, TENANT, HOST = "docs", "acme", "assistant.test"
-# As JSON may spell it.
+# Different JSON encodings.
 ESCAPED_SECRET = "".join(f"\\u{ord(char):04x}" for char in SECRET)
-# Ids that no path can have.
+# Ids that cannot be part of a path.
 UNUSABLE = {"", ".", "..", " "}
 Body = Literal["good", "empty", "page", "truncated", "list", "number", "deep", "large", "typed", "echo"]
 
@@ -27,21 +27,21 @@ Body = Literal["good", "empty", "page", "truncated", "list", "number", "deep", "
 @dataclass(frozen=True)
 class Answer:
     """
-    What the service does with one request.
+    The service's handling of one request.
 
-    :param status: The status of its answer; 0 for none, because the connection breaks.
-    :param body: What kind of body: ``good`` says what was asked for, the others are as odd as their names.
-    :param identifier: What new ids begin with; None for ordinary ones, ``""`` for empty ones.
-    :param levels: Envelopes around a good body.
-    :param envelope: Field of each envelope that has the rest.
-    :param is_generic: Whether the answer stands in a field that has other uses as well.
-    :param word: Status word of a request that has not ended.
-    :param is_odd: Whether the status words of the end are written in an odd case.
-    :param retry_after: The header as sent; None for no such header.
-    :param latency: Seconds until the answer; a client gives up earlier.
-    :param stores: Whether the request is carried out although there is a 5xx or no answer.
-    :param refuses: With status 0: whether there is not even a connection.
-    :param forgets: Whether all chat requests are lost just before.
+    :param status: HTTP status of the response; 0 if the connection breaks.
+    :param body: Kind of the body: ``good`` is a correct one, other kinds are faulty.
+    :param identifier: Prefix of new ids; None for ordinary ids, ``""`` for empty ones.
+    :param levels: Number of envelopes around a good body.
+    :param envelope: Field of each envelope that contains the inner body.
+    :param is_generic: Whether the answer is in a field that has other uses as well.
+    :param word: Status word of an unfinished request.
+    :param is_odd: Whether the final status words use unusual upper and lower case.
+    :param retry_after: Value of the Retry-After header; None to omit it.
+    :param latency: Seconds until the response; may exceed the client's timeout.
+    :param stores: Whether the request takes effect in spite of a 5xx or a missing response.
+    :param refuses: With status 0, whether the connection is refused.
+    :param forgets: Whether the service loses all chat requests before this one.
     """
 
     status: int = 200
@@ -60,14 +60,14 @@ class Answer:
 
     @property
     def is_carried_out(self) -> bool:
-        """Whether the effect of the request exists afterwards."""
+        """Whether the request takes effect."""
         if self.refuses or 300 <= self.status < 500:
-            return False  # a refusal means what it says
+            return False  # a refused request has no effect
         return self.stores or 200 <= self.status < 300
 
     @property
     def is_well(self) -> bool:
-        """Whether the client gets what it asked for."""
+        """Whether the client receives a usable response."""
         is_answered = 200 <= self.status < 300 and not self.refuses and self.latency < 20
         return is_answered and self.body == "good" and self.identifier not in {*UNUSABLE, "\ud800"}
 
@@ -87,21 +87,21 @@ class Request:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has been polled often enough."""
+        """Whether the request has ended after enough polls."""
         return self.polls > self.ends_after
 
 
 @dataclass(frozen=True)
 class Entry:
     """
-    One request, in the journal.
+    The journal entry of a request.
 
     :param endpoint: Name of the endpoint.
-    :param item: What it was about: a message, a request, a session, a file name.
-    :param status: How it was answered; 0 for not at all, 404 for a request that is not known.
-    :param is_done: Whether it was carried out.
-    :param at: When, in virtual seconds.
-    :param answered: The question whose answer reached the client, if one did.
+    :param item: Subject of the request: a message, a request id, a session id or a file name.
+    :param status: HTTP status; 0 without a response, 404 for an unknown chat request.
+    :param is_done: Whether the request took effect.
+    :param at: Virtual time in seconds.
+    :param answered: Question whose answer reached the client, or None.
     """
 
     endpoint: str
@@ -115,10 +115,10 @@ class Entry:
 @dataclass
 class Service:
     """
-    Takes requests one by one, and remembers what it did over all tries of a night.
+    Handle requests one by one, with a state that persists over all tries of a night.
 
-    :param ends_after: How many polls find a request still going.
-    :param failing: Messages whose requests end failed.
+    :param ends_after: Number of polls after which a chat request ends.
+    :param failing: Messages whose chat requests fail.
     """
 
     ends_after: int = 1
@@ -134,9 +134,9 @@ class Service:
 
     def receive(self, call: Call[Any], answer: Answer, at: float, timeout: float) -> tuple[int, bytes]:
         """
-        Carry out a request as the answer says, and return status and body.
+        Handle a request according to the script, and return status and body.
 
-        The status is 0 where the client sees no answer.
+        The status is 0 if the client receives no response.
         """
         if answer.forgets:
             self.requests.clear()
@@ -231,7 +231,7 @@ class Service:
 
 
 def answer_to(message: str) -> str:
-    """Return what the assistant says."""
+    """Return the assistant's answer."""
     return f"About {message}"
 
 
@@ -269,7 +269,7 @@ RETRY_AFTER = st.one_of(
     st.none(),
     st.sampled_from(["0", "-1", "0.5", "1", "3", "59", "3600", "99999999999", "soon", "", "\u0663", "1e3", "nan"]),
     st.sampled_from(["Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]),
-    st.just("Fri, 15 Jan 2027 08:00:10 GMT"),  # ten seconds after the virtual clock begins
+    st.just("Fri, 15 Jan 2027 08:00:10 GMT"),  # ten seconds after the start of the virtual clock
 )
 IDENTIFIERS = st.one_of(
     st.none(),
@@ -307,12 +307,12 @@ ANSWERS = st.builds(
 SHAPED = st.builds(Answer, **SHAPES)
 REFUSALS = st.builds(Answer, status=st.just(429), retry_after=RETRY_AFTER)
 BROKEN = st.builds(Answer, status=st.sampled_from([0, 500, 503]), stores=st.booleans(), refuses=st.booleans())
-# A success that says something else.
+# Successes with faulty bodies.
 ODD: st.SearchStrategy[Answer] = st.builds(
     Answer, status=st.sampled_from([200, 202]), body=st.sampled_from([*ODD_BODIES])
 )
 OFTEN_WELL = st.one_of(st.just(WELL), SHAPED, ANSWERS, REFUSALS, BROKEN, ODD)
-# Asks for no pause, again and again.
+# Permanently answers 429 without a pause.
 NO_PAUSE = st.builds(
     Answer, status=st.just(429), retry_after=st.sampled_from(["0", "0.0", "Thu, 01 Jan 1970 00:00:00 GMT"])
 )
@@ -324,13 +324,13 @@ class Try:
     """
     One try of a task.
 
-    :param answers: What the service does with its first requests.
-    :param then: What it does with all later ones.
-    :param killed_at: Number of the request, from 0, at which the process is killed, if it is; a triggerer is started
-        again, a worker's try has ended.
-    :param ledger_away: From which statement on how many fail.
-    :param disk_full: From which file on how many cannot be written.
-    :param jump: At which request the clock jumps by how many seconds.
+    :param answers: Responses to the first requests.
+    :param then: Response to all later requests.
+    :param killed_at: Number of the request, from 0, at which the process is killed, or None. A killed triggerer is
+        restarted; a killed worker ends the try.
+    :param ledger_away: First failing statement of the ledger, and number of failures.
+    :param disk_full: First file that cannot be written, and number of such files.
+    :param jump: Request at which the clock jumps, and seconds by which it jumps.
     """
 
     answers: tuple[Answer, ...] = ()
@@ -342,12 +342,12 @@ class Try:
 
     @property
     def odd(self) -> list[Answer]:
-        """The answers that do not give what was asked for."""
+        """The responses that are not usable."""
         return [answer for answer in (*self.answers, self.then) if not answer.is_well]
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether only the service is odd."""
+        """Whether all faults of the try are those of the service."""
         return self.killed_at is None and not (self.ledger_away or self.disk_full or self.jump)
 
 
@@ -358,7 +358,7 @@ def _rarely(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 TIMES = st.sampled_from([1, 3, 9, math.inf])
 TRIES = st.builds(
     Try,
-    # A single call often ends with its first answer: where there is none, all of them are the same.
+    # A single call often ends with its first response: without a list of responses, all of them are the same.
     answers=st.one_of(st.just(()), st.lists(OFTEN_WELL, min_size=1, max_size=10).map(tuple)),
     then=THEN,
     killed_at=_rarely(st.integers(0, 8)),

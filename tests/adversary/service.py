@@ -1,4 +1,4 @@
-"""A service that does what a night says, on a virtual clock."""
+"""A scripted service on a virtual clock."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SECRET = "canary-91f0c4e2b7a8"
 @dataclass(frozen=True)
 class Answer:
     """
-    What the service does with one request.
+    The service's handling of one request.
 
-    :param status: The status of its answer; 0 for none, because the connection breaks.
-    :param body: What kind of body: ``id`` acknowledges a document, the others are as odd as their names.
-    :param identifier: The id in the body, if the body has one.
-    :param retry_after: The header as sent; None for no such header.
-    :param latency: Seconds until the answer; a client gives up earlier.
-    :param stores: Whether the request is carried out although there is a 5xx or no answer.
-    :param refuses: With status 0: whether there is not even a connection.
+    :param status: HTTP status of the response; 0 if the connection breaks.
+    :param body: Kind of the body: ``id`` acknowledges a document, other kinds are faulty.
+    :param identifier: Id in the body, if it has one.
+    :param retry_after: Value of the Retry-After header; None to omit it.
+    :param latency: Seconds until the response; may exceed the client's timeout.
+    :param stores: Whether the document is created in spite of a 5xx or a missing response.
+    :param refuses: With status 0, whether the connection is refused.
     """
 
     status: int = 201
@@ -43,9 +43,9 @@ class Answer:
 
     @property
     def is_carried_out(self) -> bool:
-        """Whether the document exists afterwards."""
+        """Whether the request creates the document."""
         if self.refuses or 300 <= self.status < 500:
-            return False  # a refusal means what it says
+            return False  # a refused request has no effect
         return self.stores or 200 <= self.status < 300
 
 
@@ -53,21 +53,21 @@ WELL = Answer()
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @dataclass
 class Service:
     """
-    Takes requests one by one.
+    Handle requests one by one.
 
-    :param answers: What it does with the first requests.
-    :param then: What it does with all later ones.
-    :param timeout: Seconds after which the client gives up.
-    :param most: How many requests it takes at most; one more breaks a promise.
+    :param answers: Responses to the first requests.
+    :param then: Response to all later requests.
+    :param timeout: Response timeout of the client, in seconds.
+    :param most: Maximum number of requests; one more breaks a promise.
     :param on_request: Called with the number of every request, from 0, once it has arrived.
-    :param on_half: Called with the number of every upload, from 0, when half of its content has arrived.
-    :param check_alive: Raises what ends a process that was killed.
+    :param on_half: Called with the number of every upload, from 0, once half of its content has arrived.
+    :param check_alive: Raises an error if the process was killed.
     """
 
     answers: Sequence[Answer]
@@ -97,7 +97,7 @@ class Service:
             self.in_flight -= 1
 
     def _title(self, number: int, call: Call[Any]) -> str | None:
-        """Return what tells the document from others; None for a file of which only a part arrives."""
+        """Return the identity of the document; None for a file of which only a part arrives."""
         if call.upload is None:
             return str((call.json or {})["title"])
         with call.upload.open() as file:
@@ -129,7 +129,7 @@ class Service:
 
 
 def title_of(content: bytes) -> str:
-    """Return what tells the document of a file from others: the first word of its content, and its size."""
+    """Return the identity of a file's document: the first word of its content, and its size."""
     return f"{content.split(b' ', 1)[0].decode()} ({len(content)} bytes)"
 
 
@@ -158,11 +158,11 @@ def body_of(answer: Answer) -> bytes:
 
 class Client(AssistantClient):
     """
-    A client whose requests go to a service of this process.
+    A client whose requests go to a service in this process.
 
     :param service: The service.
-    :param retries: Repetitions of one request.
-    :param now: Seconds since the epoch.
+    :param retries: Maximum number of retries per request.
+    :param now: Returns seconds since the epoch.
     """
 
     def __init__(self, service: Service, retries: int, now: Callable[[], float]) -> None:
@@ -172,7 +172,7 @@ class Client(AssistantClient):
 
     async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
         outcome = await self._service.exchange(call)
-        # The expressions that find the key in any spelling take longer to compile than a short night.
+        # The expressions that redact the API key take longer to compile than a short night.
         if isinstance(outcome, TransportFailure) or SECRET.encode() not in outcome.body:
             return outcome
         received = Body(self.settings.max_response_bytes, "")

@@ -1,4 +1,4 @@
-"""How nights of uploads are generated."""
+"""Hypothesis strategies for nights of uploads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _files(chosen: list[tuple[str, bool]]) -> tuple[File, ...]:
     return tuple(File(name, 0 if is_empty else number) for number, (name, is_empty) in enumerate(chosen, start=1))
 
 
-# Names that could become the same one on the wire.
+# Names that could become the same file name in the request.
 ALIKE = NAMES[:9]
 FILES = st.lists(
     st.tuples(st.one_of(st.sampled_from(NAMES), st.sampled_from(ALIKE)), st.sampled_from([False] * 9 + [True])),

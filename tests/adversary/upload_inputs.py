@@ -13,7 +13,7 @@ from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.loading.rows import Digest, FileRows
 from airflow_provider_assistant.loading.source import storage_files
 
-# More than the buffer of an open file, so that a file that shrinks ends early for whoever is reading it.
+# Larger than the buffer of an open file, so that a reader notices when the file shrinks.
 SIZE = 20_000
 
 
@@ -22,8 +22,8 @@ class File:
     """
     One file.
 
-    :param name: Its path below the folder.
-    :param content: Tells its content from that of others; 0 for an empty file.
+    :param name: Path below the folder.
+    :param content: Number that makes the content unique; 0 for an empty file.
     """
 
     name: str
@@ -31,18 +31,18 @@ class File:
 
     @property
     def octets(self) -> bytes:
-        """Its content."""
+        """The content of the file."""
         return (b"%d " % self.content * SIZE)[:SIZE] if self.content else b""
 
     @property
     def is_loaded(self) -> bool:
-        """Whether there has to be a document of it: it is seen, not empty, and its name is text."""
+        """Whether the file must become a document: it is not hidden, not empty, and its name is valid text."""
         is_text = not any("\ud800" <= char <= "\udfff" for char in self.name)
         return bool(self.content) and is_text and not self.is_hidden
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a load does not see it."""
+        """Whether a load skips the file."""
         return any(part.startswith((".", "_")) for part in self.name.split("/"))
 
 
@@ -51,9 +51,9 @@ class Change:
     """
     A file that changes during a try.
 
-    :param file: Its number in the folder.
-    :param how: What happens to it.
-    :param request: At which request, from 0, in the middle of its content; -1: once all files have been checked.
+    :param file: Number of the file in the folder.
+    :param how: Kind of the change.
+    :param request: Request, numbered from 0, in the middle of which the file changes; -1 for after the preflight.
     """
 
     file: int
@@ -65,7 +65,7 @@ class Folder:
     """
     Files on the disk.
 
-    :param path: Where they are.
+    :param path: Path of the folder.
     :param files: The files.
     """
 
@@ -74,7 +74,7 @@ class Folder:
         self.restore()
 
     def restore(self) -> None:
-        """Write all files as they are meant to be."""
+        """Write all files with their original content."""
         self._path.mkdir(exist_ok=True)
         for file in self._files:
             path = self._of(file)
@@ -84,7 +84,7 @@ class Folder:
             path.write_bytes(file.octets)
 
     def change(self, change: Change) -> None:
-        """Let a file change, if there is one."""
+        """Change a file, if it exists."""
         if not self._files:
             return
         path = self._of(self._files[change.file % len(self._files)])
@@ -103,7 +103,7 @@ class Folder:
                 path.mkdir()
 
     def rows(self, changes: Sequence[Change], *, allow_empty: bool) -> FileRows:
-        """Return them as rows, some of which change once all have been checked."""
+        """Return the files as rows of a load, some of which change after the preflight."""
         return _ChangingRows(self, changes, storage_files(str(self._path), allow_empty=allow_empty), allow_empty)
 
     def _of(self, file: File) -> Path:

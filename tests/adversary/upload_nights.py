@@ -25,8 +25,8 @@ class UploadTry:
     """
     One try of a task.
 
-    :param weather: What happens around it.
-    :param changes: The files that change while it runs; before the next try they are as they were.
+    :param weather: Faults during the try.
+    :param changes: Files that change during the try; they are restored before the next one.
     """
 
     weather: Weather = CALM
@@ -36,13 +36,13 @@ class UploadTry:
 @dataclass(frozen=True)
 class UploadNight:
     """
-    One folder, uploaded again and again until all is well.
+    One upload of a folder with several tries, the last two of which are without faults.
 
-    :param files: Its files.
-    :param tries: The tries; after them comes one in which all is well, and one more.
-    :param options: How the load is configured.
-    :param is_retried: Whether the last tries are of the same task instance; otherwise they are those of the next day.
-    :param allow_empty: Whether there may be no files.
+    :param files: Files of the folder.
+    :param tries: Tries with faults; two fault-free ones follow.
+    :param options: Options of the load.
+    :param is_retried: Whether the last tries belong to the same task instance; otherwise to the next day's run.
+    :param allow_empty: Whether the folder may be empty.
     """
 
     files: tuple[File, ...]
@@ -53,7 +53,7 @@ class UploadNight:
 
 
 class _Files(Course):
-    """The course of a night of files."""
+    """The state of a night of files."""
 
     def __init__(self, night: UploadNight, folder: Path) -> None:
         self._night = night
@@ -78,7 +78,7 @@ class _Files(Course):
         return self._tried(UploadTry(), *runs)
 
     def tried(self, attempt: UploadTry) -> Tried:
-        """Go through a try."""
+        """Run a try."""
         return self._tried(attempt, RUN)
 
     def _tried(self, attempt: UploadTry, *runs: str) -> Tried:
@@ -97,7 +97,7 @@ class _Files(Course):
 
 
 def check(night: UploadNight) -> None:
-    """Go through a night, and hold every try and the end against the promises."""
+    """Run a night, and check the promises after every try and at the end."""
     with night_folder() as folder:
         course = _Files(night, folder)
         with contextlib.closing(course):

@@ -1,4 +1,4 @@
-"""The world of a night: a service, a clock, a disk and a ledger that fail when a night says so."""
+"""The simulated environment of a night: service, clock, disk and ledger, with the faults of the night."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ from tests.adversary.service import SECRET
 from tests.virtual_time import VirtualTimeLoop
 
 EPOCH = 1.8e9
-# What Airflow itself raises for a task; anything else has to be an AssistantError.
+# Exceptions of Airflow itself; all others must be AssistantErrors.
 AIRFLOWS = (AirflowSkipException, AirflowFailException, AirflowSensorTimeout)
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @dataclass
 class Ended:
     """
-    How a try ended.
+    The result of a try.
 
-    :param result: What the task returned.
-    :param error: What it raised.
-    :param seconds: How long it took, in virtual time without the jumps of the clock.
-    :param entries: The requests that the service received.
-    :param xcom: What was pushed to XCom.
+    :param result: Return value of the task.
+    :param error: Error of the task, or None.
+    :param seconds: Duration in virtual time, without the jumps of the clock.
+    :param entries: Requests that the service received.
+    :param xcom: Values that were pushed to XCom.
     """
 
     result: Any
@@ -82,12 +82,12 @@ class Ended:
 
 class World:
     """
-    What one night takes place in.
+    The simulated environment of one night.
 
     :param service: The service.
-    :param timeout: Seconds after which a client gives up.
-    :param retries: Repetitions of one request.
-    :param max_concurrency: The most requests in flight.
+    :param timeout: Response timeout of the client, in seconds.
+    :param retries: Maximum number of retries per request.
+    :param max_concurrency: Maximum number of requests in flight.
     """
 
     def __init__(self, service: Service, *, timeout: float = 30.0, retries: int = 2, max_concurrency: int = 4) -> None:
@@ -114,23 +114,23 @@ class World:
         )  # fmt: skip
 
     def now(self) -> float:
-        """Return seconds since the epoch, as a wall clock does."""
+        """Return the seconds since the epoch of the simulated wall clock."""
         return EPOCH + self.elapsed + self.jumped
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the virtual time."""
         self.elapsed += seconds
 
     def tried(
         self, attempt: Try, execute: Callable[[dict[str, Any]], Any], *, number: int, is_clear: bool = False
     ) -> Ended:
         """
-        Run a task once, in a process of its own.
+        Run one try of a task, like a new process.
 
-        :param attempt: What happens meanwhile.
-        :param execute: Runs the task; it is given Airflow's context.
+        :param attempt: Faults during the try.
+        :param execute: Runs the task with Airflow's context.
         :param number: Number of the try, from 1.
-        :param is_clear: Whether the task was cleared before, and not retried.
+        :param is_clear: Whether the task was cleared before, instead of retried.
         """
         self._try = attempt
         self._requests = self._statements = self._files = 0
@@ -156,7 +156,7 @@ class World:
         return ended
 
     def _check(self, ended: Ended) -> None:
-        """Hold a try against what every operation promises."""
+        """Check the promises of all operations after a try."""
         error = ended.error
         if error is not None and not ended.is_killed:
             told = "".join(traceback.format_exception(error))
@@ -173,7 +173,7 @@ class World:
             assert any(ascii(name)[1:-1] in ascii(str(error)) or name in str(error) for name in names), (
                 f"an error names the host or the item: {error}"
             )
-        # Texts of megabytes would stand in the report of a failure.
+        # Keep texts of megabytes out of the report of a failure.
         xcom_has_secret = SECRET in json.dumps([ended.result, ended.xcom])
         assert not xcom_has_secret, "no secret in XCom"
         log_has_secret = any(SECRET in line for line in self.logged)
@@ -186,7 +186,7 @@ class World:
     # -- deferral ----------------------------------------------------------------------------------
 
     def executed(self, make: Callable[[], Any], context: dict[str, Any]) -> Any:
-        """Execute a task, in the triggerer as well where it defers, and return what it returns."""
+        """Execute a task, with a simulated triggerer if it defers, and return its result."""
         task, method, extra = make(), "execute", {}
         while True:
             try:
@@ -198,7 +198,7 @@ class World:
                 assert timeout is None or self._try.jump or self.elapsed - began <= timeout.total_seconds(), (
                     "the trigger reports in time"
                 )
-                # Another process goes on.
+                # Another process continues.
                 task, method, extra = make(), deferred.method_name, {**(deferred.kwargs or {}), "event": event}
 
     def _triggered(self, trigger: Any) -> Any:
@@ -219,7 +219,7 @@ class World:
     # -- what fails --------------------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine on the clock of this world."""
+        """Run a coroutine on the virtual clock."""
         world = self
 
         class Loop(VirtualTimeLoop):
@@ -235,7 +235,7 @@ class World:
             return runner.run(main)
 
     def _received(self, call: Call[Any]) -> tuple[float, Callable[[AssistantClient], Response | TransportFailure]]:
-        """Take a request; return how long its answer takes, and the answer as a client makes it of what arrives."""
+        """Handle a request; return the duration until the response, and the response as the client parses it."""
         if self._is_dead:
             raise Killed
         number, self._requests = self._requests, self._requests + 1
@@ -289,7 +289,7 @@ class World:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[World]:
-        """Have the package live in this world."""
+        """Patch the package to use this environment."""
         world = self
 
         def exchange(client: AssistantClient, call: Call[Any]) -> Response | TransportFailure:
@@ -344,7 +344,7 @@ class World:
 
 
 class _FullDisk(io.FileIO):
-    """A file that takes half of what is written to it."""
+    """A file on a full disk: only half of each write succeeds."""
 
     def write(self, content: Any, /) -> int:
         super().write(bytes(content)[: len(content) // 2])
@@ -357,7 +357,7 @@ class _Handler(logging.Handler):
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what a log file would have."""
+        """Collect log messages."""
         self._lines.append(self.format(record))
 
 
@@ -379,7 +379,7 @@ def _engine(path: Path) -> sa.Engine:
 
 
 def _empty_ledger() -> Path:
-    """Return the file of a ledger without entries, which is made once."""
+    """Return the file of an empty ledger, which is created once."""
     if not _templates:
         path = Path(tempfile.mkdtemp(prefix="night-")) / "ledger.db"
         Ledger(_sqlite_engine(path)).close()

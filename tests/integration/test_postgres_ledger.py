@@ -217,7 +217,7 @@ def test_a_ledger_of_the_first_version_is_migrated(engine):
     with engine.begin() as connection:
         assert connection.scalar(sa.select(sa.func.max(schema.c.version))) == SCHEMA_VERSION
         connection.execute(sa.update(schema).values(version=99))
-    with pytest.raises(AssistantLedgerError, match=r"99.*upgrade"):
+    with pytest.raises(AssistantLedgerError, match=r"99.*Upgrade"):
         Ledger(engine)
 
 

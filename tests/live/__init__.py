@@ -1,1 +1,1 @@
-"""A real Airflow and the embedded service in processes of their own: system tests, the demo."""
+"""A real Airflow and the embedded service in separate processes, for system tests and the demo."""

@@ -1,4 +1,4 @@
-"""A real Airflow under a directory of its own: four components, PostgreSQL, LocalExecutor."""
+"""A real Airflow in a separate directory: four components, PostgreSQL, LocalExecutor."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ class LiveAirflow(AirflowApi):
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
             "SCHEDULER__JOB_HEARTBEAT_SEC": 1,
             "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": 2,
-            # A worker that ended sooner is noticed after at most so many seconds.
+            # Seconds after which the end of a worker is noticed at the latest.
             "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 5,
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 5,
             "TRIGGERER__JOB_HEARTBEAT_SEC": 1,
-            # A killed triggerer's triggers move on to the next one after this many seconds.
+            # Seconds after which the triggers of a killed triggerer move to another one.
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 6,
         }
         return {
@@ -148,7 +148,7 @@ class LiveAirflow(AirflowApi):
     # -- accidents ---------------------------------------------------------------------------------
 
     def stop(self, component: str, *, kill: bool = False) -> None:
-        """End one component: in order, or with SIGKILL."""
+        """Stop one component, with SIGTERM or SIGKILL."""
         self.components[component].stop(kill=kill)
 
     def start(self, component: str) -> None:
@@ -156,7 +156,7 @@ class LiveAirflow(AirflowApi):
         self.components[component].start()
 
     def restart(self, component: str, *, kill: bool = False) -> None:
-        """End one component, in order or with SIGKILL, and start it again."""
+        """Stop one component, with SIGTERM or SIGKILL, and start it again."""
         self.stop(component, kill=kill)
         self.start(component)
 

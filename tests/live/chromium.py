@@ -1,4 +1,4 @@
-"""Chromium without a window, for tests that look at pages."""
+"""Headless Chromium for tests of web pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chromium(home: Path, *arguments: str) -> Chrome:
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     for argument in (
         "--headless=new",
-        "--no-sandbox",  # a container's root has no other choice
+        "--no-sandbox",  # required for root in a container
         "--disable-dev-shm-usage",
         "--no-proxy-server",
         "--hide-scrollbars",

@@ -1,7 +1,7 @@
 """The demo: the example DAGs on a real Airflow against the embedded service.
 
 Run as ``python -m tests.live.demo``; with ``--keep``, Airflow and the service stay until Ctrl-C; with ``--degraded``,
-the service gets worse in the end, and the evaluation notices.
+the service's answers become worse at the end, and the evaluation detects it.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ EXPORTS = ("export_statistics", "export_limits", "export_feedback", "export_requ
 LOADS = ("load_configuration_reference", "upload_guides")
 COUNTS = ("rows", "created", "unchanged", "rejected", "failed", "requests", "seconds")
 RUN_TIMEOUT = 120
-# Long enough that a task waiting for an answer is seen to be deferred.
+# Long enough to observe that a task defers while it waits for an answer.
 THINKING = 4
-# Days that the service's statistics list, and how many of them a picture must show to have lines.
+# Days in the service's statistics, and the minimum number of days for a chart with lines.
 HISTORY = 30
 DRAWN = 28
 COLOURS = {"success": "green", "failed": "red", "upstream_failed": "red", "up_for_retry": "yellow"}
 
 
 class DemoError(Exception):
-    """The demo did not do what it should."""
+    """Raised when the demo fails."""
 
 
 class Screen:
-    """What the demo prints: colours and a spinner on a terminal, plain lines elsewhere."""
+    """Output of the demo: colours and a spinner on a terminal, plain lines otherwise."""
 
     def __init__(self) -> None:
         terminal = sys.stdout.isatty()
@@ -75,7 +75,7 @@ class Screen:
         self.last_words: list[str] = []
 
     def hide(self, secret: str) -> None:
-        """Never print this, whatever log it may come from."""
+        """Redact this text in all later output."""
         self._secret = secret
 
     def _clean(self, text: str) -> str:
@@ -102,7 +102,7 @@ class Screen:
         self._console.print(table, soft_wrap=False)
 
     def busy(self, text: str) -> AbstractContextManager[object]:
-        """Show on a terminal that something takes its time."""
+        """Show a spinner on a terminal."""
         return self._console.status(escape(text)) if self._console.is_terminal else nullcontext()
 
 
@@ -130,9 +130,9 @@ class Demo:
         self.states: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     def run(self) -> None:
-        """Run the DAGs, show what came of it, look for the key where it must not be."""
+        """Run the DAGs, show the results, and check that the API key has not leaked."""
         problems = []
-        for part in (self._run_and_show, self._look_for_key):  # keys leak with errors above all
+        for part in (self._run_and_show, self._look_for_key):  # errors are the most likely place for a leaked key
             try:
                 part()
             except DemoError as error:
@@ -177,12 +177,12 @@ class Demo:
         """
         Start a run and return its id.
 
-        A DAG whose next run is due starts it when it is unpaused. That run is the one to follow: a run triggered
-        beside it has to wait for its end, and finds the work done.
+        A DAG with a due run starts it when it is unpaused. In this case, that run is returned: a manually triggered
+        run would wait for its end and find nothing to do.
         """
         dag = self.airflow.wait_dag(dag_id)
         due = dag["next_dagrun_run_after"]
-        # Some hours after the last time of a daily schedule, its next run is that of the next day.
+        # A few hours after the last scheduled time, the next run is due on the next day.
         if not (dag["is_paused"] and due and datetime.fromisoformat(due) <= datetime.now(UTC)):
             return self.airflow.trigger(dag_id)
         self.airflow.unpause(dag_id)
@@ -192,8 +192,8 @@ class Demo:
         return run["dag_run_id"]
 
     def _export_and_report(self) -> None:
-        """See the load of the warehouse start a DAG that nobody triggers."""
-        # What happens to an asset while a DAG is paused does not start it later.
+        """Wait for the DAG that the warehouse load starts by its asset."""
+        # Asset events that occur while a DAG is paused do not start it later.
         self.airflow.wait_dag(REPORT)
         self.airflow.unpause(REPORT)
         self._run_group([EXPORT])
@@ -212,7 +212,7 @@ class Demo:
                 self.airflow.check()
                 self.service.check()
                 for dag_id in list(unfinished):
-                    # The run first: tasks read afterwards are then in their last state too.
+                    # Read the run first, so that the tasks read afterwards are in their final states.
                     run_state = self.airflow.run(dag_id, self.runs[dag_id])["state"]
                     self._tell_changes(dag_id)
                     if run_state in RUN_OVER:
@@ -380,12 +380,12 @@ def lake(home: Path) -> Path:
 
 
 def warehouse(home: Path) -> Path:
-    """Return the DuckDB file that they are loaded into."""
+    """Return the DuckDB file of the warehouse."""
     return home / "warehouse.duckdb"
 
 
 def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded: bool) -> int:
-    """Start everything, run the demo, end everything; 0 if all of it succeeded."""
+    """Start all components, run the demo and stop all components; return 0 on success."""
     code = 0
     with ExitStack() as stack:
         try:
@@ -418,7 +418,7 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
 
 
 def keep(home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService) -> None:
-    """Say where everything is, and leave it running until Ctrl-C."""
+    """Print the URLs and paths, and keep everything running until Ctrl-C."""
     screen.show("Airflow and the service are running")
     places = [
         ("Airflow", airflow.base_url),
@@ -440,7 +440,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 if everything in it succeeded."""
+    """Run the demo; return 0 on success."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
     parser.add_argument("--degraded", action="store_true", help="let the service get worse in the end")

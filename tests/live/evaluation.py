@@ -1,4 +1,4 @@
-"""The demo's evaluation: what it found, what it wrote, and a service that got worse."""
+"""The demo's evaluation: its results, its files, and an evaluation of worse answers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from tests.live.service import AssistantService
 
 EVALUATION = "assistant_evaluation"
-# Answers of the worse service end after so many characters: in the middle of the first sentence.
+# Characters of the worse answers: they end in the middle of the first sentence.
 CUT = 40
 TIMEOUT = 120
 
 
 def show(screen: Screen, head: dict[str, Any], rated: dict[str, Any] | None) -> None:
-    """Show what an evaluation came to, and how many answers were rated for it."""
+    """Show the result of an evaluation and the number of ratings sent."""
     shares = {"coverage": head["coverage"], "pass rate": head["pass_rate"], **head["means"]}
     screen.show(f"The evaluation of {head['questions']} questions: {head['verdict']}", head["summary_path"])
     screen.table([*shares], [["" if share is None else f"{share:.3f}" for share in shares.values()]])
@@ -35,9 +35,9 @@ def show(screen: Screen, head: dict[str, Any], rated: dict[str, Any] | None) -> 
 
 def problem_of(head: dict[str, Any], rated: dict[str, Any], drawn: int) -> str | None:
     """
-    Return what is wrong with an evaluation that should have passed.
+    Return the errors of an evaluation that should have passed.
 
-    :param drawn: how many evaluations the trend must show
+    :param drawn: number of evaluations that the trend chart must show
     """
     path = _local(head["report_path"])
     page = Path(path).read_text(encoding="utf-8")
@@ -70,9 +70,9 @@ def over_time(lake: str) -> tuple[list[str], list[tuple[Any, ...]]]:
 
 def degrade(airflow: AirflowApi, service: AssistantService) -> tuple[str, dict[str, Any] | None]:
     """
-    Evaluate again with a service whose answers are cut, and return the run's state and what its gate said.
+    Evaluate again with truncated answers, and return the run's state and the message of its gate.
 
-    The service is well again afterwards.
+    Afterwards the service sends complete answers again.
     """
     airflow.wait("the end of other evaluations", lambda: _all_over(airflow), timeout=TIMEOUT)
     service.faults(answer_limit=CUT)

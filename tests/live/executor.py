@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class DeferralSafeExecutor(LocalExecutor):
     """
-    Airflow's LocalExecutor, which in addition knows a task that it runs again after a deferral.
+    Airflow's LocalExecutor with a correct record of tasks that run again after a deferral.
 
     A trigger may fire before the scheduler has read that the first part of its task has ended. Up to Airflow 3.3 the
     scheduler then starts the second part, reads the end of the first, and marks the task as failed ("finished with
@@ -33,10 +33,10 @@ class DeferralSafeExecutor(LocalExecutor):
         super()._process_workloads(workload_list)
 
     def change_state(self, key: WorkloadKey, *args: Any, **kwargs: Any) -> None:
-        """Note that one start of a task has ended."""
+        """Record the end of one start of a task."""
         self._started[key] -= 1
         super().change_state(key, *args, **kwargs)
 
     def has_task(self, task_instance: TaskInstance) -> bool:
-        """Return whether a task is queued here, or was started once more than it has ended."""
+        """Return whether a task is queued, or has been started more often than it has ended."""
         return super().has_task(task_instance) or self._started[task_instance.key] > 0

@@ -1,8 +1,8 @@
-"""Run one command so that none of its processes outlives whoever asked for it.
+"""Run a command and end all its processes when the owner ends.
 
-Airflow's processes leave their process group and outlive their parents, so killing a group is not
-enough. The guard adopts every orphan below it and holds a pipe from its owner: when the pipe
-closes, because the owner is done or was killed, the guard ends the command and its descendants.
+Airflow's processes leave their process group and outlive their parents, so killing the group is not enough. The guard
+adopts orphaned descendants and reads a pipe from its owner. When the pipe closes, because the owner has ended or was
+killed, the guard ends the command and its descendants.
 
 Run as ``python guard.py GRACE COMMAND…``. On the pipe, end of file asks for SIGTERM and, ``GRACE``
 seconds later, SIGKILL; a byte asks for SIGKILL at once.
@@ -22,12 +22,12 @@ import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL = 0.05
-# Ctrl-C and the like are for the owner, whose end the guard sees on the pipe.
+# Signals such as Ctrl-C are for the owner; the guard detects the owner's end by the pipe.
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose parents die; elsewhere than on Linux, do without."""
+    """Become the parent of orphaned descendants; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -36,7 +36,7 @@ class Guard:
     """The command and its descendants."""
 
     def __init__(self, command: list[str]) -> None:
-        # The command must not read the owner's pipe, nor see it stay open.
+        # The command must not inherit the owner's pipe.
         null = os.open(os.devnull, os.O_RDONLY)
         actions = [(os.POSIX_SPAWN_DUP2, null, 0)]
         self.pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setsigdef=IGNORED)
@@ -44,14 +44,14 @@ class Guard:
         self.exit_code: int | None = None
 
     def reap(self) -> None:
-        """Collect what has ended; remember how the command did."""
+        """Reap ended processes, and store the command's exit status."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self.pid:
                     self.exit_code = os.waitstatus_to_exitcode(ended[1])
 
     def watch(self) -> bytes | None:
-        """Wait for the command to end (None) or for the owner's word."""
+        """Wait until the command ends (None) or the owner sends a byte or closes the pipe."""
         while self.exit_code is None:
             if select.select([0], [], [], POLL)[0]:
                 return os.read(0, 1)
@@ -59,7 +59,7 @@ class Guard:
         return None
 
     def terminate(self, grace: float) -> None:
-        """Ask the command to end and give it time."""
+        """Send SIGTERM to the command and wait for its end."""
         os.kill(self.pid, signal.SIGTERM)
         deadline = time.monotonic() + grace
         while self.exit_code is None and time.monotonic() < deadline:
@@ -67,7 +67,7 @@ class Guard:
             self.reap()
 
     def kill(self) -> None:
-        """Kill whatever is left, and what that has started meanwhile."""
+        """Kill all remaining descendants, including those started in the meantime."""
         while descendants := psutil.Process().children(recursive=True):
             for process in descendants:
                 with suppress(psutil.NoSuchProcess):
@@ -77,7 +77,7 @@ class Guard:
 
 
 def main() -> int:
-    """Start the command and stay until it, and everything below it, is gone."""
+    """Start the command and wait until it and all its descendants have ended."""
     for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     adopt_orphans()

@@ -1,5 +1,5 @@
 """
-A month of evaluations for the demo, each one of answers that the embedded service really gave.
+A month of evaluations for the demo, based on real answers of the embedded service.
 
 Run as ``python -m tests.live.history LAKE``. It starts another embedded service, in memory, with part of the demo's
 documents. For every day before today it adds a seeded choice of the missing documents, asks the golden set, and
@@ -60,7 +60,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 def answers(days: Sequence[date], questions: list[dict[str, Any]]) -> Iterator[tuple[date, pa.Table]]:
-    """Ask every day a service that knows more than the day before."""
+    """Ask the questions for each day; the service has more documents every day."""
     dice = random.Random(SEED)
     service = Service(Settings())
     unknown = documents()
@@ -96,7 +96,7 @@ def _asked(service: Service, dice: random.Random, row: dict[str, Any], submitted
 
 
 def evaluate(root: str, day: date, table: pa.Table, task: Any) -> None:
-    """Evaluate one day's answers and write what the task would have written, but for the page."""
+    """Evaluate one day's answers and write the files of the task, except the HTML page."""
     run = {
         "dag_id": task.dag_id,
         "run_id": f"generated__{day}",
@@ -140,5 +140,5 @@ def main(root: str) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(10)  # Airflow's processes, which the demo waits for, come first
+    os.nice(10)  # give priority to Airflow's processes, which the demo waits for
     main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that the tests start: the system's, or the one that a package brings."""
+"""A PostgreSQL server for tests: the installed one, or the one of a Python package."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def programs() -> Path | None:
 
 
 class PostgresServer:
-    """A server on the loopback interface, whose data go with it.
+    """A server on the loopback interface; its data are deleted with it.
 
-    :param port: its port; a free one by default
+    :param port: port of the server. Default: a free one.
     """
 
     def __init__(self, port: int | None = None) -> None:
@@ -72,7 +72,7 @@ class PostgresServer:
         self.close()
 
     def _bring_programs(self) -> None:
-        """Copy a packaged server to where its user may read it: the environment may be for root alone."""
+        """Copy a packaged server to a folder that its user may read: the environment may be readable by root only."""
         package = self._programs.parents[1]
         libraries = package.with_name(f"{package.name}.libs")
         if libraries.is_dir():
@@ -82,7 +82,7 @@ class PostgresServer:
             self._programs = copied / self._programs.name
 
     def start(self) -> None:
-        """Start the server, and return once it answers."""
+        """Start the server, and return once it accepts connections."""
         server = self._server = Process(
             "PostgreSQL",
             [
@@ -103,7 +103,7 @@ class PostgresServer:
         wait_for("PostgreSQL", ready, timeout=WAIT)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """End the server: SIGINT breaks its connections off in order, SIGQUIT as a crash would."""
+        """Stop the server: SIGINT closes connections regularly, SIGQUIT simulates a crash."""
         if self._server:
             for process in self._server.tree()[:1]:
                 with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Processes that can be started, ended, killed and started again, with a log each."""
+"""Processes with log files that tests can start, stop, kill and restart."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
 GUARD = Path(__file__).with_name("guard.py")
 POLL = 0.2
-# Seconds to wait for what takes a moment on an idle machine: a busy one must not make a test fail.
+# Timeout in seconds for operations that are fast on an idle machine; a busy machine must not fail a test.
 WAIT = 300
 T = TypeVar("T")
 
 
 class NotReadyError(AssertionError):
-    """What was waited for did not come in time, or can no longer come."""
+    """Raised when a condition is not met in time or can no longer be met."""
 
 
 class Process:
-    """One command under a guard; its output goes to a log, which a restart continues.
+    """Run a command under a guard; its output is appended to a log.
 
-    :param on_line: sees each line of standard output; lines for which it returns true stay out of
-        the log
+    :param on_line: called with each line of standard output; lines for which it returns true are not logged
     :param grace: seconds between SIGTERM and SIGKILL
     """
 
@@ -70,7 +69,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if self.on_line else log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the owner, who ends the guard in order
+                start_new_session=True,  # Ctrl-C is for the owner, which then ends the guard
             )
         if self._guard.stdout:
             threading.Thread(target=self._read, args=(self._guard.stdout,), daemon=True).start()
@@ -82,7 +81,7 @@ class Process:
                     log.write(line)
 
     def ask_to_end(self, *, kill: bool = False) -> None:
-        """Begin to end the command, without waiting."""
+        """Start to stop the command, without waiting for its end."""
         self._meant_to_run = False
         if self._guard and self._guard.stdin and not self._guard.stdin.closed:
             with suppress(BrokenPipeError):
@@ -91,7 +90,7 @@ class Process:
                 self._guard.stdin.close()
 
     def stop(self, *, kill: bool = False) -> None:
-        """End the command and everything it started."""
+        """Stop the command and all its descendants."""
         self.ask_to_end(kill=kill)
         if self._guard:
             self._guard.wait(timeout=self.grace + 30)
@@ -105,18 +104,18 @@ class Process:
         return []
 
     def check(self) -> None:
-        """Raise, with the end of the log, if the command has ended by itself."""
+        """Raise an error with the end of the log if the command has ended unexpectedly."""
         if self._meant_to_run and self._guard and self._guard.poll() is not None:
             code = self._guard.returncode
             raise NotReadyError(f"{self.name} ended with exit code {code}:\n{tail(self.log)}")
 
     def run(self, timeout: float) -> None:
-        """Run a command that ends by itself; raise, with its log, unless it ends well."""
+        """Run a command to its end; raise an error with its log if it fails."""
         with running([self]):
             self.wait(timeout)
 
     def wait(self, timeout: float) -> None:
-        """Wait until a command that ends by itself has ended; raise, with its log, unless it succeeded."""
+        """Wait for the end of a command; raise an error with its log if it failed."""
         assert self._guard
         try:
             self._guard.wait(timeout)
@@ -128,7 +127,7 @@ class Process:
 
 @contextmanager
 def running(processes: Sequence[Process]) -> Iterator[None]:
-    """Start all, and end all however the block is left."""
+    """Start all processes, and stop all of them when the block exits."""
     with ExitStack() as stack:
         for process in processes:
             stack.callback(process.stop)
@@ -142,7 +141,7 @@ def running(processes: Sequence[Process]) -> Iterator[None]:
 
 
 def wait_for(what: str, probe: Callable[[], T | None], *, timeout: float, interval: float = POLL) -> T:
-    """Poll until ``probe`` returns something true."""
+    """Poll until ``probe`` returns a true value."""
     deadline = time.monotonic() + timeout
     while True:
         if result := probe():
@@ -161,10 +160,10 @@ def tail(path: Path, lines: int = 40) -> str:
 
 def free_port() -> int:
     """
-    Return a port of the loopback interface that nothing else gets for the next minute.
+    Return a port of the loopback interface that is reserved for the next minute.
 
-    The port is left in TIME_WAIT: the kernel does not give it to anybody who asks for any port, while a server, which
-    names it and sets SO_REUSEADDR, can bind to it. Tests that run at the same time thus never get the same port.
+    The port is left in TIME_WAIT: the kernel does not assign it to requests for any free port, but a server that
+    specifies it and sets SO_REUSEADDR can bind to it. So concurrent tests never get the same port.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()

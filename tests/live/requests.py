@@ -1,4 +1,4 @@
-"""What was asked of the embedded service, as it stands in its database."""
+"""The chat requests in the database of the embedded service."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def requests_of(service: AssistantService) -> dict[str, dict[str, Any]]:
-    """Return all chat requests of a service that has nothing to write now, by id."""
+    """Return all chat requests by id, from a service that is not writing."""
     return {row["id"]: row for row in rows_of(service, "requests")}
 
 
 def rows_of(service: AssistantService, table: str) -> list[dict[str, Any]]:
-    """Return all rows of a table of a service that has nothing to write now."""
+    """Return all rows of a table, from a service that is not writing."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.sqlite3"
         files = _files(service)
-        # The service keeps its database locked; a copy is one only where nothing is written meanwhile.
+        # The service locks its database, so read a copy, which is consistent only while nothing is written.
         while files != (files := _files(service)):
             pass
         for suffix, content in files.items():

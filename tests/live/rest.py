@@ -16,7 +16,7 @@ JSON = dict[str, Any]
 T = TypeVar("T")
 
 RUN_OVER = {"success", "failed"}
-# Each answer of Airflow's API takes some 40 ms of processor time, which the tasks that are waited for need as well.
+# Each response of Airflow's API takes about 40 ms of processor time, which delays the tasks that the test waits for.
 POLL = 0.5
 
 
@@ -30,14 +30,14 @@ class AirflowApi:
         self.base_url = base_url
         self.user = user
         self.password = password
-        # Proxy settings of the environment are not for the loopback interface.
+        # Ignore proxy settings of the environment: the server is on the loopback interface.
         self._http = httpx.Client(base_url=base_url, timeout=120, trust_env=False)
 
     def check(self) -> None:
-        """Raise if what is waited for can no longer come; :meth:`wait` calls it between polls."""
+        """Raise an error if the condition can no longer be met; :meth:`wait` calls this between polls."""
 
     def wait(self, what: str, probe: Callable[[], T | None], *, timeout: float) -> T:
-        """Poll until ``probe`` returns something true."""
+        """Poll until ``probe`` returns a true value."""
 
         def checked() -> T | None:
             self.check()
@@ -46,7 +46,7 @@ class AirflowApi:
         return wait_for(what, checked, timeout=timeout, interval=POLL)
 
     def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
-        """Send a request with a token; return the answer, whatever it is."""
+        """Send a request with a token; return the response with any status."""
         if "Authorization" not in self._http.headers:
             credentials = {"username": self.user, "password": self.password}
             answer = self._http.post("/auth/token", json=credentials).raise_for_status()
@@ -54,7 +54,7 @@ class AirflowApi:
         return self._http.request(method, path, **kwargs)
 
     def request(self, method: str, path: str, **kwargs: Any) -> Any:
-        """Send a request with a token; return the JSON of the answer."""
+        """Send a request with a token; return the JSON of the response."""
         answer = self.send(method, path, **kwargs)
         if answer.is_error:
             raise httpx.HTTPStatusError(
@@ -71,7 +71,7 @@ class AirflowApi:
     # -- health ------------------------------------------------------------------------------------
 
     def health(self) -> JSON:
-        """Return what Airflow says of its components; nothing while it does not answer."""
+        """Return the health of Airflow's components; empty while the API does not respond."""
         try:
             answer = self._http.get("/api/v2/monitor/health", timeout=5)
         except httpx.TransportError:
@@ -124,7 +124,7 @@ class AirflowApi:
             f"/api/v2/dags/{dag_id}/dagRuns",
             json={"logical_date": logical_date, "conf": conf or {}},
         )
-        # Only now, or a DAG with a schedule might first start the run its schedule asks for.
+        # Unpause after triggering; otherwise a DAG with a schedule might start its scheduled run first.
         self.unpause(dag_id)
         return run["dag_run_id"]
 
@@ -255,7 +255,7 @@ class AirflowApi:
     # -- connections -------------------------------------------------------------------------------
 
     def hook_meta(self) -> dict[str, JSON]:
-        """Return what the connection form knows, by connection type."""
+        """Return the connection form's data by connection type."""
         hooks = self.request("GET", "/ui/connections/hook_meta")
         return {hook["connection_type"]: hook for hook in hooks}
 

@@ -1,4 +1,4 @@
-"""The embedded Assistant service in a process of its own."""
+"""The embedded Assistant service in a separate process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AssistantService:
             log=self.log,
             on_line=self._on_line,
         )
-        # The control plane asks for no key.
+        # The control plane needs no API key.
         self._http = httpx.Client(timeout=120, trust_env=False)
         self._stack = ExitStack()
 
@@ -66,7 +66,7 @@ class AssistantService:
         self._stack.close()
 
     def _on_line(self, line: str) -> bool:
-        """Take the connection from the line that tells it, and keep its key out of the log."""
+        """Parse the connection from the service's output, and keep its API key out of the log."""
         name, _, value = line.partition("=")
         if name != CONNECTION:
             return False
@@ -76,11 +76,11 @@ class AssistantService:
     # -- life --------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise, with the end of its log, if the service has ended by itself."""
+        """Raise an error with the end of the log if the service has ended unexpectedly."""
         self._process.check()
 
     def start(self) -> None:
-        """Start the service, on the port it had before if it was running once."""
+        """Start the service; a restart uses the previous port."""
         self._settings["port"] = httpx.URL(self.base_url).port or self._settings["port"]
         self.connection = {}
         flags = [(f"--{name.replace('_', '-')}", str(v)) for name, v in self._settings.items()]
@@ -97,11 +97,11 @@ class AssistantService:
         wait_for("the service", ready, timeout=WAIT)
 
     def stop(self, *, kill: bool = False) -> None:
-        """End the service: in order, or with SIGKILL."""
+        """Stop the service, with SIGTERM or SIGKILL."""
         self._process.stop(kill=kill)
 
     def restart(self, *, kill: bool = False, **settings: Any) -> None:
-        """Start again with the same port and data; changed settings take effect."""
+        """Restart with the same port and data, and with changed settings."""
         self.stop(kill=kill)
         self._settings.update(settings)
         self.start()
@@ -110,12 +110,12 @@ class AssistantService:
 
     @property
     def base_url(self) -> str:
-        """The address of the API, with its version."""
+        """The base URL of the API, including its version."""
         return self.connection.get("host", "")
 
     @property
     def root(self) -> str:
-        """The address below which the control plane is."""
+        """The base URL of the control plane."""
         return self.base_url.removesuffix("/").removesuffix("/api/v1")
 
     @property
@@ -125,7 +125,7 @@ class AssistantService:
 
     @property
     def tenant_id(self) -> str:
-        """The tenant the key is for."""
+        """The tenant of the API key."""
         return self.connection["extra"]["tenant_id"]
 
     @property
@@ -165,10 +165,10 @@ class AssistantService:
         return self.control("GET", "documents", params=params)["count"]
 
     def settle(self) -> None:
-        """Wait until the service has answered every request that reached it, also those of clients that are gone."""
+        """Wait until the service has answered all requests, including those of clients that have disconnected."""
         idle = 0
         deadline = time.monotonic() + WAIT
-        while idle < 2:  # a request may still be on its way through the socket at the first look
+        while idle < 2:  # a request may still be in the socket's buffer at the first check
             in_flight = self.control("GET", "health")["in_flight"]
             idle = 0 if in_flight else idle + 1
             if time.monotonic() > deadline:
@@ -176,13 +176,13 @@ class AssistantService:
             time.sleep(0.02)
 
     def hold(self, path: str, *, skip: int, action: str = "hold") -> None:
-        """Hold all requests of a path from one on, until the faults are changed; replaces the rules in force."""
+        """Hold the requests of a path, starting with a given one, until the faults change; replaces all rules."""
         self.faults(rules=[{"action": action, "match": {"path": path}, "times": None, "skip": skip}])
 
     def reset(self, *only: str) -> None:
-        """Forget ``data``, ``journal``, ``faults``, or all of them."""
+        """Reset ``data``, ``journal``, ``faults``, or all of them."""
         self.control("POST", "reset", params={"only": list(only)})
 
     def faults(self, **changes: Any) -> dict[str, Any]:
-        """Say what is to go wrong from now on, e.g. ``rules=[…]`` or ``fault_rate=0.1``."""
+        """Set the faults, such as ``rules=[…]`` or ``fault_rate=0.1``."""
         return self.control("POST", "faults", json=changes)

@@ -1,4 +1,4 @@
-"""The demo ends everything it started, and says so when it failed."""
+"""The demo stops all processes that it started, and reports failures."""
 
 from __future__ import annotations
 

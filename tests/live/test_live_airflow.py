@@ -1,4 +1,4 @@
-"""The harness itself: it runs, survives a killed triggerer, and leaves no process behind."""
+"""The test harness: it runs, survives a killed triggerer, and leaves no processes behind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ harness()
 """
 
 
-@pytest.mark.slow  # the system tests do the same with the Airflow they share, all but ending it
+@pytest.mark.slow  # the system tests do the same with their shared Airflow, except stopping it
 @pytest.mark.system
 def test_a_killed_triggerer_is_replaced_and_nothing_is_left(tmp_path: Path) -> None:
     dags = tmp_path / "dags"
@@ -116,7 +116,7 @@ with running([family]):
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> None:
-    """Not even those that ignore SIGTERM or left for a session of their own."""
+    """Processes that ignore SIGTERM or have started a new session are ended as well."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path), FAMILY],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},

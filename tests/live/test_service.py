@@ -1,4 +1,4 @@
-"""The embedded service as a process: it keeps its place and its data, and its key out of the log."""
+"""The embedded service as a process: a restart keeps port and data, and the API key is not logged."""
 
 from __future__ import annotations
 

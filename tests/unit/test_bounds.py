@@ -80,9 +80,9 @@ def test_a_gzip_bomb_is_never_unpacked():
         ("gzip", b"no gzip at all", "cannot be decompressed"),
         ("gzip", gzip.compress(PLAIN, mtime=0)[:-4], "in the middle"),
         ("deflate", zlib.compress(PLAIN)[:10], "in the middle"),
-        ("br", b"anything", "nobody asked for"),
-        ("gzip, gzip", gzip.compress(gzip.compress(PLAIN, mtime=0), mtime=0), "nobody asked for"),
-        ("\x1b[31m" + "x" * 1000, b"anything", "nobody asked for"),
+        ("br", b"anything", "was not requested"),
+        ("gzip, gzip", gzip.compress(gzip.compress(PLAIN, mtime=0), mtime=0), "was not requested"),
+        ("\x1b[31m" + "x" * 1000, b"anything", "was not requested"),
     ],
 )
 def test_what_cannot_be_decompressed_is_said(encoding, content, flaw):

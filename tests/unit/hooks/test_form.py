@@ -30,7 +30,7 @@ def test_the_form_has_every_extra(wtforms):
     assert fields["timeout"] == (
         "StringField",
         "Timeout (s)",
-        "Seconds until an answer is complete; 30 if empty.",
+        "Maximum seconds until a response is complete. Default: 30.",
         None,
     )
 

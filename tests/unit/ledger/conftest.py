@@ -1,4 +1,4 @@
-"""A ledger whose clock stands still."""
+"""A ledger with a fixed clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 
-# Two seconds later it is another day, and with microseconds, which a database may cut off.
+# Two seconds before midnight, with microseconds, which a database may truncate.
 START = datetime(2026, 11, 21, 23, 59, 58, 123456, tzinfo=UTC)
 
 

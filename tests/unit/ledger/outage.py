@@ -1,4 +1,4 @@
-"""A ledger whose database fails as a server does: for some statements, or for some time."""
+"""A ledger whose database fails like a server: for some statements or for some time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BUSY, READ_ONLY = 5, 8
 
 class Outage:
     """
-    Statements that fail.
+    Make statements fail.
 
-    :param begins: How the statements that fail begin; all of them by default.
-    :param times: How many fail before the database is back.
-    :param code: What SQLite reports.
-    :param when: Whether they fail now.
+    :param begins: Beginning of the statements that fail. Default: all statements.
+    :param times: Number of failures before the database works again.
+    :param code: Result code of SQLite.
+    :param when: Returns whether statements fail now.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Outage:
 
 @contextlib.contextmanager
 def away(engine: sa.Engine | type[sa.Engine], *begins: str, **options) -> Iterator[Outage]:
-    """Have a database, or all of them, fail for a ``with`` block, see :class:`Outage`."""
+    """Make one database, or all of them, fail during a ``with`` block, see :class:`Outage`."""
     outage = Outage(*begins, **options)
     sa.event.listen(engine, "before_cursor_execute", outage)
     try:

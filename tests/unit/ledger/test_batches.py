@@ -1,4 +1,4 @@
-"""The ledger of questions: what stands, what is withdrawn, and that scopes do not mix."""
+"""The ledger of questions: completed and withdrawn entries, and the separation of scopes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def opened(ledger, scope="s", run=RUN, kind="questions"):
 
 
 def settle(memory, key, outcome="done", **facts):
-    """Claim a key and settle it, as a load does."""
+    """Claim a key and record its outcome, like a load."""
     claim = Claim(key, f"label {key}", memory.known([key]).get(key))
     assert memory.exchange((), [claim]) == {key}
     facts = {"document_id": f"r-{key}" if outcome == "done" else None, **facts}
@@ -98,7 +98,7 @@ def test_the_reason_is_kept(ledger):
 
 
 def ends_of(ledger):
-    """Return what is known of the ends of questions, by key."""
+    """Return the recorded ends of questions by key."""
     query = sa.text("SELECT key, request_id, state, completed_at, session_id FROM assistant_questions ORDER BY key")
     with ledger.engine.connect() as connection:
         return {key: tuple(row) for key, *row in connection.execute(query)}
@@ -197,7 +197,7 @@ def test_what_is_not_there_is_withdrawn_without_a_trace(ledger):
 
 
 def test_a_retry_takes_over_what_a_killed_try_left_open(ledger):
-    """The intent of a try that is dead may have happened; another run's may be under way."""
+    """A claim of a killed try is ambiguous; a claim of another run may still be in flight."""
     with opened(ledger) as killed:
         killed.exchange((), [Claim("a", "a", None)])
     with opened(ledger) as retry, opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other:

@@ -1,4 +1,4 @@
-"""Claims when the clock is set: the row of a killed task is free again, and that of a live one is not."""
+"""Leases after the clock was changed: the claim of a killed task expires, that of a live task does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's statements in the dialect of a database that the tests do not run."""
+"""The ledger's statements in the dialects of databases that the tests do not run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_KEY = 3072 // 4
 
 
 class Recorder:
-    """A connection that keeps statements in place of running them."""
+    """A connection that records statements instead of executing them."""
 
     def __init__(self, dialect) -> None:
         self.dialect = dialect

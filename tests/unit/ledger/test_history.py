@@ -1,4 +1,4 @@
-"""What the ledger has of a day: every async request once, with what is known of its end."""
+"""The ledger's entries of a day: each async request once, with its recorded end."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_span_is_that_of_submission(ledger, clock):
 
 
 def test_of_one_site(ledger):
-    # Wildcards of LIKE that are none.
+    # Wildcards of LIKE, to be matched literally.
     sites = [
         "https://h/m2m/sites/a_b%",
         "https://h/m2m/sites/aXb%",

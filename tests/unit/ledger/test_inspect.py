@@ -1,4 +1,4 @@
-"""What people ask the ledger, and what they tell it."""
+"""Queries of the ledger, and the manual resolution of entries."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def test_what_has_changed_since_is_not_settled(ledger):
     intend(ledger, submissions)
     entry = entry_of(ledger, KEY)
     ledger.settle(submissions, SCOPE, KEY, "done", request_id="q")
-    with pytest.raises(AssistantInputError, match="look again"):
+    with pytest.raises(AssistantInputError, match="has changed since it was read"):
         resolve(ledger, entry, "refused")
     assert ledger.find(submissions, SCOPE, KEY).request_id == "q"
 
 
 def test_an_outcome_that_comes_late_stands(ledger):
-    """Its task was alive after all: what it knows is better than what somebody saw."""
+    """If the task is still alive, its own outcome takes precedence over the manual one."""
     with ledger.questions(scope=SCOPE, site_id="s", source="d.t", run=RUN) as memory:
         from airflow_provider_assistant.ledger import Settlement
 

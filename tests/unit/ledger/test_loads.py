@@ -1,4 +1,4 @@
-"""The record of loads: one row per try, written at its start and at its end."""
+"""Entries of loads: one per try, written at its start and updated at its end."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def drop(ledger):
 
 
 def fail(ledger, error, meanwhile=lambda: None):
-    """Run a load that counts, and that raises an error if there is one."""
+    """Run a load that sets its counts and then raises the given error, if any."""
     with load(ledger) as record:
         record.counts = COUNTED
         meanwhile()

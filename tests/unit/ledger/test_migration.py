@@ -1,4 +1,4 @@
-"""A ledger of an older version is brought up to date, with all that is in it."""
+"""A ledger of an older version is migrated without loss of entries."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def second(tmp_path):
 
 
 def columns(path):
-    """Return the columns of every table, as SQLite knows them."""
+    """Return the columns of every table in SQLite."""
     with sqlite3.connect(path) as raw:
         tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {name: [column[1:] for column in raw.execute(f"PRAGMA table_info({name})")] for name in tables}
 
 
 def indexes(path):
-    """Return what is indexed beside the primary keys."""
+    """Return the indexes other than those of primary keys."""
     with sqlite3.connect(path) as raw:
         found = raw.execute("SELECT tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
         return sorted(found.fetchall())
@@ -120,7 +120,7 @@ def test_version_3_learns_how_questions_end_and_keeps_the_rest(third):
 
 
 def test_a_worker_that_opened_version_3_goes_on(third):
-    """It knows nothing of the columns that were added under it."""
+    """The older package does not know the columns that were added while it was running."""
     older = version_3_questions()
     with Ledger(sqlite_engine(third)) as ledger:
         facts = {"scope": SCOPE, "site_id": "docs", "source": "dag.task", "run": RUN}
@@ -177,7 +177,7 @@ def test_a_migrated_ledger_is_too_new_for_the_old_package(old, monkeypatch):
     Ledger(sqlite_engine(old)).close()
     for module in ("schema", "store"):
         monkeypatch.setattr(f"airflow_provider_assistant.ledger.{module}.SCHEMA_VERSION", 1)
-    with pytest.raises(AssistantLedgerError, match=rf"{SCHEMA_VERSION}.*upgrade"):
+    with pytest.raises(AssistantLedgerError, match=rf"{SCHEMA_VERSION}.*Upgrade"):
         Ledger(sqlite_engine(old))
 
 

@@ -1,4 +1,4 @@
-"""A ledger that is away: briefly it is not noticed, for longer a retry helps, and what was received is not lost."""
+"""Outages of the ledger: short ones have no effect, longer ones fail the task, and no received answer is lost."""
 
 from __future__ import annotations
 

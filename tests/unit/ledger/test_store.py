@@ -1,4 +1,4 @@
-"""The record of what was done: it never sends twice what is done, and never hides what may have been."""
+"""The ledger: a completed effect is never sent again, and an ambiguous one is never hidden."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_what_may_have_happened_is_sent_again_and_said_so(ledger, failure, caplo
 
 
 class Killed(BaseException):
-    """A process that ends between request and reply."""
+    """The process is killed between request and response."""
 
 
 def test_an_intent_without_an_outcome_is_sent_again_and_said_so(ledger, caplog):
@@ -251,7 +251,7 @@ def test_a_newer_ledger_is_refused(tmp_path):
     Ledger(engine).close()
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE assistant_ledger_schema SET version = 99"))
-    with pytest.raises(AssistantLedgerError, match=r"99.*upgrade"):
+    with pytest.raises(AssistantLedgerError, match=r"99.*Upgrade"):
         Ledger(engine)
 
 

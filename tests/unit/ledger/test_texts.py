@@ -1,4 +1,4 @@
-"""Ids and labels are opaque: of any length, with any character."""
+"""Ids and labels may have any length and contain any character."""
 
 from __future__ import annotations
 

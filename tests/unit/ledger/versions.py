@@ -1,4 +1,4 @@
-"""Ledgers of older versions, as those created them."""
+"""Ledgers as older versions of the package created them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.schema import questions
 
-# As the first version created it.
+# Created by version 1.
 EFFECT = """
     scope VARCHAR(400) NOT NULL, "key" VARCHAR(64) NOT NULL, outcome VARCHAR(16) NOT NULL, attempts INTEGER NOT NULL,
     error TEXT, dag_id VARCHAR(250), run_id VARCHAR(250), task_id VARCHAR(250), map_index INTEGER,
@@ -24,7 +24,7 @@ CREATE TABLE assistant_ratings ({EFFECT}
 INSERT INTO assistant_ratings VALUES ('s', 'k', 'done', 1, NULL, 'dag', 'run', 'task', -1,
     '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'session', 'request', 'good');
 """
-# As the second version added to it.
+# Added by version 2.
 VERSION_2 = f"""{VERSION_1}
 INSERT INTO assistant_ledger_schema VALUES (2);
 CREATE TABLE assistant_documents ({EFFECT}
@@ -34,7 +34,7 @@ CREATE TABLE assistant_documents ({EFFECT}
 INSERT INTO assistant_documents VALUES ('s', 'old', 'done', 1, NULL, 'dag', 'run', 'task', -1,
     '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'kb', 'hash', 'id', NULL, 201, 0, 'c');
 """
-# And the third.
+# Added by version 3.
 VERSION_3 = f"""{VERSION_2}
 INSERT INTO assistant_ledger_schema VALUES (3);
 CREATE TABLE assistant_questions ({EFFECT}
@@ -45,7 +45,7 @@ INSERT INTO assistant_questions VALUES ('https://h/m2m/sites/docs/chat?async=b',
     'task', -1, '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'dag.task', 'hash', 'req',
     NULL, 202, 0, 'c');
 """
-# And the fourth, with an entry in every table.
+# Added by version 4, with an entry in every table.
 VERSION_4 = f"""{VERSION_3}
 INSERT INTO assistant_ledger_schema VALUES (4);
 ALTER TABLE assistant_questions ADD COLUMN state VARCHAR(16);
@@ -70,6 +70,6 @@ INSERT INTO assistant_loads (load_id, scope, endpoint, site_id, source, started_
 
 
 def version_3_questions() -> sa.Table:
-    """Return the questions as a package of version 3 knows them."""
+    """Return the table of questions as version 3 defines it."""
     known = [column for column in questions.columns if column.key not in {"state", "completed_at", "session_id"}]
     return sa.Table(questions.name, sa.MetaData(), *(column._copy() for column in known))

@@ -1,4 +1,4 @@
-"""A file that changes while it is uploaded, and files whose names on the wire are alike, cost no other file."""
+"""A file that changes during its upload, or has the same name as another, does not affect other files."""
 
 from __future__ import annotations
 

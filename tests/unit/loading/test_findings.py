@@ -1,4 +1,4 @@
-"""A disk that is full when findings are written: the load records all it did, and says that the list is lost."""
+"""A full disk when findings are written: the load records all outcomes and reports that the list is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that may be ended at any moment, and says so."""
+"""Coroutines that can be ended at any time report it with an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row that waits out a long pause still belongs to its load, however long that is."""
+"""A row that waits out a pause keeps its lease, regardless of the length of the pause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = [{"title": title, "content": "c", "category": "faq"} for title in "ab"]
 
 
 class Loop(VirtualTimeLoop):
-    """A virtual clock without threads: what would run in one runs at once."""
+    """A virtual clock without threads: functions for a thread run immediately."""
 
     def run_in_executor(self, _executor, function, *args):
         future = self.create_future()
@@ -35,7 +35,7 @@ class Loop(VirtualTimeLoop):
 
 
 class Client(AssistantClient):
-    """A service that asks to wait once, and calls back while it is waited for."""
+    """A service that asks for one pause, and calls a function during it."""
 
     def __init__(self, pause: timedelta) -> None:
         super().__init__(ClientSettings("http://unused/api/v1", "key", retry=RetryRule(attempts=5)))
@@ -49,7 +49,7 @@ class Client(AssistantClient):
 
 
 class Patient:
-    """A limiter that has everybody wait as long as the service asks for."""
+    """A limiter that waits exactly as long as the service asks for."""
 
     limit, throttled = 1.0, 0
 
@@ -63,7 +63,7 @@ class Patient:
         self._until = asyncio.get_running_loop().time() + seconds
 
     def release(self):
-        """Nobody else waits."""
+        """Do not wait for rate or concurrency."""
 
     accepted = failed = release
 

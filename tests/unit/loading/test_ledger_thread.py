@@ -1,4 +1,4 @@
-"""What a load reads while requests are under way holds up none of them, and an error there costs no other row."""
+"""Reading the source and the ledger during a load does not delay requests, and its errors affect no other row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN = RunRef("dag", "run", "load", -1)
 
 
 class Service(AssistantClient):
-    """Takes a second for each answer."""
+    """A service that takes one second per response."""
 
     def __init__(self, seconds=1.0) -> None:
         super().__init__(ClientSettings("http://unused/api/v1", "key"))
@@ -45,7 +45,7 @@ class Service(AssistantClient):
 
 
 class Rows(DataframeRows):
-    """Rows whose source is gone when it is read for the second time."""
+    """Rows whose source no longer exists when it is read for the second time."""
 
     fails_at = None
 
@@ -64,7 +64,7 @@ def ledger(tmp_path):
 
 @pytest.fixture
 def load_of(ledger, tmp_path, monkeypatch):
-    """Return a load of ten rows, four at a time, that are looked up two at a time."""
+    """Return a load of ten rows with four requests in flight and ledger lookups of two rows."""
     monkeypatch.setattr(loader, "LOOK_AHEAD", 2)
     with contextlib.ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The limited client against scripted answers, in a simulated time, and what it does before its first request."""
+"""The limited client with scripted responses in simulated time, and its preparation before the first request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def response(status: int = 200, **headers: str) -> Response:
 
 
 class Wire:
-    """Answers the exchanges of all clients in their order, and remembers when they were sent."""
+    """Answer the requests of all clients in order, and record when they were sent."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -60,7 +60,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 
 
 def limited(most: int = 4, **options: Any) -> LimitedClient:
-    """Return a client of the running loop's time."""
+    """Return a client that uses the clock of the running loop."""
     return LimitedClient(SETTINGS, Limiter(most, now=now), now=now, **options)
 
 
@@ -179,7 +179,7 @@ def test_those_who_are_cancelled_let_the_others_go_on(wire, after):
 
 
 async def one_at_a_time(wire: Wire, client: LimitedClient) -> None:
-    """Let the client meet so many failures that it sends one by one; the others wait within the limiter."""
+    """Reduce the client's concurrency to one by failures; the other requests wait in the limiter."""
     wire.answers = [response(500)] * 4
     await settled(*(client.asend(CALL) for _ in range(4)))
     assert client.limiter.limit == 1.0
@@ -194,7 +194,7 @@ def test_whoever_is_cancelled_when_it_is_his_turn_passes_it_on(wire):
             wire.answers = [response(500)]
             with contextlib.suppress(AssistantError):
                 await client.asend(CALL)
-            # By now the turn has been given to the second one, who has not taken it yet.
+            # The limiter has woken the second request, which has not run yet.
             second.cancel()
 
         first = asyncio.create_task(send_and_cancel())
@@ -212,7 +212,7 @@ def test_whoever_is_cancelled_in_a_pause_lets_the_others_wait_for_its_end(wire):
         wire.answers = [response(429, retry_after="60")]
         refused, second, third = (asyncio.create_task(client.asend(CALL)) for _ in range(3))
         await settled(refused)
-        # The second one waits for the end of the pause, the third one for the second.
+        # The second request waits for the end of the pause, the third one for the second.
         await asyncio.sleep(30)
         second.cancel()
         return (await third).raw

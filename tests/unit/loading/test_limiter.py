@@ -1,4 +1,4 @@
-"""The limiter against token buckets, in a simulated time: half a minute of a load takes a fraction of a second."""
+"""The limiter with token buckets in simulated time: half a minute of a load takes a fraction of a second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS = 30.0
 
 @dataclass
 class Bucket:
-    """A service that admits a burst, and then so many requests per second."""
+    """A service with a token bucket: a burst, then a constant rate."""
 
     size: float
     rate: float = RATE
@@ -40,14 +40,14 @@ class Bucket:
 
 @dataclass
 class Loaded:
-    """What one loader came to."""
+    """The result of one simulated load."""
 
     accepted: int = 0
     refused: int = 0
 
 
 async def load(bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32) -> Loaded:
-    """Send as the loader does, for half a minute."""
+    """Send requests like the loader for half a minute."""
     limiter, seen = Limiter(concurrency, now=now), Loaded()
 
     async def work() -> None:
@@ -95,12 +95,12 @@ def test_a_bucket_of_one_second_is_used_with_few_refusals(latency, seed):
 @pytest.mark.parametrize("latency", [0.002, 0.02, 0.05])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_small_bucket_is_used_as_well(latency, seed):
-    # 0.87 in the middle; what jitter does to the one fit that so small a bucket allows makes it more or less.
+    # 0.87 on average; such a small bucket allows only one fit, whose result varies with the jitter.
     assert share(loaded(20, latency=latency, seed=seed)) >= 0.83
 
 
 def test_four_loaders_share_a_limit():
-    """What a loader gets depends on chance, so the worst of some nights may be far from the average."""
+    """The result depends on chance, so the worst of several simulations may be far from the average."""
     fairness = []
     for seed in range(5):
         seen = loaded(300, loaders=4, seed=seed)
@@ -186,7 +186,7 @@ def test_who_waits_is_told_that_the_load_has_stopped():
 @pytest.mark.parametrize("idle", [256.0, 3600.0, 1e6])
 @pytest.mark.parametrize("refusals", [1, 2, 5])
 def test_a_long_time_without_requests_costs_no_slot(idle, refusals):
-    """The rate grows while nothing is sent; it must not overflow, and nobody may lose a slot by it."""
+    """The rate grows while nothing is sent; it must not overflow, and no slot may be lost."""
 
     async def main() -> tuple[int, float]:
         limiter = Limiter(1, now=now)
@@ -208,7 +208,7 @@ def test_a_long_time_without_requests_costs_no_slot(idle, refusals):
 
 @pytest.mark.parametrize("hours", [1, 6, 240])
 def test_hours_of_requests_cost_no_more_than_minutes(hours):
-    """What is kept of accepted requests is bounded, and so is the work at the next refusal."""
+    """The memory for accepted requests is bounded, and so is the duration of the next fit."""
 
     def work(seconds: float) -> int:
         rng, accepted = random.Random(0), Accepted()

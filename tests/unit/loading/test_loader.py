@@ -1,4 +1,4 @@
-"""The engine against a scripted service: whatever it answers, the counts add up and each row is there once."""
+"""The loader with a scripted service: for all responses, the counts add up and each row is created once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
 
 class Service:
-    """Keeps documents, and answers what it is told to."""
+    """A service that stores documents and sends scripted responses."""
 
     def __init__(self, *script) -> None:
         self.script = list(script)
@@ -95,7 +95,7 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def run(tmp_path):
-    """Load titles, and return the counts, what was listed, and the error."""
+    """Load titles, and return the counts, the findings and the error."""
     numbers = iter(range(10_000))
 
     def loads(service, titles, *, ref=RUN, ledger=True, scope="s", attempts=3, content="c", findings=None, **options):
@@ -186,7 +186,7 @@ def test_a_refused_retry_does_not_forget_what_may_have_been_created(run):
 
 
 def leave_intents(tmp_path, titles, ref=RUN):
-    """Die after the claim, before any outcome."""
+    """Simulate a kill after the claim, before any outcome."""
     from airflow_provider_assistant.loading.rows import digest_of, encoded
 
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:

@@ -1,4 +1,4 @@
-"""A rehearsal decides as a load does, and leaves no trace."""
+"""A dry run decides like a load and changes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rehearse(tmp_path, memory, *rows, sent=None, **options):
     )
 
     async def run():
-        # Nobody listens there: what is sent fails.
+        # Nothing listens on this port: a request would fail.
         async with AssistantClient(ClientSettings("http://127.0.0.1:9/api/v1", "key")) as client:
             with Findings(tmp_path / "findings.parquet") as findings:
                 rehearsal = Rehearsal(

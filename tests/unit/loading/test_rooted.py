@@ -1,4 +1,4 @@
-"""Files that may lie in one folder only."""
+"""Files that must be inside the allowed folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_lies_inside_is_found(folders):
 
 
 def escapes(root, outside):
-    """Return sources that leave the root, each by another way."""
+    """Return sources outside the root, one for each way to leave it."""
     yield str(outside / "secret.md")
     yield [str(root / "a.md"), str(outside / "secret.md")]
     yield str(root / ".." / outside.name / "secret.md")
@@ -88,7 +88,7 @@ def test_a_root_that_is_relative(folders, monkeypatch):
 def test_a_root_that_is_none_is_refused(folders):
     root, _ = folders
     for none in (root / "missing", root / "a.md"):
-        with pytest.raises(AssistantInputError, match="no folder"):
+        with pytest.raises(AssistantInputError, match="not a folder"):
             storage_files(str(root), str(none))
 
 

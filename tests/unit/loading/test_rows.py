@@ -1,4 +1,4 @@
-"""Keys and contents: what tells rows apart, today and after every upgrade."""
+"""Keys and content hashes of rows, which must not change in an upgrade."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def items(source, **options):
 
 
 def test_digests_are_those_of_the_first_version():
-    """A changed digest would send every document of every user again."""
+    """If a digest changed, every user would load every document again."""
     (by_content,) = digests([ROW])
     assert by_content == (PINNED["content"], PINNED["content"])
     assert digests([ROW], key_columns=["id"]) == [(PINNED["id"], PINNED["content"])]
@@ -183,7 +183,7 @@ def test_a_problem_is_in_words_and_without_the_content():
     [
         ({"titel": "a"}, None, "titel"),
         (None, {"kind": "x"}, "kind"),
-        ({"title": "a"}, {"title": "b"}, "title stand in columns and in constants"),
+        ({"title": "a"}, {"title": "b"}, "title given in both columns and constants"),
         (None, {"title": ""}, "title must be a non-empty string"),
         (None, {"title": 5}, "title must be a non-empty string"),
     ],

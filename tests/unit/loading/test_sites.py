@@ -1,4 +1,4 @@
-"""Many sites at the same time: bounded, and each for itself."""
+"""Concurrent reads of many sites: limited concurrency, independent errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = {name: endpoints.get_statistics(name) for name in map(str, range(100))}
 
 
 class Client(LimitedClient):
-    """Answers what it is told to, and counts how many are in flight."""
+    """A service that sends scripted responses and counts the requests in flight."""
 
     def __init__(self, max_concurrency=8, **errors):
         super().__init__(ClientSettings("http://localhost/api/v1", "k", max_concurrency=max_concurrency))

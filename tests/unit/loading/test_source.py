@@ -1,4 +1,4 @@
-"""Any dataframe, and files of rows: the same rows, in order, as often as asked."""
+"""Dataframes and files of rows: each pass returns the same rows in the same order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TITLE = Wanted(("title",))
 
 
 def read(source, wanted=WANTED):
-    """Read a source twice; both times it has to be the same."""
+    """Read a source twice; both passes must return the same rows."""
     with open_source(source, wanted) as opened:
         first, second = list(opened.batches()), list(opened.batches())
     assert first == second
@@ -318,8 +318,8 @@ def test_a_list_of_paths_keeps_its_order(folder):
 
 
 @pytest.mark.parametrize(("name", "content", "part"), [
-    ("a.xlsx", b"x", "no Parquet, CSV or JSON lines file by its name"),
-    ("a", b"x", "no Parquet, CSV or JSON lines file by its name"),
+    ("a.xlsx", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
+    ("a", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
     ("a.parquet", b"no parquet", "cannot be read"),
     ("a.parquet", b"", "cannot be read"),
     ("a.csv", b"", "cannot be read"),

@@ -1,4 +1,4 @@
-"""The look at all rows before the first request."""
+"""The preflight: the pass over all rows before the first request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_assistant.loading.survey import Fate, survey
 
 
 class Rows:
-    """Digests of pairs of key and content, a few at a time."""
+    """Digests of pairs of key and content, in small batches."""
 
     def __init__(self, *pairs) -> None:
         self.digests_ = [Digest(digest_of(key), digest_of(content)) for key, content in pairs]

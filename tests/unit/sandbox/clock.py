@@ -1,4 +1,4 @@
-"""A clock that moves when told to."""
+"""A clock that only moves when a test advances it."""
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""One embedded service for all tests of it, as new before each."""
+"""One embedded service for all sandbox tests, reset before each test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server(_running: SandboxServer) -> SandboxServer:
 # Without ``verify=False``, httpx reads all certificates for each client, which takes 50 ms.
 @pytest.fixture
 def client(server: SandboxServer) -> Iterator[httpx.Client]:
-    """A client of the site ``acme-docs``."""
+    """A client for the site ``acme-docs``."""
     with httpx.Client(base_url=f"{server.url}/m2m/sites/acme-docs", headers=HEADERS, verify=False) as opened:
         yield opened
 

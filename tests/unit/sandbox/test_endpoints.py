@@ -1,4 +1,4 @@
-"""The ten endpoints when all is well."""
+"""The ten endpoints without faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploads: what is read, and what is refused."""
+"""Uploads: accepted and refused files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The days that the statistics reply lists: generated before the first data, counted from then on."""
+"""Days in the statistics reply: generated before the first stored data, counted from then on."""
 
 from __future__ import annotations
 

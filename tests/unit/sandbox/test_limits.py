@@ -1,4 +1,4 @@
-"""The token bucket and the calendar, on a clock of their own."""
+"""The token bucket and the monthly quotas, with a simulated clock."""
 
 from __future__ import annotations
 

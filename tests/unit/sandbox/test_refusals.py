@@ -1,4 +1,4 @@
-"""How the service says no."""
+"""Error responses of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retrieval: the right document among many, any script, any text as a question."""
+"""Search: the right document among many, in any script, for any text as a question."""
 
 from __future__ import annotations
 

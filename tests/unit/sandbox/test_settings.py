@@ -1,4 +1,4 @@
-"""Flags, environment variables, and refusals to start."""
+"""Flags, environment variables, and invalid settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous requests on a clock that moves when told to."""
+"""Async requests with a simulated clock."""
 
 from __future__ import annotations
 
