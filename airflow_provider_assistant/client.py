@@ -468,6 +468,8 @@ def is_recognisable(key: str) -> bool:
 
 def _spelled(key: str) -> str:
     """Return a regular expression that matches a key also when it is escaped as in JSON, HTML or URLs."""
+    # One pass over the 2,000 names, not one per character of the key.
+    named = [(text, re.escape(f"&{name}")) for name, text in html5.items() if text in key]
 
     def spelled(char: str) -> str:
         forms = [
@@ -476,7 +478,7 @@ def _spelled(key: str) -> str:
             rf"&#0*{ord(char)};",
             rf"&#[xX]0*(?i:{ord(char):x});",
             rf"%(?i:{ord(char):02x})",
-            *(re.escape(f"&{name}") for name, text in html5.items() if text == char),
+            *(name for text, name in named if text == char),
         ]
         return f"(?:{'|'.join(forms)})"
 

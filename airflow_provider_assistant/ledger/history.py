@@ -69,8 +69,8 @@ def feedback_between(
     rows = _rows(engine, query)
     for row in rows:
         name = row.pop("scope"), row["request_id"]
-        alone = _seconds(row.pop("submitted_at"), row.pop("completed_at"))
-        row["answer_seconds"] = seconds.get(name) if alone is None else alone
+        took = _seconds(row.pop("submitted_at"), row.pop("completed_at"))
+        row["answer_seconds"] = seconds.get(name) if took is None else took
     return rows
 
 
