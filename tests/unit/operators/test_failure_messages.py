@@ -88,7 +88,7 @@ def test_a_batch_with_questions_that_failed(failed, service, tmp_path):
     happened, safe, todo, error = failed(ask, AssistantRequestFailed)
     assert names_the_connection(happened)
     assert str(output) in happened
-    assert f"2 of 4 questions have their answer in {output}" in safe
+    assert f"2 of 4 questions have an answer in {output}" in safe
     assert "A retry keeps the answers" in todo
     assert str(error)[:40] == "2 of 4 questions have no answer (2 comple"[:40]
 
@@ -100,7 +100,8 @@ def test_a_batch_that_is_refused(failed, service, tmp_path):
     )
     happened, safe, todo, _ = failed(ask, AssistantError)
     assert "403 Forbidden" in happened
-    assert "2 of 4 questions were submitted by this try and 0 before; a retry takes them up." in safe
+    submitted = "2 of 4 questions were submitted by this try and 0 before; a retry continues to wait for their answers."
+    assert submitted in safe
     assert "Check the plan" in todo
     assert "Airflow does not retry this task" in todo
 
