@@ -76,8 +76,8 @@ class AssistantAskOperator(AssistantOperator):
     :param mode: ``async`` (default) submits the questions and polls for the answers; ``sync`` gets each answer in the
         round trip of its question (``POST …/chat``).
     :param session: ``per_row``: one session per question; ``shared``: one session for all questions, in no
-        defined order; or the name of a column with session ids. Default: the column ``session_id`` if the source has it, otherwise
-        ``per_row``.
+        defined order; or the name of a column with session ids. Default: the column ``session_id`` if the source has
+        it, otherwise ``per_row``.
     :param close_sessions: Which sessions to close after their questions have finished
         (``POST …/chat/session/close``). None (default): those that this task created; True: also those that the source
         names; False: none.

@@ -51,8 +51,8 @@ class AssistantFeedbackOperator(AssistantOperator):
     :param session_id: Session of the chat request.
     :param request_id: The chat request.
     :param feedback: The rating: a word that the service accepts, such as ``good``.
-    :param answers: Parquet file of :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator`: a local path
-        or an object storage URL.
+    :param answers: Parquet file that :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote: a
+        local path or an object storage URL.
     :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
     :param rules: Mapping from a rating to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
         "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if none holds, it is not

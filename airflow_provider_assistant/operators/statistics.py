@@ -80,8 +80,8 @@ class AssistantLimitsToParquetOperator(ExportOperator):
     :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
         current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
-    :param list_keys: Mapping from the path of a list to the field that names its items, such as
-        ``{"quotas.by_kind": "kind"}``. Default: None, the position names an item.
+    :param list_keys: Mapping from the path of a list to the field that names its items. Default: None, the position
+        names an item.
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
         its index.
@@ -134,8 +134,8 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
     :param list_keys: Mapping from the path of a list to the field that names its items, such as
         ``{"documents.by_kind": "kind"}``. Default: None, the position names an item.
-    :param max_failed_sites: Number of failed sites that the task tolerates: a count, or a fraction of ``site_ids`` below
-        1. Default: 0.
+    :param max_failed_sites: Number of failed sites that the task tolerates: a count, or a fraction below 1 of
+        ``site_ids``. Default: 0.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
@@ -256,7 +256,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         raise kind(
             f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
             f"max_failed_sites={self.max_failed_sites:g} allows. {written} {todo} reads all {sites} sites again and "
-            "replaces the partition. The warnings in the log name all reasons."
+            "replaces the day. The warnings in the log name all reasons."
         )
 
 
