@@ -1,4 +1,4 @@
-"""The gate: rules on what an evaluation came to."""
+"""The gate: check the rules against the figures of an evaluation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Findings(NamedTuple):
-    """What a gate looks at: parts of a summary, see there."""
+    """The figures that rules refer to. Each field is the field of the same name in the summary."""
 
     questions: Questions
     scorers: Mapping[str, ScorerSummary]
@@ -34,21 +34,22 @@ class Findings(NamedTuple):
 
 def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
     """
-    Return what comes of each rule.
+    Return the verdict on each rule.
 
-    A rule that finds nothing to judge by has failed. Two kinds of rules are ``not_judged`` instead: a comparison
-    without anything to compare with yet, on a first run and with a scorer that the baseline did not have; and one on
-    latency, where the service's replies have no times. How long it took Airflow to notice the answers says nothing
-    about the service, and is judged only by a rule on ``noticed_after``.
+    A rule without data to judge fails. Two kinds of rules are ``not_judged`` instead: a comparison without a baseline
+    (on the first run, or with a scorer that the baseline did not have), and a rule on latency if the replies of the
+    service have no timestamps. The time until a poll found an answer is no measure of the service, so only a rule on
+    ``noticed_after`` checks it.
 
     :param rules: The rules.
-    :param findings: What they look at.
+    :param findings: The figures of the evaluation.
+    :return: One verdict per rule, in the order of ``rules``.
     """
     return [_drop(rule, findings) if rule.is_drop else _absolute(rule, findings) for rule in rules]
 
 
 def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "none"]:
-    """Return the gate's verdict: failed if a rule has."""
+    """Return the verdict of the gate: ``failed`` if a rule failed, ``none`` without rules."""
     if not verdicts:
         return "none"
     return "failed" if any(found.verdict == "failed" for found in verdicts) else "passed"
@@ -84,7 +85,7 @@ def _value(rule: Rule, findings: Findings) -> float | None:
         return seconds
     if rule.of is not None:
         scorer = findings.scorers.get(rule.name)
-        # Without a scorer for it, latency is that of all answers.
+        # Without the latency scorer, use the latency of all answers.
         spread = findings.latency if scorer is None and rule.name == LATENCY else scorer and scorer.spread
         return getattr(spread, rule.of) if spread else None
     return tag.means.get(rule.name) if tag else findings.scorers[rule.name].mean
@@ -111,7 +112,7 @@ def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
     if difference.mean is None or difference.low is None or difference.high is None:
         return _nothing(rule, f"{difference.paired} question in common is too few")
     higher_is_better = findings.scorers[rule.name].higher_is_better
-    # The greatest loss that the interval does not rule out.
+    # The greatest loss within the confidence interval.
     loss = -difference.low if higher_is_better else difference.high
     holds = rule.term.holds(loss)
     percent = f"{100 * comparison.confidence:g} %"
@@ -135,7 +136,7 @@ def _not_yet(rule: Rule, reason: str) -> RuleVerdict:
 
 
 def _coverage_note(rule: Rule, findings: Findings, *, holds: bool) -> str:
-    """Say what a mean leaves out, where somebody might take it for all."""
+    """Return a note on unanswered questions, which the value of a passed rule does not include."""
     unanswered = findings.questions.total - findings.questions.answered
     if rule.name == COVERAGE or rule.tag is not None or not holds or not unanswered:
         return ""
@@ -148,7 +149,7 @@ def _subject(rule: Rule) -> str:
 
 
 def _shown(value: float, term: Term) -> str:
-    """Return a number with as many digits as tell it from the threshold."""
+    """Format a number with enough digits to distinguish it from the threshold."""
     for digits in range(4, 10):
         shown = f"{value:.{digits}g}"
         if float(shown) != term.threshold or abs(value - term.threshold) <= 1e-9:

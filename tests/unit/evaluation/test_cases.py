@@ -157,7 +157,7 @@ def test_a_weight_is_1_unless_given(cell, weight):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ({"weight": 0}, "'q1': weight must be more than 0; leave a question out"),
+        ({"weight": 0}, "'q1': weight must be more than 0; remove the row"),
         ({"weight": -1.0}, "weight must be more than 0"),
         ({"weight": math.inf}, "weight must be a finite number"),
         ({"weight": "heavy"}, "weight must be a number, not 'heavy'"),
@@ -195,7 +195,7 @@ def test_several_columns_are_one_key():
 @pytest.mark.parametrize(
     ("answers", "wanted", "key", "message"),
     [
-        (answered("q1", "q1"), None, "key", r"answers: 1 keys are there more than once, such as 'q1'"),
+        (answered("q1", "q1"), None, "key", r"answers: 1 duplicate keys, such as 'q1'"),
         (
             answered("q1"),
             table(*[{"key": "q1", "expected": "x"}] * 2),
@@ -218,13 +218,13 @@ def test_several_columns_are_one_key():
             answered("q1"),
             table({"key": "Q1", "expected": "x"}),
             "key",
-            r"no key in common: 'q1' on one side, 'Q1' on the",
+            r"no key in common: 'q1' in the answers, 'Q1' in the",
         ),
         (
             answered("q1"),
             table({"key": "q1", "message": "Return?", "expected": "x"}),
             "key",
-            r"1 questions were asked in other words than in the expectations, such as 'q1'",
+            r"1 questions have a different text in the expectations, such as 'q1'",
         ),
     ],
 )

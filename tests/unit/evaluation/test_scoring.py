@@ -90,7 +90,7 @@ def test_truths_and_numbers_are_scores(value, score):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "it returned nan; None says that there is nothing to score by"),
+        (float("nan"), "it returned nan; return None if the scorer is not applicable"),
         (np.float64("nan"), "it returned nan; None says"),
         (float("inf"), "it returned inf"),
         (1.01, "it returned 1.01, which is not from 0 to 1"),

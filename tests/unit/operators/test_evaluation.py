@@ -476,9 +476,9 @@ def test_scores_alone_are_a_baseline(evaluate, tmp_path):
         ({"tag": "v9"}, "no evaluation before this one in .* has the tag 'v9'"),
         ("/no/such/folder", "baseline '/no/such/folder' does not exist"),
         ("EMPTY", "has no summary.json"),
-        ("SELF", "the output of this very run"),
+        ("SELF", "the output folder of this run itself"),
         ("NOT_PARQUET", "cannot be read"),
-        ("OTHER_PARQUET", "is no table of scores"),
+        ("OTHER_PARQUET", "is not a table of scores"),
     ],
 )
 def test_a_baseline_that_is_not_there_is_refused_before_anything_is_written(baseline, says, evaluate, tmp_path):
@@ -519,7 +519,7 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
         ({"gate": ["token_f1 >= much"]}, "write it like"),
         ({"gate": "token_f1 >= 0.5"}, "gate must be a list of rules"),
         ({"gate": ["token_f1 >= {{ x }}", "chrf >= 0.5"]}, "there is no scorer 'chrf'"),
-        ({"pass_if": "token_f1 > high"}, "is no 'scorer >= number'"),
+        ({"pass_if": "token_f1 > high"}, "is not 'scorer >= number'"),
         ({"gate": ["pass_rate >= 0.5"]}, "needs pass_if"),
         ({"gate": ["token_f1 drop <= 0.1"]}, "needs a baseline"),
         ({"baseline": {"run": "x"}}, "baseline must be a path"),
