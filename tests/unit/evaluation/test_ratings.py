@@ -93,7 +93,7 @@ def test_an_answer_whose_request_the_service_did_not_show_is_not_rated():
         ({}, "rules must map each rating to a condition"),
         ("token_f1 >= 0.8", "rules must map each rating to a condition"),
         ({" ": "token_f1 >= 0.8"}, "non-empty word"),
-        ({"good": "token_f1 => 0.8"}, r"rules\['good'\].*no 'scorer >= number'"),
+        ({"good": "token_f1 => 0.8"}, r"rules\['good'\].*not 'scorer >= number'"),
         ({"good": "bleu >= 0.8"}, r"rules\['good'\].*no scorer 'bleu', only token_f1"),
         ({"good": "__import__('os')"}, r"rules\['good'\]"),
     ],

@@ -91,7 +91,7 @@ def test_truths_and_numbers_are_scores(value, score):
     ("value", "reason"),
     [
         (float("nan"), "it returned nan; return None if the scorer is not applicable"),
-        (np.float64("nan"), "it returned nan; None says"),
+        (np.float64("nan"), "it returned nan; return None"),
         (float("inf"), "it returned inf"),
         (1.01, "it returned 1.01, which is not from 0 to 1"),
         (-0.1, "it returned -0.1, which is not from 0 to 1"),
