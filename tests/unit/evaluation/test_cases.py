@@ -1,4 +1,4 @@
-"""Answers and expectations become cases, or an error that says what is wrong where."""
+"""Joining answers and expectations into cases, and the errors of invalid tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def answered(*keys, **columns):
 
 
 def case(**cells):
-    """Return the case of one answer that carries these columns."""
+    """Return the case of one answer with these columns."""
     return read_cases(table({**ANSWER, **cells}))[0]
 
 

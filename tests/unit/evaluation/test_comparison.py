@@ -1,4 +1,4 @@
-"""Two evaluations are compared question by question, and what is not the same is not compared."""
+"""Comparing two evaluations: only unchanged questions are compared."""
 
 from __future__ import annotations
 

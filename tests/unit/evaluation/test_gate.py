@@ -1,4 +1,4 @@
-"""What comes of the rules of a gate."""
+"""Verdicts on the rules of a gate."""
 
 from __future__ import annotations
 

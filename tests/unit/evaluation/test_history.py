@@ -1,4 +1,4 @@
-"""Folders of evaluations, and which was before which."""
+"""Folders of evaluations, their order, and the choice of the baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which word an answer gets: the first rule that holds for its scores."""
+"""Ratings by rule: the first rule that holds determines the rating."""
 
 from __future__ import annotations
 

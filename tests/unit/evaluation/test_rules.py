@@ -1,4 +1,4 @@
-"""Conditions and rules: what they mean, and what is refused."""
+"""Parsing conditions and rules, and the errors of invalid ones."""
 
 from __future__ import annotations
 

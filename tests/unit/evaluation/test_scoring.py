@@ -1,4 +1,4 @@
-"""The table of scores: every question and scorer has its row, and an error is neither a zero nor a NaN."""
+"""The table of scores: one row per question and scorer; an error is neither 0 nor NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.evaluation.test_scorers import make_case
 
 
 def scored(value, **options):
-    """Return the row of a scorer that returns a value, or raises it."""
+    """Return the row of a scorer that returns or raises the given value."""
 
     def score(_):
         if isinstance(value, BaseException):

@@ -1,4 +1,4 @@
-"""Sync chats and closed sessions whose request may have been carried out although it failed."""
+"""Ambiguous requests of sync chats and of closing a session."""
 
 from __future__ import annotations
 

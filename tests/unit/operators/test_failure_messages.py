@@ -1,4 +1,4 @@
-"""Whatever ends a task, its log says first what happened and where, what is safe, and what to do."""
+"""The log of a failed task says what happened, what is safe, and what to do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def context():
 
 @pytest.fixture
 def failed(connection, caplog):
-    """Execute an operator that fails; return its three lines and its error."""
+    """Execute an operator that fails. Return its three log lines and its error."""
 
     def execute(operator, error):
         operator.render_template_fields({})
@@ -323,7 +323,7 @@ def test_errors_of_others_are_explained_too(error, caplog):
 
 
 def test_the_findings_of_the_try_are_named_without_asking_the_storage(connection, service, caplog, monkeypatch):
-    """A storage that fails while the error is handled would replace the error by its own."""
+    """An error of the storage during error handling must not replace the original error."""
     service.answer("status:400", path="documents", times=1)
     rows = [{"title": "T", "question": f"Q{number}?", "answer": "A", "category": "c"} for number in range(2)]
     load = AssistantLoadQAOperator(task_id="load", source=rows)

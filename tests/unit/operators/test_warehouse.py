@@ -1,4 +1,4 @@
-"""The operator that loads the lake into a warehouse: what it takes, what it says."""
+"""AssistantParquetToWarehouseOperator: its arguments, results and errors."""
 
 from __future__ import annotations
 

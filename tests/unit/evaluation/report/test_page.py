@@ -19,7 +19,7 @@ INLINE = {"code", "del", "ins"}
 
 
 class Page(HTMLParser):
-    """Elements in their order, which have to be closed in the right order, and the text of each section."""
+    """Parse a page: check that elements are closed in order, and collect the text of each section."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
