@@ -1,4 +1,4 @@
-"""The pages about the command line say what its parser says."""
+"""The pages about the command line agree with its parser."""
 
 from __future__ import annotations
 
