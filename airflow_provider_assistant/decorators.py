@@ -66,7 +66,7 @@ def assistant_qa_task(python_callable: Callable[..., Any] | None = None, **kwarg
 
     .. seealso::
         For more information on how to use this decorator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/load-dataframe.html
+        :doc:`/howto/load-dataframe`
 
     :param python_callable: Function that returns the rows, or yields batches of rows: a dataframe, a list of mappings,
         or paths of Parquet, CSV or JSON Lines files. Set by Airflow when the decorator is used without arguments.
@@ -89,7 +89,7 @@ def assistant_ask_task(python_callable: Callable[..., Any] | None = None, **kwar
 
     .. seealso::
         For more information on how to use this decorator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/ask.html
+        :doc:`/howto/ask`
 
     :param python_callable: Function that returns the questions, or yields batches of questions: a dataframe, a list of
         mappings, or paths of Parquet, CSV or JSON Lines files, with a column ``message``. Set by Airflow when the

@@ -57,7 +57,7 @@ class AssistantAskOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/ask.html
+        :doc:`/howto/ask`
 
     :param source: The questions: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the
         output of another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a

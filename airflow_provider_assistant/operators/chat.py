@@ -112,7 +112,7 @@ class AssistantChatOperator(_MessageOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/chat.html
+        :doc:`/howto/chat`
 
     :param session_id: The session. Reuse it to continue a conversation.
     :param message: The user's message.
@@ -163,7 +163,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/async-chat.html
+        :doc:`/howto/async-chat`
 
     :param session_id: The session. Reuse it to continue a conversation.
     :param message: The user's message.
@@ -383,7 +383,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/chat.html
+        :doc:`/howto/chat`
 
     :param session_id: The session to close.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.

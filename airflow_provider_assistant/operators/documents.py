@@ -142,7 +142,7 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/load-dataframe.html
+        :doc:`/howto/load-dataframe`
 
     :param source: The rows: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the output of
         another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a list of
@@ -210,7 +210,7 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/load-dataframe.html
+        :doc:`/howto/load-dataframe`
 
     :param source: The rows: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the output of
         another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a list of
@@ -279,7 +279,7 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/upload-files.html
+        :doc:`/howto/upload-files`
 
     :param files: A path or a list of paths: local paths, object storage URLs, globs or folders. A folder selects all
         files below it.

@@ -51,7 +51,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/evaluate.html
+        :doc:`/howto/evaluate`
 
     :param answers: The answers: the Parquet file of
         :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator`, or a dataframe, a list of mappings, a

@@ -46,7 +46,7 @@ class AssistantFeedbackOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/feedback.html
+        :doc:`/howto/feedback`
 
     :param session_id: Session of the chat request.
     :param request_id: The chat request.
@@ -260,7 +260,7 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/nightly-export.html
+        :doc:`/howto/nightly-export`
 
     :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
     :param output_path: Folder of the datasets: a local path or an object storage URL.

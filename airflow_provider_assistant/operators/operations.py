@@ -24,7 +24,7 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/nightly-export.html
+        :doc:`/howto/nightly-export`
 
     :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
     :param output_path: Folder of the datasets: a local path or an object storage URL.
@@ -55,7 +55,7 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/nightly-export.html
+        :doc:`/howto/nightly-export`
 
     :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
     :param output_path: Folder of the datasets: a local path or an object storage URL.

@@ -40,7 +40,7 @@ class AssistantLimitsOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/nightly-export.html
+        :doc:`/howto/nightly-export`
 
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
@@ -75,7 +75,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/nightly-export.html
+        :doc:`/howto/nightly-export`
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
@@ -125,7 +125,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/nightly-export.html
+        :doc:`/howto/nightly-export`
 
     :param site_ids: Sites to read concurrently, instead of the site of ``site_id`` or the connection. If a site fails,
         the others are still written. Default: None.

@@ -29,7 +29,7 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/warehouse.html
+        :doc:`/howto/warehouse`
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param database: Path of a DuckDB file on the worker, created if missing. Set this or ``conn_id``.

@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import codes, section, table
 from tests.footprint import MEGA, footprint, requirements
 
-# Tolerance in MB: minor versions of dependencies change the size a little.
+# Share by which a size may differ: minor versions of dependencies change it.
 TOLERANCE = 0.3
 NOT_COUNTED = {"pandas", "pyarrow"}
 

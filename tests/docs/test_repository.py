@@ -15,7 +15,7 @@ from tests.versions import import_string
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ADDRESSES = re.compile(r"https://(?:github\.com/airflow-provider-assistant|airflow-provider-assistant\.readthedocs)")
-# URLs of the project. Each must be defined in one place only.
+# Only these files may contain URLs of the project, so that a change of address is small.
 MAY_NAME_IT = {".airflow-registry.yaml", "airflow_provider_assistant/provider_info.py", "pyproject.toml"}
 
 

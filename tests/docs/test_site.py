@@ -89,7 +89,7 @@ def test_examples_are_described(site: Path) -> None:
 @pytest.mark.slow
 def test_search_ranks_guides_before_internals(site: Path) -> None:
     loaded = [Path(urlsplit(load).path).name for load in read(site / "search.html").loads]
-    # The first style sheet defines what the second one changes.
+    # The first script defines what the second one changes.
     assert loaded.index("searchtools.js") < loaded.index("language_data.js")
     assert "Scorer.score = " in (site / "_static" / "language_data.js").read_text()
 

@@ -112,7 +112,7 @@ def test_a_batch_with_bad_rows_names_its_findings(failed, tmp_path):
         task_id="ask", source=rows, output_path=str(tmp_path / "a.parquet"), poll_interval=0.05, deferrable=False
     )
     _, safe, todo, _ = failed(ask, AssistantInputError)
-    assert "4 of 5 questions have their answer" in safe
+    assert "4 of 5 questions have an answer" in safe
     assert "Fix these rows in the source" in todo
     assert f"Findings: {tmp_path}" in todo
 

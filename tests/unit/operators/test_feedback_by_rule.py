@@ -335,7 +335,7 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_sent(field, evaluate
     evaluated.ask([0.9])
     (tmp_path / "other.txt").write_text("no Parquet")
     for path in ("missing.parquet", "other.txt"):
-        with pytest.raises(AssistantInputError, match=f"{field} must be a Parquet file, and .*{path}") as raised:
+        with pytest.raises(AssistantInputError, match=f"{field} must be a Parquet file, but .*{path}") as raised:
             evaluated.operator(**{field: str(tmp_path / path)}).execute(context())
         assert raised.value.field == field
     assert service.posts(FEEDBACK) == 0
