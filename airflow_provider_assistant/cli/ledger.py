@@ -18,7 +18,7 @@ from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import Ledger, document_scope
 from airflow_provider_assistant.ledger.admin import counts_of_loads
 from airflow_provider_assistant.ledger.inspect import Entry, entry_of, outcomes, superseded_counts, unsettled
-from airflow_provider_assistant.ledger.inspect import resolve as settle
+from airflow_provider_assistant.ledger.inspect import resolve as record_outcome
 from airflow_provider_assistant.ledger.inspect import superseded as older_documents
 from airflow_provider_assistant.loading.rows import Digest, FileRows, Rows
 from airflow_provider_assistant.loading.source import storage_path
@@ -117,8 +117,8 @@ def resolve(out: Out, args: argparse.Namespace) -> int:
     if args.outcome == "deleted":
         return forgotten(out, args)
     with Ledger.open() as ledger:
-        wanted = _wanted(ledger, args)
-        for entry, _ in wanted:
+        selected = _selected(ledger, args)
+        for entry, _ in selected:
             if entry.may_be_under_way and not args.force:
                 raise AssistantInputError(
                     f"{entry.run} claimed {entry.label} at {entry.intended_at:%H:%M:%S} UTC and may still be sending "
@@ -126,39 +126,39 @@ def resolve(out: Out, args: argparse.Namespace) -> int:
                     field="entry",
                 )
         outcome = OUTCOMES[args.outcome]
-        contents = _contents([entry for entry, _ in wanted], args) if outcome == "done" and args.file else {}
-        for entry, identifier in wanted:
-            settle(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
-    out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in wanted])
-    for entry, _ in wanted:
+        contents = _contents([entry for entry, _ in selected], args) if outcome == "done" and args.file else {}
+        for entry, identifier in selected:
+            record_outcome(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
+    out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in selected])
+    for entry, _ in selected:
         out.line(f"{entry.kind} {entry.key[:DIGITS]} ({entry.label}) on site {entry.site_id}: {args.outcome}", GOOD)
     return OK
 
 
-def _wanted(ledger: Ledger, args: argparse.Namespace) -> list[tuple[Entry, str | None]]:
+def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[Entry, str | None]]:
     """Return the selected entries, each with the id of its document or request if known."""
     if args.id and (args.findings or len(args.entry) != 1):
         raise AssistantInputError("--id needs exactly one ENTRY", field="id")
-    wanted = {entry.key: (entry, args.id) for entry in (entry_of(ledger, name, args.site) for name in args.entry)}
+    selected = {entry.key: (entry, args.id) for entry in (entry_of(ledger, name, args.site) for name in args.entry)}
     if args.findings:
         listed = {row["key"]: row["document_ids"] for row in read_findings(args.findings) if row["kind"] == "ambiguous"}
         for entry in unsettled(ledger, args.site):
             if entry.kind in {"document", "question"} and entry.label in listed:
-                wanted.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
-    if not wanted:
+                selected.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
+    if not selected:
         raise AssistantInputError(
             "no ambiguous entry selected: give ENTRY, or --findings with ambiguous rows", field="entry"
         )
-    return list(wanted.values())
+    return list(selected.values())
 
 
 def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
     """Return the content hash of each entry's row in the source, by key."""
     contents: dict[str, str] = {}
-    wanted = {entry.key for entry in entries}
+    selected = {entry.key for entry in entries}
     for entry in entries:
         if entry.key not in contents:
-            contents |= {digest.key: digest.content for digest in _digests(entry, args) if digest.key in wanted}
+            contents |= {digest.key: digest.content for digest in _digests(entry, args) if digest.key in selected}
         if entry.key not in contents:
             raise AssistantInputError(
                 f"{args.file} has no row with the key of {entry.label!r}; give the same --kind, --key, --column and "

@@ -100,13 +100,13 @@ def read_cases(
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
     asked = _keyed(answers, names, "answers")
-    wanted = {} if expectations is None else _keyed(expectations, names, "expectations")
+    expected = {} if expectations is None else _keyed(expectations, names, "expectations")
     if expectations is not None:
-        _check_pair(asked, wanted, expectations.column_names)
-    cases = [_case(label, _joined(row, wanted.get(label, {}))) for label, row in asked.items()]
+        _check_pair(asked, expected, expectations.column_names)
+    cases = [_case(label, _joined(row, expected.get(label, {}))) for label, row in asked.items()]
     return cases + [
         _case(label, {**row, "answer": None, "status": NOT_ASKED, "error": "it is not among the answers"})
-        for label, row in wanted.items()
+        for label, row in expected.items()
         if label not in asked
     ]
 
@@ -138,20 +138,20 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
 
 
 def _check_pair(
-    asked: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
+    asked: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
 ) -> None:
     if not set(columns) & set(EXPECTATIONS):
         raise AssistantInputError(
             f"expectations have none of the columns {_listed(EXPECTATIONS)}, only {_listed(columns)}",
             field="expectations",
         )
-    if asked and wanted and not asked.keys() & wanted.keys():
+    if asked and expected and not asked.keys() & expected.keys():
         raise AssistantInputError(
-            f"answers and expectations have no key in common: {_listed(asked)} in the answers, {_listed(wanted)} in "
+            f"answers and expectations have no key in common: {_listed(asked)} in the answers, {_listed(expected)} in "
             "the expectations; key must name the columns that identify a question",
             field="key",
         )
-    other = [label for label, row in wanted.items() if label in asked and _differ(row, asked[label])]
+    other = [label for label, row in expected.items() if label in asked and _differ(row, asked[label])]
     if other:
         raise AssistantInputError(
             f"{len(other)} questions have a different text in the expectations, such as {_listed(other)}: their "
@@ -165,9 +165,9 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return mine is not None and yours is not None and mine.split() != yours.split()
 
 
-def _joined(answered: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    expectations = {name: wanted[name] for name in EXPECTATIONS if name in wanted}
-    return {**wanted, **answered, **expectations}
+def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
+    expectations = {name: expected[name] for name in EXPECTATIONS if name in expected}
+    return {**expected, **answered, **expectations}
 
 
 def _case(key: str, row: Mapping[str, Any]) -> Case:

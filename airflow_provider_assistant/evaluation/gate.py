@@ -38,7 +38,7 @@ def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
 
     A rule without data to judge fails. Two kinds of rules are ``not_judged`` instead: a comparison without a baseline
     (on the first run, or with a scorer that the baseline did not have), and a rule on latency if the replies of the
-    service have no timestamps. The time until a poll found an answer is no measure of the service, so only a rule on
+    service have no timestamps. The time until a poll found an answer says little about the service, so only a rule on
     ``noticed_after`` checks it.
 
     :param rules: The rules.
@@ -57,14 +57,14 @@ def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "
 
 def _absolute(rule: Rule, findings: Findings) -> RuleVerdict:
     if rule.tag is not None and rule.tag not in findings.tags:
-        return _nothing(rule, f"no question has the tag {rule.tag!r}")
+        return _no_data(rule, f"no question has the tag {rule.tag!r}")
     value = _value(rule, findings)
     if value is None and rule.name == LATENCY and findings.noticed_after.count:
-        return _not_yet(
+        return _not_judged(
             rule, "the service's replies have no times; 'noticed_after p95 <= …' judges when polls noticed the answers"
         )
     if value is None:
-        return _nothing(rule, "no question has such a score" if rule.name != PASS_RATE else "no question was judged")
+        return _no_data(rule, "no question has such a score" if rule.name != PASS_RATE else "no question was judged")
     holds = rule.term.holds(value)
     return RuleVerdict(
         rule=rule.text,
@@ -94,23 +94,23 @@ def _value(rule: Rule, findings: Findings) -> float | None:
 def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
     comparison = findings.comparison
     if comparison is None:
-        return _not_yet(rule, "there is no baseline yet; this evaluation can be the next one's")
+        return _not_judged(rule, "there is no baseline yet; this evaluation can become the baseline of the next")
     difference = comparison.scorers.get(rule.name)
     if difference is None:
-        return _not_yet(rule, f"the baseline was not scored with {rule.name}")
+        return _not_judged(rule, f"the baseline was not scored with {rule.name}")
     if rule.tag is not None:
         tagged = comparison.tags.get(rule.tag, {}).get(rule.name)
         if tagged is None or tagged.paired == 0:
-            return _nothing(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
+            return _no_data(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
         difference = tagged
     if difference.paired == 0:
-        return _nothing(
+        return _no_data(
             rule,
             f"no question was scored here and in the baseline; {comparison.same} are the same, {comparison.changed} "
             "changed. A new set of questions needs another name of the evaluation",
         )
     if difference.mean is None or difference.low is None or difference.high is None:
-        return _nothing(rule, f"{difference.paired} question in common is too few")
+        return _no_data(rule, f"{difference.paired} question in common is too few")
     higher_is_better = findings.scorers[rule.name].higher_is_better
     # The greatest loss within the confidence interval.
     loss = -difference.low if higher_is_better else difference.high
@@ -127,11 +127,11 @@ def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
     )
 
 
-def _nothing(rule: Rule, reason: str) -> RuleVerdict:
-    return RuleVerdict(rule=rule.text, verdict="failed", value=None, reason=f"nothing to judge by: {reason}")
+def _no_data(rule: Rule, reason: str) -> RuleVerdict:
+    return RuleVerdict(rule=rule.text, verdict="failed", value=None, reason=f"no data: {reason}")
 
 
-def _not_yet(rule: Rule, reason: str) -> RuleVerdict:
+def _not_judged(rule: Rule, reason: str) -> RuleVerdict:
     return RuleVerdict(rule=rule.text, verdict="not_judged", value=None, reason=f"not judged: {reason}")
 
 

@@ -145,14 +145,14 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             raise AssistantInputError(
                 f"datasets must be a list of some of {', '.join(known)}, not {self.datasets!r:.100}", field="datasets"
             )
-        wanted = list(dict.fromkeys(self.datasets))
-        if missing := [dataset for dataset in wanted if not warehouse.exported(self.output_path, dataset)]:
+        selected = list(dict.fromkeys(self.datasets))
+        if missing := [dataset for dataset in selected if not warehouse.exported(self.output_path, dataset)]:
             raise AssistantInputError(
                 f"{self.output_path!r} has no {', '.join(missing)}. Nothing was changed. Is it the output_path of the "
                 "exports, and did one run before this task?",
                 field="datasets",
             )
-        return wanted
+        return selected
 
     def _store(self) -> AbstractContextManager[warehouse.Store]:
         from airflow_provider_assistant.lake import warehouse

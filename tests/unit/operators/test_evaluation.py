@@ -388,7 +388,7 @@ def test_a_first_run_has_nothing_to_compare_with_and_says_so(evaluate):
     (rule,) = summary_of(head).gate.rules
     assert (rule.verdict, rule.reason) == (
         "not_judged",
-        "not judged: there is no baseline yet; this evaluation can be the next one's",
+        "not judged: there is no baseline yet; this evaluation can become the baseline of the next",
     )
 
 
