@@ -101,7 +101,12 @@ def _coverage(scores: pa.Table) -> float:
 
 
 def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
-    """Return the rows of one scorer."""
+    """
+    Return the rows of one scorer.
+
+    :param scores: The table of scores.
+    :param scorer: Name of the scorer.
+    """
     import pyarrow.compute as pc
 
     rows = scores.filter(pc.equal(scores["scorer"], scorer))

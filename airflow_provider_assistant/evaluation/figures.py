@@ -36,14 +36,23 @@ class Interval(NamedTuple):
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
-    """Return the weighted mean, or None without values or if all weights are 0."""
+    """
+    Return the weighted mean, or None without values or if all weights are 0.
+
+    :param values: The values.
+    :param weights: One weight per value.
+    """
     import numpy as np
 
     return float(np.average(values, weights=weights)) if values and any(weights) else None
 
 
 def distribution(values: Sequence[float]) -> Distribution:
-    """Return the quantiles, interpolated linearly."""
+    """
+    Return the quantiles, interpolated linearly.
+
+    :param values: The values. Without values, all quantiles are None.
+    """
     if not values:
         return Distribution(count=0)
     names = {"minimum": 0, "p5": 5, "p25": 25, "p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99, "maximum": 100}
@@ -52,7 +61,11 @@ def distribution(values: Sequence[float]) -> Distribution:
 
 
 def histogram(shares: Sequence[float]) -> list[int]:
-    """Return the counts in ``HISTOGRAM_BINS`` equal bins from 0 to 1. The last bin includes 1."""
+    """
+    Return the counts in ``HISTOGRAM_BINS`` equal bins from 0 to 1. The last bin includes 1.
+
+    :param shares: Values from 0 to 1.
+    """
     import numpy as np
 
     counts, _ = np.histogram(np.clip(shares, 0, 1), bins=HISTOGRAM_BINS, range=(0, 1))

@@ -171,6 +171,7 @@ def check_baseline(baseline: Any) -> None:
     """
     Validate the parameter ``baseline``.
 
+    :param baseline: The parameter of the operator.
     :raises AssistantInputError: It is not a path, ``previous``, a mapping with ``tag``, or None.
     """
     is_tag = isinstance(baseline, Mapping) and set(baseline) == {"tag"} and isinstance(baseline["tag"], str)

@@ -67,30 +67,55 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
 
 
 def exact_match(answer: str, expected: str) -> bool:
-    """Return whether the normalised texts are equal, as in SQuAD v1.1."""
+    """
+    Return whether the normalised texts are equal, as in SQuAD v1.1.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     return normalise(answer) == normalise(expected)
 
 
 def token_f1(answer: str, expected: str) -> float:
-    """Return the harmonic mean of precision and recall of the words, in any order, as in SQuAD v1.1."""
+    """
+    Return the harmonic mean of precision and recall of the words, in any order, as in SQuAD v1.1.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     given, right = tokens(answer), tokens(expected)
     same = (Counter(given) & Counter(right)).total()
     return 2 * same / (len(given) + len(right)) if same else 0.0
 
 
 def ratio(answer: str, expected: str) -> float:
-    """Return the similarity of the normalised texts: 1 minus their share of inserted and deleted characters."""
+    """
+    Return the similarity of the normalised texts: 1 minus the share of characters to insert or delete.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     return float(needs("rapidfuzz.fuzz").ratio(normalise(answer), normalise(expected))) / 100
 
 
 def token_set_ratio(answer: str, expected: str) -> float:
-    """Return the ``token_set_ratio`` of rapidfuzz on normalised words: 1 if one text has all words of the other."""
+    """
+    Return the ``token_set_ratio`` of rapidfuzz on normalised words: 1 if one text has all words of the other.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     given, right = " ".join(tokens(answer)), " ".join(tokens(expected))
     return float(needs("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
 
 
 def chrf(answer: str, expected: str) -> float:
-    """Return chrF2 of the texts without normalisation (sacrebleu's default): F2 of character 1- to 6-grams."""
+    """
+    Return chrF2 of the texts without normalisation (sacrebleu's default): F2 of character 1- to 6-grams.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     return float(_chrf().sentence_score(answer, [expected]).score) / 100
 
 

@@ -60,7 +60,12 @@ class ResultOperator(BaseOperator):
         super().__init__(**kwargs)
 
     def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Set the result as the extra of every outlet asset's event, and return it."""
+        """
+        Set the result as the extra of every outlet asset's event, and return it.
+
+        :param context: Airflow's task context.
+        :param result: The result of the task.
+        """
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = result
@@ -280,6 +285,7 @@ class ExportOperator(AssistantOperator):
         """
         Return the UTC day of the partition that this run writes.
 
+        :param context: Airflow's task context.
         :raises AssistantInputError: ``date`` is not a date.
         """
         return day_of_run(self.date, context)
@@ -328,6 +334,7 @@ class LedgerExportOperator(ExportOperator):
         """
         Write the partitions.
 
+        :param context: Airflow's task context.
         :return: ``rows`` and ``bytes`` of all files, ``paths`` of all files, ``path`` of the last day's file, and
             ``date``, the last day.
         :raises AssistantLedgerError: The ledger cannot be read.

@@ -278,5 +278,12 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
     dataset = "feedback"
 
     def table(self, ledger: Ledger, start: datetime, end: datetime, scope: str | None) -> pa.Table:
-        """Return the ratings that were sent in a time range."""
+        """
+        Return the ratings that were sent in a time range.
+
+        :param ledger: The ledger.
+        :param start: First moment of the range, in UTC.
+        :param end: First moment after the range, in UTC.
+        :param scope: API URL of the site, or None for all sites.
+        """
         return lake.feedback_table(feedback_between(ledger.engine, start, end, scope))

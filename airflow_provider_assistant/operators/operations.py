@@ -42,7 +42,14 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
     dataset = "requests"
 
     def table(self, ledger: Ledger, start: datetime, end: datetime, scope: str | None) -> pa.Table:
-        """Return the requests that were submitted in a time range."""
+        """
+        Return the requests that were submitted in a time range.
+
+        :param ledger: The ledger.
+        :param start: First moment of the range, in UTC.
+        :param end: First moment after the range, in UTC.
+        :param scope: API URL of the site, or None for all sites.
+        """
         return lake.requests_table(requests_between(ledger.engine, start, end, scope))
 
 
@@ -73,5 +80,12 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
     dataset = "loads"
 
     def table(self, ledger: Ledger, start: datetime, end: datetime, scope: str | None) -> pa.Table:
-        """Return the loads that started in a time range."""
+        """
+        Return the loads that started in a time range.
+
+        :param ledger: The ledger.
+        :param start: First moment of the range, in UTC.
+        :param end: First moment after the range, in UTC.
+        :param scope: API URL of the site, or None for all sites.
+        """
         return lake.loads_table(loads_between(ledger.engine, start, end, scope))
