@@ -712,7 +712,7 @@ def test_the_worst_names_the_error_and_rejected_rows_count_for_none(service, con
 
 def test_without_a_ledger_a_retry_asks_everything_again_and_says_so(service, connection, execute, output, ledger_home):
     failing(service, [1])
-    with pytest.raises(AssistantRequestFailed, match="asks everything again"):
+    with pytest.raises(AssistantRequestFailed, match="asks all questions again"):
         execute(many(3), ledger=False)
     service.behave(fail_messages=None)
     assert counts(execute(many(3), ledger=False)) == {"complete": 3, "submitted": 3, "sessions_closed": 3}
@@ -774,7 +774,7 @@ def test_the_service_is_down(service, connection, execute, output):
 
 
 @pytest.mark.parametrize(("mode", "deferrable"), [("async", False), ("async", True), ("sync", False)])
-@pytest.mark.parametrize("reuse", [True, False], ids=["taken up", "anew"])
+@pytest.mark.parametrize("reuse", [True, False], ids=["reused", "asked again"])
 def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, output):
     at = timezone.datetime(2026, 11, 20)
     results = []
