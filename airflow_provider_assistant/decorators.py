@@ -1,4 +1,4 @@
-"""Task decorators: ``@task.assistant_qa`` loads what a function returns, ``@task.assistant_ask`` asks it."""
+"""Task decorators: ``@task.assistant_qa`` loads the rows of a function, ``@task.assistant_ask`` asks its questions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 
 class _SourceOperator(DecoratedOperator):
     """
-    Calls a function and gives what it returns to the operator behind it, as its source.
+    Call a function when the task runs, and pass its return value to the operator as ``source``.
 
     :param python_callable: The function.
-    :param op_args: Its positional arguments.
-    :param op_kwargs: Its keyword arguments; Airflow's context adds what the function asks for.
+    :param op_args: Positional arguments of the function.
+    :param op_kwargs: Keyword arguments of the function. Airflow adds the context values that the function accepts.
     """
 
-    # So that the UI shows what the function returned, and not the function.
+    # The UI then shows the return value of the function instead of the function.
     overwrite_rtif_after_execution = True
 
     def __init__(self, *, python_callable: Callable[..., Any], **kwargs: Any) -> None:
@@ -58,22 +58,46 @@ class _AskDecoratedOperator(_SourceOperator, AssistantAskOperator):
 
 def assistant_qa_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
     """
-    Load the rows that a function returns, as ``@task.assistant_qa``.
+    Create one question-and-answer document per row that the function returns (``@task.assistant_qa``).
 
-    :param python_callable: Returns or yields what ``source`` of
-        :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator` takes.
-    :param kwargs: The other arguments of that operator.
+    The function runs on the worker. Each call of the decorated function makes a task of
+    :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator`, which sends each row once
+    (``POST …/documents/qa``) and returns the counts of the load.
+
+    .. seealso::
+        For more information on how to use this decorator, take a look at the guide:
+        :doc:`/howto/load-dataframe`
+
+    :param python_callable: Function that returns the rows, or yields batches of rows: a dataframe, a list of mappings,
+        or paths of Parquet, CSV or JSON Lines files. Set by Airflow when the decorator is used without arguments.
+    :param kwargs: Any argument of
+        :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator` except ``source``, such as
+        ``columns``, ``key_columns`` or ``assistant_conn_id``; and ``task_id``, ``retries`` and other arguments of
+        Airflow's operators.
+    :return: The decorator, or the decorated function.
     """
     return _decorator(_LoadQADecoratedOperator, python_callable, kwargs)
 
 
 def assistant_ask_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
     """
-    Ask the questions that a function returns, as ``@task.assistant_ask``.
+    Ask the questions that the function returns, and write the answers to a Parquet file (``@task.assistant_ask``).
 
-    :param python_callable: Returns or yields what ``source`` of
-        :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` takes.
-    :param kwargs: The other arguments of that operator.
+    The function runs on the worker. Each call of the decorated function makes a task of
+    :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator`, which asks each question once
+    (``POST …/chat/async``) and returns the counts of the batch and ``output_path``.
+
+    .. seealso::
+        For more information on how to use this decorator, take a look at the guide:
+        :doc:`/howto/ask`
+
+    :param python_callable: Function that returns the questions, or yields batches of questions: a dataframe, a list of
+        mappings, or paths of Parquet, CSV or JSON Lines files, with a column ``message``. Set by Airflow when the
+        decorator is used without arguments.
+    :param kwargs: Any argument of :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` except
+        ``source``; ``output_path`` is required. Also ``task_id``, ``retries`` and other arguments of Airflow's
+        operators.
+    :return: The decorator, or the decorated function.
     """
     return _decorator(_AskDecoratedOperator, python_callable, kwargs)
 
@@ -81,6 +105,6 @@ def assistant_ask_task(python_callable: Callable[..., Any] | None = None, **kwar
 def _decorator(
     operator: type[_SourceOperator], python_callable: Callable[..., Any] | None, kwargs: dict[str, Any]
 ) -> TaskDecorator:
-    # What a task returns are counts, whatever the function is annotated with.
+    # The task returns a dict of counts, whatever the return annotation of the function is.
     arguments = {"multiple_outputs": True, **kwargs}
     return task_decorator_factory(python_callable=python_callable, decorated_operator_class=operator, **arguments)

@@ -1,10 +1,9 @@
 """
-Ask a golden set in one task: every question once, all answers in one Parquet file, then how many were right.
+Ask a golden set in one task, write all answers to one Parquet file, and count the correct ones.
 
-However many questions there are, it is one task, and one trigger while the assistant thinks. Run
-``assistant_knowledge_base`` first, so that there is something to answer from. The Airflow Variable
-``assistant_lake`` names the folder of the answers, a local path or an object storage URL that worker and
-triggerer both reach; without it that is ``lake`` in AIRFLOW_HOME.
+One task asks all questions, and one trigger waits for all answers. Run ``assistant_knowledge_base`` first, so that the
+assistant has documents to answer from. The Airflow Variable ``assistant_lake`` sets the folder of the answers: a local
+path or an object storage URL that both worker and triggerer can reach. Default: ``lake`` in AIRFLOW_HOME.
 """
 
 import os
@@ -38,7 +37,7 @@ GOLDEN_SET = [
 
 @dag(schedule=None, catchup=False, tags=["assistant"], doc_md=__doc__)
 def assistant_ask_batch():
-    """Ask all questions, then count the answers that hold what is expected."""
+    """Ask all questions, then count the answers that contain the expected text."""
     ask = AssistantAskOperator(
         task_id="ask_golden_set",
         source=GOLDEN_SET,
@@ -52,14 +51,14 @@ def assistant_ask_batch():
 
     @task
     def summarise(path: str) -> dict:
-        """Return how many questions there are, how many were answered as expected, and which were not."""
+        """Return the number of questions, of answers and of correct answers, and the keys of the others."""
         import pyarrow.parquet as pq
         from airflow.sdk import ObjectStoragePath
 
         with ObjectStoragePath(path).open("rb") as file:
             rows = pq.read_table(file).to_pylist()
         missed = [row["key"] for row in rows if row["expected"] not in (row["answer"] or "")]
-        # Empty where the service's replies have no times.
+        # Null if the replies of the service have no timestamps.
         times = [row["seconds"] for row in rows if row["status"] == "complete" and row["seconds"] is not None]
         summary = {
             "questions": len(rows),

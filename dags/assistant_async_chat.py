@@ -1,8 +1,7 @@
 """
-Ask without holding a worker slot: submit, wait deferred, rate the answer, close the session.
+Ask without holding a worker slot: submit a chat, wait in the triggerer, rate the answer, close the session.
 
-While the assistant thinks, the waiting task lives in the triggerer; a restart of either side loses nothing
-and asks nothing twice.
+A restart of the worker or the triggerer neither loses the request nor submits it twice.
 """
 
 from airflow.sdk import dag

@@ -1,14 +1,14 @@
 """
-Know every morning whether the assistant got worse: ask the golden set, score the answers, judge, rate.
+Evaluate the assistant every day: ask the golden set, score the answers, check the gate, rate the answers.
 
-Run ``assistant_knowledge_base`` first, so that there is something to answer from. The answers are compared question by
-question with those of the last run that passed. If the gate fails, so does the run: its report says which questions got
-worse, and nothing is rated. The figures of every run are in the dataset ``evaluations``, and a report with pictures is
-one click away from the task ``evaluate``.
+Run ``assistant_knowledge_base`` first, so that the assistant has documents to answer from. The evaluation compares the
+answers question by question with the last run that passed. If the gate fails, the run fails too: the report lists the
+questions that got worse, and no answer is rated. The figures of every run are in the dataset ``evaluations``. The task
+``evaluate`` has a link to the report with charts.
 
 The golden set is a file with one question per row, see ``golden_set/make_golden_set.py``. The Airflow Variable
-``assistant_lake`` names the folder of all that is written, a local path or an object storage URL that worker and
-triggerer both reach; without it that is ``lake`` in AIRFLOW_HOME.
+``assistant_lake`` sets the output folder: a local path or an object storage URL that both worker and triggerer can
+reach. Default: ``lake`` in AIRFLOW_HOME.
 """
 
 import os
@@ -24,17 +24,17 @@ HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
 GOLDEN_SET = Path(__file__).parent / "golden_set" / "golden_set.csv"
 
-# An answer is as it should be if it holds what it must, or says that it does not know where it should.
+# An answer passes if it contains the required phrases, and says "I do not know" exactly where that is expected.
 RIGHT_IF = "must_include >= 1 and refusal >= 1"
 GATE = [
-    # Enough questions have an answer for the rest to mean something,
+    # Enough questions have an answer.
     "coverage >= 0.98",
-    # most answers are as they should be, and above all those about the configuration,
+    # Most answers pass, and those about the configuration score high.
     "pass_rate >= 0.75",
     "token_f1[configuration] >= 0.9",
-    # a made-up option is often answered, and that must not become worse,
+    # At least half of the questions about options that do not exist get no invented answer.
     "refusal[unanswerable] >= 0.5",
-    # and none of it is worse than last time by more than chance explains.
+    # No score drops by more than 0.02 compared with the baseline; the interval of the difference must exclude it.
     "token_f1 drop <= 0.02",
     "must_include drop <= 0.02",
 ]
@@ -43,7 +43,7 @@ RATINGS = {"good": "token_f1 >= 0.8 and must_include >= 1", "bad": "token_f1 < 0
 
 @dag(schedule="@daily", catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
 def assistant_evaluation():
-    """Ask, evaluate, rate."""
+    """Ask the golden set, evaluate the answers, rate them."""
     ask = AssistantAskOperator(
         task_id="ask",
         source=str(GOLDEN_SET),
@@ -52,7 +52,7 @@ def assistant_evaluation():
         deferrable=True,
         deadline=600,
         poll_interval=4,
-        # Missing answers are for the gate to judge.
+        # The coverage rule of the gate judges missing answers.
         max_failed=0.5,
     )
     evaluate = AssistantEvaluateOperator(

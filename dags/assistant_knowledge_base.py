@@ -1,9 +1,9 @@
 """
-Load a knowledge base every day: a dataframe becomes question-and-answer documents, a folder becomes files.
+Load a knowledge base every day: question-and-answer documents from a dataframe, and files from a folder.
 
-The input is real: Airflow's own configuration reference, read from the installed package, one document per
-option; and the guides in the folder beside this file. Afterwards the assistant answers questions about
-configuring Airflow. The ledger remembers what was loaded, so that a second run sends only what has changed.
+The rows are Airflow's own configuration reference, read from the installed package, one document per option. The files
+are the guides in the folder next to this file. Afterwards the assistant can answer questions about configuring Airflow.
+The ledger records what was loaded, so the next run sends only new and changed rows.
 """
 
 from pathlib import Path

@@ -1,13 +1,12 @@
 """
-Export every dataset to Parquet each night, load them all into a warehouse, and say what its views say.
+Export every dataset to Parquet each night, load the datasets into a warehouse, and query its views.
 
-The Airflow Variable ``assistant_lake`` names the folder of the datasets, a local path or an object storage URL; without
-it that is ``lake`` in AIRFLOW_HOME. ``assistant_warehouse`` names the DuckDB file; without it that is
-``warehouse.duckdb`` in AIRFLOW_HOME. For PostgreSQL, replace ``database`` by the ``conn_id`` of a connection. A run
-replaces the days that it writes. The load updates the asset ``assistant_warehouse``, which starts
-``assistant_weekly_report``.
+The Airflow Variable ``assistant_lake`` sets the folder of the datasets: a local path or an object storage URL. Default:
+``lake`` in AIRFLOW_HOME. The Variable ``assistant_warehouse`` sets the DuckDB file. Default: ``warehouse.duckdb`` in
+AIRFLOW_HOME. For PostgreSQL, replace ``database`` by the ``conn_id`` of a connection. A run replaces the days that it
+writes. The load updates the asset ``assistant_warehouse``, which starts the DAG ``assistant_weekly_report``.
 
-It needs ``pip install 'airflow-provider-assistant[warehouse]'``.
+The DAG needs ``pip install 'airflow-provider-assistant[warehouse]'``.
 """
 
 import os
@@ -33,7 +32,7 @@ WAREHOUSE = f"{{{{ var.value.get('assistant_warehouse', '{HOME / 'warehouse.duck
 
 @dag(schedule="@daily", catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
 def assistant_nightly_export():
-    """Write the datasets, load them, then read the views."""
+    """Export the datasets, load them into the warehouse, query the views."""
     exports = [
         AssistantStatisticsToParquetOperator(task_id="export_statistics", output_path=LAKE),
         AssistantLimitsToParquetOperator(task_id="export_limits", output_path=LAKE),
@@ -47,11 +46,11 @@ def assistant_nightly_export():
 
     @task
     def summarise(database: str, day: str) -> dict:
-        """Return what the views say of the day and its week; null is left out."""
+        """Return the rows of the views for the day and its week, without null values."""
         import duckdb
 
         def rows(sql: str) -> list[dict]:
-            # Not with fetchall(), which needs pytz for times.
+            # Not fetchall(), which needs pytz for timestamps.
             found = connection.sql(sql, params=[day]).to_arrow_table().to_pylist()
             return [{name: value for name, value in row.items() if value is not None} for row in found]
 

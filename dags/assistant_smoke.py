@@ -1,8 +1,8 @@
 """
-The specification's minimum production smoke flow, in its order.
+Run the minimum production smoke flow of the API's specification, step by step.
 
-Run it after every change of key, tenant, site or network: each task is one step, so the first red one says
-what is wrong. The document is uploaded for real each time, and stays.
+Run this DAG after a change of the API key, the tenant, the site or the network. Each task is one step, so the first
+failed task shows the problem. Each run uploads a document that remains on the site.
 """
 
 from datetime import timedelta
@@ -22,7 +22,7 @@ QUESTION = "What does a deferrable task give up while it waits?"
 
 @dag(schedule=None, catchup=False, tags=["assistant"], doc_md=__doc__)
 def assistant_smoke():
-    """Read limits, upload a document, chat both ways, rate the answer, read statistics."""
+    """Read limits, upload a document, chat sync and async, rate the answer, read statistics."""
 
     @task
     def read_statistics() -> dict:

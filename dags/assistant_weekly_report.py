@@ -1,12 +1,12 @@
 """
-Draw the last weeks of a site, whenever the warehouse has new rows.
+Draw charts of the last eight weeks whenever the warehouse has new rows.
 
-The asset that ``assistant_nightly_export`` updates starts it. It writes ``report.png`` next to the datasets and uses
-the same Variables. A service whose statistics list their days under ``daily`` gets a picture of these days (view
-``statistics_history``); otherwise the picture shows the totals of each exported night (view ``statistics_daily``).
-With many sites, a tile shows their median. Choose your own metrics in ``TILES``.
+The asset that ``assistant_nightly_export`` updates starts this DAG. It writes ``report.png`` next to the datasets and
+uses the same Variables. If the statistics of the service list days under ``daily``, the charts show these days (view
+``statistics_history``); otherwise they show the totals of each exported night (view ``statistics_daily``). With several
+sites, each chart shows the median. Set your own metrics in ``TILES``.
 
-It needs ``pip install 'airflow-provider-assistant[warehouse]' matplotlib``.
+The DAG needs ``pip install 'airflow-provider-assistant[warehouse]' matplotlib``.
 """
 
 import os
@@ -20,7 +20,7 @@ LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
 WAREHOUSE = f"{{{{ var.value.get('assistant_warehouse', '{HOME / 'warehouse.duckdb'}') }}}}"
 
 WEEKS = 8
-# Metrics and their titles; a metric that the service does not have gets no tile.
+# Metrics and their chart titles. Metrics that the service does not have are omitted.
 TILES = {
     "documents.total": "Documents",
     "chats.sync.total": "Sync chats",
@@ -29,9 +29,9 @@ TILES = {
     "chats.async.latency_ms.p95": "Async latency p95 (ms)",
     "feedback.total": "Ratings",
 }
-# Shares of 1, which people read as percent.
+# Shares of 1, shown as percent.
 SHARES = {"chats.async.answer_rate"}
-# The days that the service lists itself, with a column for each metric as statistics_daily has it.
+# The days that the service lists, with one column per metric, like statistics_daily.
 LISTED = f"""(
     PIVOT (SELECT date, site_id, metric, value FROM assistant.statistics_history WHERE series = 'daily')
     ON metric IN ({", ".join(f"'{metric}'" for metric in TILES)}) USING max(value) GROUP BY date, site_id
@@ -40,11 +40,11 @@ LISTED = f"""(
 
 @dag(schedule=[Asset("assistant_warehouse")], catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
 def assistant_weekly_report():
-    """Read the view, and draw it."""
+    """Query the view and draw the charts."""
 
     @task
     def draw(lake: str, database: str) -> dict:
-        """Draw one tile per metric: its last value, and the way there."""
+        """Draw one chart per metric, with its latest value and its history."""
         import io
 
         import duckdb
@@ -56,7 +56,7 @@ def assistant_weekly_report():
             source, shown = "assistant.statistics_daily", [metric for metric in TILES if metric in view.columns]
             if is_listed := bool(connection.sql(f"FROM {LISTED} LIMIT 1")):
                 source, shown = LISTED, list(TILES)
-            # Other services have other metrics.
+            # If the service has none of these metrics, draw the first six that it has.
             shown = shown or view.columns[4:][:6]
             quoted = (metric.replace('"', '""') for metric in shown)
             medians = "".join(f', median("{metric}")' for metric in quoted)
@@ -100,7 +100,7 @@ def assistant_weekly_report():
 
 
 def draw_tile(tile, title, dates, values, write):
-    """Draw a metric by day, with its last value in large figures, the change in a week, and labels at both axes."""
+    """Draw one metric by day, with its latest value in large type, the change in a week, and axis labels."""
     known = [(day, value) for day, value in zip(dates, values, strict=True) if value is not None]
     tile.set_facecolor("white")
     tile.set(xticks=[], yticks=[])
@@ -133,17 +133,17 @@ def draw_tile(tile, title, dates, values, write):
     tile.plot(days, numbers, color="#4361ee", linewidth=2, solid_capstyle="round")
     tile.plot(days[-1:], numbers[-1:], "o", color="#4361ee", markersize=7)
     tile.fill_between(days, numbers, low, color="#4361ee", alpha=0.08, linewidth=0)
-    # The line has the lower half of the tile.
+    # Keep the line in the lower half of the chart.
     tile.set_ylim(floor, high + 1.6 * space)
 
 
 def number(value, sign=""):
-    """Return a number with three significant digits, or all digits before the point."""
+    """Return a number with three significant digits, or without decimals from 100 on."""
     return f"{value:{sign},.3g}" if abs(value) < 100 else f"{value:{sign},.0f}"
 
 
 def percent(value, sign=""):
-    """Return a share of 1 as percent, or a difference of two as percentage points."""
+    """Return a share of 1 as percent, or a signed difference as percentage points."""
     return f"{number(100 * value, sign)} {'points' if sign else '%'}"
 
 

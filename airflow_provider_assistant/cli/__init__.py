@@ -1,6 +1,6 @@
 """
-The command line: ``airflow assistant …``, and the same behind ``python -m airflow_provider_assistant``.
+The command line: ``airflow assistant …`` and ``python -m airflow_provider_assistant …``.
 
-Airflow reads :mod:`~airflow_provider_assistant.cli.definition` whenever somebody types ``airflow``, so that imports
-nothing; the commands are imported when they are run.
+Every ``airflow`` command imports :mod:`~airflow_provider_assistant.cli.definition`, so that module imports as little as
+possible. The functions of the commands are imported when they run.
 """

@@ -16,7 +16,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 
 @command
 def chat(out: Out, args: argparse.Namespace) -> int:
-    """Send one message, or every line until the end of the input, and show the answers."""
+    """Send one message, or each input line, and show the answers."""
     hook = connected(out, args)
     site_id, session_id = hook.site(), args.session or f"cli-{uuid.uuid4().hex[:16]}"
     if args.message is not None:
@@ -24,12 +24,12 @@ def chat(out: Out, args: argparse.Namespace) -> int:
         return OK
     is_person = sys.stdin.isatty() and out.is_terminal
     if is_person:
-        out.note(f"Site {site_id}, session {session_id}. A line is a message; end with Ctrl-D.")
+        out.note(f"Site {site_id}, session {session_id}. Each line is a message. Ctrl-D ends the chat.")
     for message in _typed(out) if is_person else _piped():
         try:
             _show(out, _answer(out, hook, session_id, message, args))
         except AssistantError as error:
-            # A person goes on after what passes; a script must not miss that an answer is missing.
+            # At a terminal, continue after temporary errors. A script must fail if an answer is missing.
             if not is_person or exit_code(error) != LATER:
                 raise
             failed(out, error)
@@ -39,7 +39,7 @@ def chat(out: Out, args: argparse.Namespace) -> int:
 
 
 def _answer(out: Out, hook: AssistantHook, session_id: str, message: str, args: argparse.Namespace) -> dict[str, Any]:
-    with out.busy("thinking"):
+    with out.busy("waiting for the answer"):
         answer = hook.chat(session_id, message, args.email, args.language)
     return {**answer.as_dict(), "session_id": answer.session_id or session_id, "site_id": hook.site()}
 
@@ -47,13 +47,13 @@ def _answer(out: Out, hook: AssistantHook, session_id: str, message: str, args: 
 def _show(out: Out, answer: dict[str, Any]) -> None:
     out.result(answer)
     if answer["text"] is None:
-        out.note("The reply has no text that is known as an answer; --output json shows all of it.")
+        out.note("The reply has no known answer field. --output json shows the whole reply.")
     else:
         out.line(answer["text"])
 
 
 def _typed(out: Out) -> Iterator[str]:
-    import readline  # noqa: F401 (gives the prompt its line editing)
+    import readline  # noqa: F401 (enables line editing at the prompt)
 
     while True:
         try:

@@ -1,52 +1,64 @@
-"""The commands and their arguments, as Airflow's command line takes them from a provider."""
+"""Definitions of the commands and their arguments, in the form that Airflow expects from a provider."""
 
 from __future__ import annotations
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
 
 EPILOG = (
-    "Exit codes: 0 all is well; 1 it ran, and something is wrong (a smoke step, rows of a load, a ledger entry); "
-    "2 wrong arguments, input or connection; 3 the service refuses (400, 401, 403, 404); 4 the service fails, is busy "
-    "or cannot be reached: try again later; 5 the ledger cannot be used; 70 a bug; 130 interrupted."
+    "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry); "
+    "2 invalid arguments, input or connection; 3 the service rejected the request (400, 401, 403, 404); 4 the service "
+    "failed, is busy or cannot be reached: try again later; 5 the ledger cannot be used; 70 a bug; 130 interrupted."
 )
 
-OUTPUT = Arg(("-o", "--output"), choices=("text", "json"), default="text", help="text for people, or JSON for programs")
-VERBOSE = Arg(("-v", "--verbose"), action="store_true", help="log what happens to standard error")
-CONNECTION = Arg(("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="the Airflow connection")
-SITE = Arg(("--site",), metavar="SITE_ID", help="site to use instead of the connection's")
-ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only of this site")
-TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant to use instead of the connection's")
+OUTPUT = Arg(
+    ("-o", "--output"),
+    choices=("text", "json"),
+    default="text",
+    help="output format: text for people, JSON for programs",
+)
+VERBOSE = Arg(("-v", "--verbose"), action="store_true", help="write a detailed log to standard error")
+CONNECTION = Arg(
+    ("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="Airflow connection of type assistant"
+)
+SITE = Arg(("--site",), metavar="SITE_ID", help="site (default: that of the connection)")
+ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only this site (default: all sites)")
+TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant (default: that of the connection)")
 COMMON = (OUTPUT, VERBOSE)
 
-# What says which rows a file has: the same as for the operator, or the ledger does not know them again.
-KIND = Arg(("--kind",), choices=("qa", "text"), default="qa", help="what a row becomes: question and answer, or text")
+# Arguments that determine the keys and contents of the rows of a file. They must match those of the operator, or the
+# ledger does not recognise the rows.
+KIND = Arg(("--kind",), choices=("qa", "text"), default="qa", help="kind of document to create per row")
 COLUMN = Arg(
-    ("--column",), action="append", metavar="FIELD=COLUMN", help="where a column's name differs; may be repeated"
+    ("--column",),
+    action="append",
+    metavar="FIELD=COLUMN",
+    help="take a field from a column of another name; repeatable",
 )
 CONSTANT = Arg(
-    ("--constant",), action="append", metavar="FIELD=VALUE", help="a field with one value for all rows; repeatable"
+    ("--constant",), action="append", metavar="FIELD=VALUE", help="set a field to one value for all rows; repeatable"
 )
-KEY = Arg(("--key",), action="append", metavar="COLUMN", help="column that tells rows apart; may be repeated")
+KEY = Arg(
+    ("--key",),
+    action="append",
+    metavar="COLUMN",
+    help="column that identifies a row; repeatable (default: the whole row)",
+)
 SOURCE_NAME = Arg(
     ("--source-name",),
     metavar="NAME",
-    help="names the source in the ledger; dag_id.task_id takes up a DAG's (default: the file's name)",
+    help="name of the source in the ledger; use dag_id.task_id for the source of a task (default: name of the file)",
 )
 DELETED = Arg(
     ("--findings",),
     metavar="FILE",
-    help="findings file of a load: the documents that it lists as stale or superseded",
+    help="findings file of a load; selects the documents listed as stale or superseded",
 )
-DELIMITER = Arg(
-    ("--delimiter",), metavar="CHARACTER", help="between the cells of a CSV file; \\t is a tab (default: ,)"
-)
-ENCODING = Arg(("--encoding",), metavar="NAME", help="of a CSV file, such as cp1252 (default: utf-8)")
-QUOTE = Arg(
-    ("--quote",), metavar="CHARACTER", help='around cells of a CSV file that contain the delimiter (default: ")'
-)
-ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="a file without rows is a success")
+DELIMITER = Arg(("--delimiter",), metavar="CHARACTER", help="delimiter of a CSV file; \\t is a tab (default: ,)")
+ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV file, such as cp1252 (default: utf-8)")
+QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file (default: ")')
+ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="succeed if the file has no rows")
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
-NAMESPACE = Arg(("--namespace",), metavar="NAME", help="keeps keys apart from those of other loads")
+NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, *IN_FILE)
 
 
@@ -55,8 +67,8 @@ def get_cli_commands() -> list[GroupCommand]:
     return [
         GroupCommand(
             name="assistant",
-            help="Talk to a hosted assistant",
-            description="Check a connection, chat, load documents, look into the ledger.",
+            help="Check, load and chat with a hosted assistant",
+            description="Check a connection, chat, load documents, inspect the ledger.",
             epilog=EPILOG,
             subcommands=COMMANDS,
         )
@@ -77,24 +89,34 @@ def _command(name: str, text: str, *args: Arg, function: str | None = None) -> A
 COMMANDS = (
     _command(
         "smoke",
-        "Try every part of the service that a production setup needs",
+        "Run the smoke test: try each endpoint that a production setup needs",
         CONNECTION,
         SITE,
         TENANT,
-        Arg(("--document",), metavar="FILE", help="upload this file instead of a small one that comes along"),
-        Arg(("--question",), metavar="TEXT", help="ask this instead of a question about that file"),
-        Arg(("--timeout",), type=float, default=120.0, metavar="SECONDS", help="longest wait for the async answer"),
+        Arg(("--document",), metavar="FILE", help="file to upload (default: a small built-in file)"),
+        Arg(("--question",), metavar="TEXT", help="question to ask (default: one about the built-in file)"),
+        Arg(
+            ("--timeout",),
+            type=float,
+            default=120.0,
+            metavar="SECONDS",
+            help="longest wait for the async answer, in seconds",
+        ),
     ),
     _command("limits", "Show the tenant's limits", CONNECTION, TENANT),
     _command(
         "chat",
-        "Chat with the assistant, in one session",
+        "Chat with the assistant in one session",
         CONNECTION,
         SITE,
-        Arg(("-m", "--message"), metavar="TEXT", help="ask this, and end; otherwise a line is a message"),
-        Arg(("--session",), metavar="SESSION_ID", help="go on with a session (default: a new one)"),
+        Arg(
+            ("-m", "--message"),
+            metavar="TEXT",
+            help="send one message and exit (default: each input line is a message)",
+        ),
+        Arg(("--session",), metavar="SESSION_ID", help="continue a session (default: a new session)"),
         Arg(("--email",), metavar="ADDRESS", help="e-mail address of the end user"),
-        Arg(("--language",), metavar="CODE", help="language of the replies, such as en"),
+        Arg(("--language",), metavar="CODE", help="language code of the replies, such as en"),
     ),
     _command(
         "load",
@@ -102,122 +124,142 @@ COMMANDS = (
         Arg(("file",), metavar="FILE", help="path, glob, folder or object storage URL of Parquet, CSV or JSON lines"),
         CONNECTION,
         *ROWS,
-        Arg(("--dry-run",), action="store_true", help="send nothing, and say what would be sent"),
+        Arg(("--dry-run",), action="store_true", help="send nothing; show what would be sent"),
         Arg(
             ("--on-ambiguous",),
             choices=("retry", "skip", "fail"),
             default="retry",
-            help="what to do with a row that an earlier attempt may have created",
+            help="row that an earlier attempt may have created: send it again, skip it, or stop the load",
         ),
         Arg(
             ("--on-change",),
             choices=("create", "skip", "fail"),
             default="create",
-            help="what to do with a key whose content has changed",
+            help="key whose content has changed: create another document, skip the row, or stop the load",
         ),
         Arg(
             ("--on-missing",),
             choices=("stale", "ignore"),
             default="stale",
-            help="what to do with documents of this source that the file no longer has",
+            help="documents of this source whose row is gone from the file: list them as stale, or ignore them",
         ),
         Arg(("--adopt",), action="store_true", help="take over keys that belong to another source"),
         Arg(
             ("--allow-mass-change",),
             action="store_true",
-            help="replace, or mark as stale, even more than half of the source's documents",
+            help="allow replacing, or marking as stale, more than half of the source's documents",
         ),
-        Arg(("--max-rejected",), type=float, default=0.0, metavar="N", help="bad rows allowed: a count, or a fraction"),
-        Arg(("--findings",), metavar="FILE", help="Parquet file that lists the rows that want attention"),
+        Arg(
+            ("--max-rejected",),
+            type=float,
+            default=0.0,
+            metavar="N",
+            help="rejected rows to tolerate: a count, or a fraction",
+        ),
+        Arg(("--findings",), metavar="FILE", help="Parquet file for the findings (default: in AIRFLOW_HOME)"),
     ),
     _command(
         "findings",
-        "Show a findings file: the rows of a load that want attention",
-        Arg(("file",), metavar="FILE", help="Parquet file of a load: a local path or an object storage URL"),
+        "Show the findings of a load: the rows that a person should look at",
+        Arg(("file",), metavar="FILE", help="findings file: a local path or an object storage URL"),
         Arg(
-            ("--finding",), action="append", metavar="KIND", help="only this kind, such as superseded; may be repeated"
+            ("--finding",),
+            action="append",
+            metavar="KIND",
+            help="only this kind of finding, such as superseded; repeatable",
         ),
     ),
     GroupCommand(
         name="ledger",
-        help="Look into the record of what was sent",
+        help="Inspect and correct the ledger, the record of effects",
         epilog=EPILOG,
         subcommands=(
-            _command("status", "Count what the ledger knows", ONLY_SITE, function="ledger.status"),
-            _command("ambiguous", "List what may or may not have happened", ONLY_SITE, function="ledger.ambiguous"),
+            _command("status", "Count the entries of the ledger", ONLY_SITE, function="ledger.status"),
+            _command(
+                "ambiguous",
+                "List ambiguous entries: requests with unknown outcome",
+                ONLY_SITE,
+                function="ledger.ambiguous",
+            ),
             _command(
                 "stale",
-                "List documents whose row the file no longer has",
-                Arg(("file",), metavar="FILE", help="the source, whole"),
+                "List documents whose row is gone from the file",
+                Arg(("file",), metavar="FILE", help="the complete source"),
                 CONNECTION,
                 *ROWS,
                 function="ledger.stale",
             ),
             _command(
                 "superseded",
-                "List documents that newer ones of the same key replaced",
+                "List documents that were replaced by newer content",
                 ONLY_SITE,
-                Arg(("--source-name",), metavar="NAME", help="only of this source"),
+                Arg(("--source-name",), metavar="NAME", help="only this source (default: all sources)"),
                 function="ledger.superseded",
             ),
             _command(
                 "forget",
-                "Record that documents were deleted at the service",
+                "Record that documents were deleted on the site",
                 Arg(("entry",), metavar="DOCUMENT", nargs="*", help="document ids, or keys of entries"),
                 DELETED,
-                Arg(("--dry-run",), action="store_true", help="change nothing, and count"),
+                Arg(("--dry-run",), action="store_true", help="change nothing; show the counts"),
                 ONLY_SITE,
                 function="upkeep.forget",
             ),
             _command(
                 "resolve",
-                "Settle ambiguous entries by hand, after a look at the site",
+                "Record the outcome of ambiguous entries, after checking the site",
                 Arg(
                     ("entry",),
                     metavar="ENTRY",
                     nargs="*",
-                    help="keys, or the beginnings of them, as ambiguous lists them",
+                    help="keys as listed by ledger ambiguous, or their first characters",
                 ),
                 Arg(
                     ("--as",),
                     dest="outcome",
                     choices=("created", "not-created", "deleted", "done", "refused"),
                     required=True,
-                    help="what you saw; done and refused are created and not-created, deleted is what forget does",
+                    help="what you found; done is created, refused is not-created, deleted does what forget does",
                 ),
                 Arg(
                     ("--findings",),
                     metavar="FILE",
-                    help="findings file of a load: its ambiguous rows; for deleted, its stale and superseded ones",
+                    help="findings file; selects its ambiguous rows, or with --as deleted its other documents",
                 ),
-                Arg(("--id",), metavar="ID", help="of the document or request that there is, for created"),
-                Arg(("--file",), metavar="FILE", help="the source, for created: says which content the site has"),
-                Arg(("--force",), action="store_true", help="even if a task may be sending it right now"),
+                Arg(("--id",), metavar="ID", help="id of the document or request; only with --as created"),
+                Arg(("--file",), metavar="FILE", help="the source, to record the content hash; only with --as created"),
+                Arg(("--force",), action="store_true", help="change the entry even if a task may still be sending it"),
                 ONLY_SITE,
                 *IN_FILE,
                 function="ledger.resolve",
             ),
             _command(
                 "loads",
-                "List the latest loads, with what they counted",
+                "List the latest loads with their counts",
                 ONLY_SITE,
-                Arg(("--limit",), type=int, default=20, metavar="N", help="how many at most"),
+                Arg(("--limit",), type=int, default=20, metavar="N", help="maximum number of loads"),
                 function="upkeep.loads",
             ),
             _command(
                 "prune",
-                "Delete old records that nobody needs, and old findings files",
-                Arg(("--older-than",), type=int, required=True, metavar="DAYS", help="what is older than so many days"),
-                Arg(("--dry-run",), action="store_true", help="delete nothing, and count"),
+                "Delete old entries that are no longer needed, and old findings files",
+                Arg(
+                    ("--older-than",),
+                    type=int,
+                    required=True,
+                    metavar="DAYS",
+                    help="delete entries and files older than this, in days",
+                ),
+                Arg(("--dry-run",), action="store_true", help="delete nothing; show the counts"),
                 function="upkeep.prune",
             ),
-            _command("rekey", "Bring the keys of an older ledger to today's form", function="rekey.rekey"),
+            _command("rekey", "Convert the keys of an older ledger to the current format", function="rekey.rekey"),
         ),
     ),
     _command(
         "sandbox",
         "Run the embedded service, for development and tests",
-        Arg(("--port",), type=int, metavar="PORT", help="port to listen on; 0 lets the system pick one"),
-        Arg(("flags",), nargs="*", metavar="-- FLAG", help="further flags of the embedded service, after --"),
+        Arg(("--port",), type=int, metavar="PORT", help="port to listen on; 0 lets the system choose one"),
+        Arg(("flags",), nargs="*", metavar="-- FLAG", help="more flags of the embedded service, after --"),
     ),
 )

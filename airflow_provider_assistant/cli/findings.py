@@ -1,4 +1,4 @@
-"""``airflow assistant findings``: what a load wants a person to see."""
+"""``airflow assistant findings``: show the findings of a load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def read_findings(path: str) -> list[dict[str, Any]]:
     Return the rows of a findings file.
 
     :param path: A local path or an object storage URL.
-    :raises AssistantInputError: It cannot be read, or is not a findings file.
+    :return: One dict per finding, with the keys ``COLUMNS``.
+    :raises AssistantInputError: The file cannot be read, or is not a findings file.
     """
     import pyarrow.parquet as pq
 
@@ -41,7 +42,7 @@ def read_findings(path: str) -> list[dict[str, Any]]:
         with storage_path(path).open("rb") as file:
             rows: list[dict[str, Any]] = pq.read_table(file, columns=list(COLUMNS)).to_pylist()
     except (OSError, ValueError) as error:
-        raise AssistantInputError(f"{path} is not a findings file that can be read: {error}", field="file") from error
+        raise AssistantInputError(f"{path} is not a findings file or cannot be read: {error}", field="file") from error
     if rows and not rows[0].keys() >= set(COLUMNS):
         raise AssistantInputError(f"{path} is not a findings file: it needs the columns {COLUMNS}", field="file")
     return rows

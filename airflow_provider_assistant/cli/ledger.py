@@ -1,4 +1,4 @@
-"""``airflow assistant ledger``: look into the record of what was sent, and settle what only people can."""
+"""``airflow assistant ledger``: list entries of the ledger, and record the outcome of ambiguous ones."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import Ledger, document_scope
 from airflow_provider_assistant.ledger.admin import counts_of_loads
 from airflow_provider_assistant.ledger.inspect import Entry, entry_of, outcomes, superseded_counts, unsettled
-from airflow_provider_assistant.ledger.inspect import resolve as settle
+from airflow_provider_assistant.ledger.inspect import resolve as record_outcome
 from airflow_provider_assistant.ledger.inspect import superseded as older_documents
 from airflow_provider_assistant.loading.rows import Digest, FileRows, Rows
 from airflow_provider_assistant.loading.source import storage_path
 from airflow_provider_assistant.loading.survey import survey
 
-# Of an error; the JSON has all of it.
+# Length limit of an error in text output, in characters. JSON has the whole error.
 ERROR_WIDTH = 60
-# Digits of a key that are shown on a terminal; more than enough to tell a million keys apart.
+# Digits of a key in text output. They are unique among millions of keys.
 DIGITS = 12
 
 
 @command
 def status(out: Out, args: argparse.Namespace) -> int:
-    """Count what the ledger knows."""
+    """Count the entries of the ledger by kind, site and outcome."""
     with Ledger.open() as ledger:
         where = ledger.engine.url.render_as_string(hide_password=True)
         found = outcomes(ledger, args.site) + superseded_counts(ledger, args.site) + counts_of_loads(ledger, args.site)
@@ -44,14 +44,14 @@ def status(out: Out, args: argparse.Namespace) -> int:
 
 @command
 def ambiguous(out: Out, args: argparse.Namespace) -> int:
-    """List what may or may not have happened; there being something is exit code 1."""
+    """List the ambiguous entries. Exit code 1 if there are any."""
     with Ledger.open() as ledger:
         entries = list(unsettled(ledger, args.site))
     out.result([entry.as_dict() for entry in entries])
     if entries:
         titles = ("key", "kind", "site", "source", "label", "outcome", "intended", "error")
         out.table(titles, [_row(entry) for entry in entries])
-        out.note("Look at the site, then: ledger resolve KEY … --as created|not-created")
+        out.note("Check the site, then run: ledger resolve KEY … --as created|not-created")
     else:
         out.line("Nothing is ambiguous.", GOOD)
     return WRONG if entries else OK
@@ -66,7 +66,7 @@ def _row(entry: Entry) -> list[Any]:
 
 @command
 def stale(out: Out, args: argparse.Namespace) -> int:
-    """List documents whose row the source no longer has; there being some is exit code 1."""
+    """List the documents whose row is gone from the source. Exit code 1 if there are any."""
     hook = connected(out, args)
     site_id, source = hook.site(), source_name(args)
     with contextlib.ExitStack() as stack:
@@ -82,7 +82,7 @@ def stale(out: Out, args: argparse.Namespace) -> int:
 
 @command
 def superseded(out: Out, args: argparse.Namespace) -> int:
-    """List documents that newer ones of the same key replaced; there being some is exit code 1."""
+    """List the documents that were replaced by newer content. Exit code 1 if there are any."""
     with Ledger.open() as ledger:
         found = [_listed(*one) for one in older_documents(ledger, args.site, args.source_name)]
     return _to_delete(out, found, "superseded")
@@ -92,7 +92,7 @@ def _to_delete(out: Out, found: list[dict[str, Any]], what: str) -> int:
     out.result(found)
     if found:
         out.table(("site", "source", "label", "document"), [list(one.values()) for one in found])
-        out.note("The API cannot delete: delete these documents at the service, then: ledger forget ID …")
+        out.note("The API cannot delete documents. Delete them on the site, then run: ledger forget ID …")
     else:
         out.line(f"Nothing is {what}.", GOOD)
     return WRONG if found else OK
@@ -102,7 +102,7 @@ def _listed(site_id: str, source: str, label: str, document_id: str | None) -> d
     return {"site_id": site_id, "source": source, "label": label, "document_id": document_id}
 
 
-# What people type, and what the ledger calls it.
+# Values of --as, and the outcome in the ledger.
 OUTCOMES: dict[str, Literal["done", "refused"]] = {
     "created": "done",
     "not-created": "refused",
@@ -113,50 +113,52 @@ OUTCOMES: dict[str, Literal["done", "refused"]] = {
 
 @command
 def resolve(out: Out, args: argparse.Namespace) -> int:
-    """Settle ambiguous entries."""
+    """Record the outcome of ambiguous entries."""
     if args.outcome == "deleted":
         return forgotten(out, args)
     with Ledger.open() as ledger:
-        wanted = _wanted(ledger, args)
-        for entry, _ in wanted:
+        selected = _selected(ledger, args)
+        for entry, _ in selected:
             if entry.may_be_under_way and not args.force:
                 raise AssistantInputError(
-                    f"{entry.run} intended {entry.label} at {entry.intended_at:%H:%M:%S} UTC and may be sending it "
-                    "right now. If you know that it is not: --force",
+                    f"{entry.run} claimed {entry.label} at {entry.intended_at:%H:%M:%S} UTC and may still be sending "
+                    "it. If you are sure that it is not, use --force",
                     field="entry",
                 )
         outcome = OUTCOMES[args.outcome]
-        contents = _contents([entry for entry, _ in wanted], args) if outcome == "done" and args.file else {}
-        for entry, identifier in wanted:
-            settle(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
-    out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in wanted])
-    for entry, _ in wanted:
+        contents = _contents([entry for entry, _ in selected], args) if outcome == "done" and args.file else {}
+        for entry, identifier in selected:
+            record_outcome(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
+    out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in selected])
+    for entry, _ in selected:
         out.line(f"{entry.kind} {entry.key[:DIGITS]} ({entry.label}) on site {entry.site_id}: {args.outcome}", GOOD)
     return OK
 
 
-def _wanted(ledger: Ledger, args: argparse.Namespace) -> list[tuple[Entry, str | None]]:
-    """Return the entries to settle, each with the id of its document or request as far as it is known."""
+def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[Entry, str | None]]:
+    """Return the selected entries, each with the id of its document or request if known."""
     if args.id and (args.findings or len(args.entry) != 1):
-        raise AssistantInputError("--id is of one document: give one ENTRY", field="id")
-    wanted = {entry.key: (entry, args.id) for entry in (entry_of(ledger, name, args.site) for name in args.entry)}
+        raise AssistantInputError("--id needs exactly one ENTRY", field="id")
+    selected = {entry.key: (entry, args.id) for entry in (entry_of(ledger, name, args.site) for name in args.entry)}
     if args.findings:
         listed = {row["key"]: row["document_ids"] for row in read_findings(args.findings) if row["kind"] == "ambiguous"}
         for entry in unsettled(ledger, args.site):
             if entry.kind in {"document", "question"} and entry.label in listed:
-                wanted.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
-    if not wanted:
-        raise AssistantInputError("nothing to settle: give ENTRY, or --findings with ambiguous rows", field="entry")
-    return list(wanted.values())
+                selected.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
+    if not selected:
+        raise AssistantInputError(
+            "no ambiguous entry selected: give ENTRY, or --findings with ambiguous rows", field="entry"
+        )
+    return list(selected.values())
 
 
 def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
-    """Return the hash of the content that the source has for each entry."""
+    """Return the content hash of each entry's row in the source, by key."""
     contents: dict[str, str] = {}
-    wanted = {entry.key for entry in entries}
+    selected = {entry.key for entry in entries}
     for entry in entries:
         if entry.key not in contents:
-            contents |= {digest.key: digest.content for digest in _digests(entry, args) if digest.key in wanted}
+            contents |= {digest.key: digest.content for digest in _digests(entry, args) if digest.key in selected}
         if entry.key not in contents:
             raise AssistantInputError(
                 f"{args.file} has no row with the key of {entry.label!r}; give the same --kind, --key, --column and "

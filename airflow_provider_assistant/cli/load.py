@@ -1,4 +1,4 @@
-"""``airflow assistant load``: the engine, the ledger and the counts of the load operators, without a DAG."""
+"""``airflow assistant load``: load a file of rows like the load operators, without a DAG."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from airflow_provider_assistant.loading.report import Counts, Findings, Kind
 from airflow_provider_assistant.loading.source import Path_, storage_path
 from airflow_provider_assistant.operators.loads import flaw_of
 
-# So many rows are shown; all of those that want attention are in the file of findings.
+# Maximum number of rows and findings in the output. The findings file has all findings.
 SHOWN = 20
-# Seconds between two looks at the counts.
+# Seconds between two updates of the progress bar.
 TICK = 0.1
 
 
 @command
 def load(out: Out, args: argparse.Namespace) -> int:
-    """Load what has not been loaded, or say what would be."""
+    """Load the rows that are not yet loaded, or show them with ``--dry-run``."""
     hook = connected(out, args)
     done = _Done()
     with contextlib.ExitStack() as stack:
@@ -64,7 +64,7 @@ def load(out: Out, args: argparse.Namespace) -> int:
         raise done.error
     is_good = not flaw
     style = GOOD if is_good and not done.error else BAD if done.counts.failed else WARNING
-    _tell(out, args, hook, done, findings, style)
+    _show(out, args, hook, done, findings, style)
     if done.is_interrupted:
         return INTERRUPTED
     if done.error:
@@ -81,7 +81,7 @@ def _record(
 
 @dataclass(slots=True)
 class _Done:
-    """What came of the load, however it ended."""
+    """The result of a load, whether it succeeded, failed or was interrupted."""
 
     counts: Counts = field(default_factory=Counts)
     error: AssistantError | None = None
@@ -97,7 +97,7 @@ async def _run(out: Out, hook: AssistantHook, dry_run: bool, done: _Done, **part
     async with AssistantClient(hook.settings.client) as client:
         this = (Rehearsal if dry_run else Load)(client, on_created=sent, **parts)
         done.counts = this.counts
-        with _ended_by_signals(this, done), out.progress("looking" if dry_run else "loading") as shown:
+        with _ended_by_signals(this, done), out.progress("checking" if dry_run else "loading") as shown:
             watching = asyncio.create_task(_watch(this.counts, shown))
             try:
                 await this.run()
@@ -115,7 +115,7 @@ async def _watch(counts: Counts, shown: Callable[[int, int], None]) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals(this: Load, done: _Done) -> Iterator[None]:
-    """Let the first Ctrl-C record what is in flight; a second one ends at once."""
+    """Stop the load on the first SIGINT or SIGTERM and record requests in flight. A second signal ends the process."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
@@ -135,7 +135,7 @@ def _ended_by_signals(this: Load, done: _Done) -> Iterator[None]:
 
 
 class _Shown(Findings):
-    """Findings whose first rows are kept to be shown; those of a dry run are not written."""
+    """Findings that keep the first rows for the output. Findings of a dry run are not written."""
 
     def __init__(self, path: Path_, *, write: bool) -> None:
         super().__init__(path, always=False)
@@ -145,7 +145,7 @@ class _Shown(Findings):
     def add(
         self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
     ) -> None:
-        """Add a finding."""
+        """Add a finding, see :meth:`~airflow_provider_assistant.loading.report.Findings.add`."""
         if len(self.first) < SHOWN:
             ids = document_ids or []
             self.first.append({"kind": kind, "row": row, "key": key, "reason": reason, "document_ids": ids})
@@ -155,7 +155,7 @@ class _Shown(Findings):
             self.count += 1
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         if self._write:
             super().close()
 
@@ -167,7 +167,7 @@ def _findings_path(args: argparse.Namespace) -> Path_:
     return airflow_home() / "assistant_loads" / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 
 
-def _tell(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str) -> None:
+def _show(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str) -> None:
     counts = done.counts
     path = None if args.dry_run else findings.listed
     out.result(
@@ -193,4 +193,4 @@ def _tell(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, 
     if path:
         out.note(f"Findings: {findings.count}, all of them in {path}")
     elif findings.count:
-        out.note(f"Findings: {findings.count}, of which {len(findings.first)} are shown")
+        out.note(f"Findings: {findings.count}, {len(findings.first)} of them shown")

@@ -1,4 +1,4 @@
-"""The output of a command: for people on a terminal, as lines in a pipe, as JSON for a program; never the key."""
+"""The output of a command: rich text on a terminal, plain lines in a pipe, or JSON; always without the API key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Out:
     """
     Standard output and standard error of one command.
 
-    :param as_json: Whether the result is one JSON value; what is for people is then left out.
+    :param as_json: Whether to write the result as one JSON value, and no text for people.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -42,14 +42,16 @@ class Out:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person reads standard output."""
+        """Whether standard output is a terminal and the format is text."""
         return self._out.is_terminal and not self.as_json
 
     def hide(self, secret: str | None) -> None:
         """
-        Show ``***`` in place of a secret from now on, however JSON or a URL spells it.
+        Replace a secret by ``***`` in all further output, also where JSON or a URL escapes it.
 
-        A key that looks like an ordinary word is not replaced: output about something else would be changed.
+        A key that looks like an ordinary word is not replaced, because that would change unrelated output.
+
+        :param secret: The secret, or None.
         """
         secret = (secret or "").strip()
         if is_recognisable(secret):
@@ -57,10 +59,10 @@ class Out:
 
     def clean(self, text: str, *, lines: bool = True) -> str:
         """
-        Return a text without secrets and without characters that steer a terminal.
+        Return a text without secrets and without control characters.
 
         :param text: A text of unknown origin.
-        :param lines: Whether it may have more than one line.
+        :param lines: Whether to keep newlines and tabs. Default: True.
         """
         kept = "\n\t" if lines else ""
         return escaped(self._redacted(text), kept)
@@ -71,7 +73,7 @@ class Out:
         return text
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line for people; a program does not get it."""
+        """Write a line of text. Does nothing with JSON output."""
         if self.is_terminal:
             self._out.print(Text(self.clean(text), style))
         elif not self.as_json:
@@ -79,9 +81,9 @@ class Out:
 
     def fields(self, *cells: tuple[str, str, int]) -> None:
         """
-        Write a line of fields for people: aligned on a terminal, with tabs between them in a pipe.
+        Write a line of fields: aligned on a terminal, separated by tabs in a pipe. Does nothing with JSON output.
 
-        :param cells: Text, style and width of each.
+        :param cells: Text, style and width of each field.
         """
         if self.as_json:
             return
@@ -92,7 +94,12 @@ class Out:
         self._out.print(Text("  ").join(Text(f"{text:<{width}}", style) for text, style, width in texts))
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Show rows to people: as a table on a terminal, as lines with tabs between the cells in a pipe."""
+        """
+        Write a table: formatted on a terminal, as tab-separated lines in a pipe. Does nothing with JSON output.
+
+        :param titles: Titles of the columns.
+        :param rows: Cells of each row. None becomes an empty cell.
+        """
         if not self.is_terminal:
             for row in (titles, *rows):
                 self.fields(*((_cell(cell), "", 0) for cell in row))
@@ -105,37 +112,37 @@ class Out:
         self._out.print(table)
 
     def result(self, value: Any) -> None:
-        """Write the result for a program, as one line of JSON; people do not get it."""
+        """Write the result as one line of JSON. Does nothing with text output."""
         if self.as_json:
             self._write(self._redacted(json.dumps(value, default=str)))
 
     def note(self, text: str) -> None:
-        """Write a note for people, on standard error."""
+        """Write a note to standard error. Does nothing with JSON output."""
         if not self.as_json:
             self._err.print(Text(self.clean(text), DIM))
 
     def logged(self, text: str, style: str) -> None:
-        """Write a log line, on standard error."""
+        """Write a log line to standard error."""
         self._err.print(Text(self.clean(text), style))
 
     def error(self, text: str) -> None:
-        """Write an error, on standard error."""
+        """Write an error to standard error."""
         self._err.print(Text.assemble(("error: ", BAD), self.clean(text)))
 
     def ask(self, prompt: str) -> str:
-        """Read a line from a person."""
+        """Prompt for a line of input and return it."""
         with contextlib.redirect_stdout(self._stdout):
             return self._out.input(Text(prompt, "bold cyan"))
 
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """Show on a terminal that a step takes time."""
+        """Show a spinner on a terminal while a step runs."""
         with self._err.status(Text(what)) if self._is_lively else contextlib.nullcontext():
             yield
 
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Show a bar on a terminal; the function given takes how much is done, and of how much."""
+        """Show a progress bar on a terminal. Yield a function that updates it with ``(done, total)``."""
         if not self._is_lively:
             yield lambda _done, _total: None
             return
@@ -145,7 +152,7 @@ class Out:
             yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
     def _write(self, text: str) -> None:
-        """Write a line as it is: a pipe gets tabs as tabs."""
+        """Write a line unchanged, so that a pipe gets tabs as tabs."""
         self._stdout.write(f"{text}\n")
         self._stdout.flush()
 
@@ -155,18 +162,18 @@ class Out:
 
 
 class LogLines(logging.Handler):
-    """Log records as lines on standard error."""
+    """Log handler that writes records as lines to standard error."""
 
     def __init__(self, out: Out) -> None:
         super().__init__()
         self._out = out
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say one record."""
+        """Write one record."""
         try:
             style = WARNING if record.levelno >= logging.WARNING else DIM
             self._out.logged(f"{record.levelname.lower()}: {self.format(record)}", style)
-        except Exception:  # noqa: BLE001 (as every handler: a log line must not end what it tells of)
+        except Exception:  # noqa: BLE001 (as in every handler: an error in logging must not stop the command)
             self.handleError(record)
 
 

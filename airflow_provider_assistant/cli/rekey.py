@@ -1,4 +1,4 @@
-"""``airflow assistant ledger rekey``: give the entries of an older ledger the keys that their rows have today."""
+"""``airflow assistant ledger rekey``: convert the keys of an older ledger to the current format."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from dataclasses import asdict
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Out
 from airflow_provider_assistant.cli.running import OK, command
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.loading.rekey import rekey as bring_up_to_date
+from airflow_provider_assistant.loading.rekey import rekey as convert
 
 
 @command
-def rekey(out: Out, args: argparse.Namespace) -> int:  # noqa: ARG001 (every command takes them)
-    """Bring the keys of an older ledger to today's form."""
+def rekey(out: Out, args: argparse.Namespace) -> int:  # noqa: ARG001 (every command has this parameter)
+    """Convert the keys of an older ledger to the current format."""
     with Ledger.open() as ledger:
-        found = bring_up_to_date(ledger)
+        found = convert(ledger)
     out.result(asdict(found))
-    out.line(f"{found.changed} keys changed, {found.same} were as they are today", GOOD)
+    out.line(f"{found.changed} keys changed, {found.same} were up to date", GOOD)
     if found.taken:
-        out.line(f"{found.taken} rows had been created twice, under two types; a load lists one as stale", WARNING)
+        out.line(
+            f"{found.taken} rows were created twice, with keys of two types; the next load lists one document as stale",
+            WARNING,
+        )
     return OK

@@ -1,4 +1,4 @@
-"""From the arguments that say which rows a file has to rows; shared by loading them and by looking for them."""
+"""Open the rows of a file by the arguments of a command. Shared by ``load`` and ``ledger``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 
 
 class Kind(NamedTuple):
-    """What a row becomes."""
+    """Kind of document that a row becomes."""
 
     payload: type[Payload]
     endpoint: str
@@ -35,9 +35,12 @@ KINDS = {
 @contextlib.contextmanager
 def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[DataframeRows]:
     """
-    Open a file as the load operators do, so that its rows have the same keys and contents.
+    Open a file like the load operators, so that its rows have the same keys and content hashes.
 
-    :raises AssistantInputError: There is no such file, or it has not the columns.
+    :param file: Path, glob, folder or object storage URL.
+    :param args: Arguments of the command.
+    :param site_id: The site.
+    :raises AssistantInputError: The file does not exist, or a column is missing.
     """
     kind = KINDS[args.kind]
     constants = _pairs("--constant", args.constant)
@@ -58,12 +61,12 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
 
 
 def source_name(args: argparse.Namespace) -> str:
-    """Return the source's name in the ledger."""
+    """Return the name of the source in the ledger: ``--source-name``, or the name of the file."""
     return str(args.source_name or args.file.rstrip("/").rpartition("/")[2] or args.file)
 
 
 def this_run() -> RunRef:
-    """Return what the ledger calls this command: no task, and not the same twice."""
+    """Return the run that the ledger records for this command. Its id is unique."""
     return RunRef("airflow assistant", f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{getpid()}", "load", -1)
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: from arguments to an exit code, without a traceback."""
+"""Run a command: set up output and log, and turn errors into exit codes without a traceback."""
 
 from __future__ import annotations
 
@@ -28,39 +28,44 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 log = logging.getLogger("airflow_provider_assistant")
 
 OK, WRONG, INPUT, REFUSED, LATER, LEDGER, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
-# The first that fits counts.
+# The first match applies.
 EXIT_CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
     (AssistantInputError, INPUT),
     ((AssistantLedgerError, sa.exc.SQLAlchemyError), LEDGER),
     ((AssistantRateLimitError, AssistantServerError), LATER),
     (AssistantAPIError, REFUSED),
     (AssistantError, LATER),
-    # A connection that cannot be decoded, a file that cannot be written.
+    # Such as a connection that cannot be decoded, or a file that cannot be written.
     ((AirflowException, OSError), INPUT),
 )
 Command: TypeAlias = Callable[[Out, argparse.Namespace], int]
 
 
 def command(function: Command) -> Callable[[argparse.Namespace], None]:
-    """Make a function a command: it is given its output, says its errors there, and its result is the exit code."""
+    """
+    Make a command of a function.
+
+    :param function: Takes the output and the parsed arguments, and returns the exit code.
+    :return: A function that takes the parsed arguments, writes errors to the output, and exits with the exit code.
+    """
 
     @functools.wraps(function)
     def run(args: argparse.Namespace) -> None:
         out = Out(as_json=args.output == "json")
-        # Or Airflow does not look for connections in its database; its own commands do the same.
+        # Without this, Airflow does not read connections from its database. Its own commands set it too.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
         _log_to(out, args.verbose)
         try:
-            # Airflow's own log goes to standard output where a command makes it begin; results go by ``out``.
+            # Airflow may log to standard output. Redirect it, because results are written by ``out``.
             with contextlib.redirect_stdout(sys.stderr):
                 code = function(out, args)
         except KeyboardInterrupt:
             code = INTERRUPTED
         except BrokenPipeError:
-            # Whoever read this has gone, as head does; Python would complain once more when it ends.
+            # The reader closed the pipe, as head does. Without this, Python reports the error again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = INTERRUPTED
-        except Exception as error:  # noqa: BLE001 (whatever it is, nobody at a terminal wants a traceback)
+        except Exception as error:  # noqa: BLE001 (users of a terminal get a message, not a traceback)
             code = failed(out, error)
         sys.exit(code)
 
@@ -68,7 +73,7 @@ def command(function: Command) -> Callable[[argparse.Namespace], None]:
 
 
 def failed(out: Out, error: Exception) -> int:
-    """Say an error, and return its exit code."""
+    """Write an error, and return its exit code."""
     log.debug("%s", type(error).__name__, exc_info=error)
     code = exit_code(error)
     if code == BUG:
@@ -86,17 +91,19 @@ def exit_code(error: Exception) -> int:
 
 def connected(out: Out, args: argparse.Namespace) -> AssistantHook:
     """
-    Return the hook of the connection that the arguments name, once its key is known not to be shown.
+    Return the hook of the connection in the arguments. Hides the API key in all further output.
 
-    :raises AssistantInputError: There is no such connection, or it cannot be used.
+    :param out: Output of the command.
+    :param args: Arguments of the command.
+    :raises AssistantInputError: The connection does not exist or is invalid.
     """
     try:
         connection = AssistantHook.get_connection(args.conn_id)
     except AirflowNotFoundException:
         variable = f"AIRFLOW_CONN_{args.conn_id.upper()}"
         raise AssistantInputError(
-            f"there is no connection {args.conn_id!r}: set {variable}, or make it with 'airflow connections add' or in "
-            "the UI, or name another one with --conn-id",
+            f"there is no connection {args.conn_id!r}: set {variable}, create it with 'airflow connections add' or in "
+            "the UI, or select another one with --conn-id",
             field="conn_id",
         ) from None
     out.hide(connection.password)
@@ -106,16 +113,16 @@ def connected(out: Out, args: argparse.Namespace) -> AssistantHook:
 
 
 def _log_to(out: Out, verbose: bool) -> None:
-    """Let this package's log go to standard error by the same way as everything else, so that it has no secrets."""
+    """Write this package's log to standard error through ``out``, which removes secrets."""
     log.handlers[:] = [LogLines(out)]
     log.propagate = False
     log.setLevel(logging.INFO if verbose else logging.WARNING)
-    # A load shows its bad rows itself.
+    # ``load`` shows rejected rows itself.
     logging.getLogger("airflow_provider_assistant.loading.report").setLevel(log.level if verbose else logging.ERROR)
     if not verbose:
-        # Airflow warns of every short word in a connection that it does not take for a secret.
+        # Airflow warns about short values in a connection that it does not mask as secrets.
         logging.getLogger("airflow").setLevel(logging.ERROR)
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
-            # Standard output is for the result; 'airflow' itself does the same.
+            # Standard output is reserved for the result. The ``airflow`` command does the same.
             handler.setStream(sys.stderr)

@@ -1,4 +1,4 @@
-"""``airflow assistant smoke``: the specification's minimum production smoke flow, in its order."""
+"""``airflow assistant smoke``: run the minimum production smoke flow of the API's specification."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ and reads statistics. It may be deleted.
 QUESTION = "What does the smoke test of an integration read?"
 POLL_INTERVAL = 1.0
 STYLES = {"ok": GOOD, "failed": BAD, "skipped": DIM}
-# What stops one of these stops all the others.
+# Errors that would stop all other steps as well.
 FATAL = (AssistantAuthenticationError, AssistantConnectionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """
-    What came of a step.
+    The result of a step.
 
-    :param step: Its name.
+    :param step: Name of the step.
     :param verdict: ``ok``, ``failed`` or ``skipped``.
-    :param seconds: How long it took.
-    :param detail: What was seen, or why it failed.
+    :param seconds: Duration in seconds.
+    :param detail: What the service returned, or why the step failed.
     """
 
     step: str
@@ -53,7 +53,7 @@ class Verdict:
 
 @command
 def smoke(out: Out, args: argparse.Namespace) -> int:
-    """Try step after step, and say of each how it went."""
+    """Run the steps and write the result of each. Exit code 1 if a step did not succeed."""
     hook = connected(out, args)
     verdicts = []
     for verdict in _Smoke(hook, args).verdicts(out):
@@ -67,7 +67,7 @@ def smoke(out: Out, args: argparse.Namespace) -> int:
 
 
 class _Smoke:
-    """The steps: each returns what it saw, or raises."""
+    """The steps of the smoke test. Each returns a detail or raises."""
 
     def __init__(self, hook: AssistantHook, args: argparse.Namespace) -> None:
         self._hook = hook
@@ -78,8 +78,8 @@ class _Smoke:
         self._request_id = ""
 
     def verdicts(self, out: Out) -> Iterator[Verdict]:
-        """Yield one verdict after the other; what depends on a failed step is skipped."""
-        # Name, what to do, and the steps without which there is nothing to try.
+        """Yield the result of each step. Steps that depend on a failed step are skipped."""
+        # Name, function, and names of the steps that it depends on.
         steps: tuple[tuple[str, Callable[[], str], set[str]], ...] = (
             ("read limits", self._limits, set()),
             ("upload document", self._upload, set()),
@@ -104,7 +104,7 @@ class _Smoke:
                 missing.add(name)
                 detail, verdict = str(error), "failed"
                 if isinstance(error, FATAL):
-                    stopped = f"'{name}' says that the service cannot be used at all"
+                    stopped = f"'{name}' failed with an error that affects all steps"
             yield Verdict(name, verdict, round(time.perf_counter() - started, 3), detail)
 
     def _limits(self) -> str:
@@ -148,6 +148,6 @@ class _Smoke:
 
 def _shortened(text: str | None) -> str:
     if text is None:
-        return "a reply without a text that is known as an answer"
+        return "a reply without a known answer field"
     line = " ".join(text.split())
     return line if len(line) <= 100 else f"{line[:99]}…"

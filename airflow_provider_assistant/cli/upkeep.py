@@ -1,4 +1,4 @@
-"""``airflow assistant ledger``: what was deleted at the service, which loads ran, and what is old."""
+"""``airflow assistant ledger``: record deleted documents, list loads, delete old entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_assistant.ledger.store import airflow_home
 
 @command
 def forget(out: Out, args: argparse.Namespace) -> int:
-    """Record that documents were deleted; a name that the ledger does not know is exit code 1."""
+    """Record that documents were deleted. Exit code 1 if the ledger does not know one of them."""
     return forgotten(out, args)
 
 
@@ -26,7 +26,7 @@ def forgotten(out: Out, args: argparse.Namespace) -> int:
     deleted = admin.deleted_of(read_findings(args.findings)) if args.findings else admin.Deleted()
     deleted = admin.Deleted([*args.entry, *deleted.names], deleted.labels)
     if not (deleted.names or deleted.labels):
-        raise AssistantInputError("no document is named: give ids or keys, or --findings", field="entry")
+        raise AssistantInputError("no document selected: give ids or keys, or --findings", field="entry")
     is_dry = getattr(args, "dry_run", False)
     with Ledger.open() as ledger:
         done = admin.forget(ledger, deleted, args.site, dry_run=is_dry)
@@ -53,7 +53,7 @@ def loads(out: Out, args: argparse.Namespace) -> int:
 
 @command
 def prune(out: Out, args: argparse.Namespace) -> int:
-    """Delete what is old."""
+    """Delete old entries and old findings files."""
     if args.older_than < 1:
         raise AssistantInputError(f"--older-than must be at least 1 day, not {args.older_than}", field="older_than")
     before = datetime.now(UTC) - timedelta(days=args.older_than)
@@ -67,7 +67,7 @@ def prune(out: Out, args: argparse.Namespace) -> int:
     out.result({**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run})
     does = "Would delete" if args.dry_run else "Deleted"
     listed = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
-    out.line(f"{does} what began before {before:%Y-%m-%d %H:%M} UTC: {listed}.", GOOD)
+    out.line(f"{does} entries and files from before {before:%Y-%m-%d %H:%M} UTC: {listed}.", GOOD)
     return OK
 
 

@@ -1,6 +1,6 @@
 """
-Scores of answers, what they are compared with, and the verdict: pure functions, usable in a notebook.
+Scores, comparison and verdict of an evaluation: pure functions that also work in a notebook.
 
-Answers come as a table, such as the one that ``AssistantAskOperator`` writes; what is expected of them as columns of
-the same table or as a table of its own.
+The input is a table of answers, such as the file of ``AssistantAskOperator``. The expectations are columns of the same
+table or a separate table.
 """

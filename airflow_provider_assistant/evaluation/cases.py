@@ -1,4 +1,4 @@
-"""Questions with their answers and what is expected of them: what scorers look at."""
+"""Join questions, answers and expectations into cases, the input of the scorers."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ if TYPE_CHECKING:
 
 NOT_ASKED = "not_asked"
 EXPECTATIONS = ("expected", "must_include", "must_not_include", "expect_no_answer", "weight", "tags")
-# Between the phrases of one cell: a file such as CSV has no lists.
+# Separates the phrases of one cell, because CSV has no lists.
 SEPARATOR = "|"
 _WORDS = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
 _NAMED = 5
-# From here on a float is an approximation, and a Decimal may have millions of digits.
+# Beyond this, floats are approximations, and a Decimal may have millions of digits.
 LARGE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """
-    One question.
+    One question with its answer and its expectations.
 
-    :param key: Tells it from the others.
-    :param message: What was asked; the key, where the tables do not say.
-    :param answer: What was answered; None unless the status is ``complete``.
-    :param status: As in the ask operator's output, or ``not_asked``: expected, but not among the answers.
-    :param error: Why there is no answer.
-    :param seconds: From question to answer, as long as the service took; None if that is not known.
-    :param session_id: Conversation it was asked in.
-    :param request_id: What the service calls the question.
-    :param expected: The answer that would be right, or None.
-    :param must_include: Phrases that a right answer has.
-    :param must_not_include: Phrases that it has not.
-    :param expect_no_answer: Whether a right answer says that it does not know; None if nobody said.
-    :param weight: Its share in weighted means, to those of the others.
-    :param tags: Groups that it is reported in.
-    :param row: All columns of both tables, for scorers of the user's own.
-    :param noticed_after: Seconds until a poll noticed the answer; None without polls.
+    :param key: Key of the question.
+    :param message: Text of the question. The key if the tables have no column ``message``.
+    :param answer: Text of the answer. None unless the status is ``complete``.
+    :param status: Status as in the file of the chat batch, or ``not_asked``: among the expectations, but not among the
+        answers.
+    :param error: Why there is no answer, or None.
+    :param seconds: Latency in seconds by the service's timestamps, or None if not known.
+    :param session_id: Session of the question, or None.
+    :param request_id: Id of the chat request, or None.
+    :param expected: The expected answer, or None.
+    :param must_include: Phrases that a correct answer contains.
+    :param must_not_include: Phrases that a correct answer does not contain.
+    :param expect_no_answer: Whether a correct answer says that it does not know. None if not specified.
+    :param weight: Weight in weighted means, relative to the other questions.
+    :param tags: Tags by which the report groups the questions.
+    :param row: All columns of both tables, for user-defined scorers.
+    :param noticed_after: Seconds from submission to the poll that found the answer. None without polls.
     """
 
     key: str
@@ -72,7 +73,7 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """Digest of the question and what is expected: the same in a baseline that asked the same."""
+        """Content hash of question and expectations. Two evaluations compare questions with equal hashes."""
         asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer)
         return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
 
@@ -81,40 +82,41 @@ def read_cases(
     answers: pa.Table, expectations: pa.Table | None = None, *, key: str | Sequence[str] = "key"
 ) -> list[Case]:
     """
-    Return the questions in the order of the answers, then those that were not asked.
+    Return the questions in the order of the answers, followed by those that were not asked.
 
-    Of the columns that both tables have, those in ``EXPECTATIONS`` are taken from the expectations, and the others from
-    the answers. A cell with several phrases or tags is a list, or text with ``|`` between them. An empty cell expects
-    nothing.
+    If both tables have a column, those in ``EXPECTATIONS`` are taken from the expectations, others from the answers. A
+    cell with several phrases or tags is a list, or text separated by ``|``. An empty cell means no expectation.
 
-    :param answers: Columns of the key, ``answer``, and as many of the others that the ask operator writes as there are.
-        Without ``status``, a question is complete if it has an answer, and otherwise failed.
-    :param expectations: Columns of the key, and some of ``EXPECTATIONS``; None if they are columns of the answers.
-    :param key: Column that tells the questions apart, or columns, in both tables.
-    :raises AssistantInputError: A column is missing, a key is empty or there twice, no key is in both tables, a
-        question reads differently in the two, or a cell of ``EXPECTATIONS`` or ``seconds`` cannot be read.
+    :param answers: Table with the columns of the key, ``answer``, and optionally the other columns of a chat batch.
+        Without the column ``status``, a question with an answer is ``complete`` and any other ``failed``.
+    :param expectations: Table with the columns of the key and some of ``EXPECTATIONS``. Default: None, they are columns
+        of ``answers``.
+    :param key: Column or columns that identify a question, in both tables. Default: ``key``.
+    :return: The cases.
+    :raises AssistantInputError: A column is missing, a key is empty or a duplicate, the tables have no key in common, a
+        question has a different text in the two tables, or a cell of ``EXPECTATIONS`` or ``seconds`` is invalid.
     """
     names = (key,) if isinstance(key, str) else tuple(key)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
     asked = _keyed(answers, names, "answers")
-    wanted = {} if expectations is None else _keyed(expectations, names, "expectations")
+    expected = {} if expectations is None else _keyed(expectations, names, "expectations")
     if expectations is not None:
-        _check_pair(asked, wanted, expectations.column_names)
-    cases = [_case(label, _joined(row, wanted.get(label, {}))) for label, row in asked.items()]
+        _check_pair(asked, expected, expectations.column_names)
+    cases = [_case(label, _joined(row, expected.get(label, {}))) for label, row in asked.items()]
     return cases + [
         _case(label, {**row, "answer": None, "status": NOT_ASKED, "error": "it is not among the answers"})
-        for label, row in wanted.items()
+        for label, row in expected.items()
         if label not in asked
     ]
 
 
 def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[str, Any]]:
-    """Return rows by their key as people know it."""
+    """Return the rows by key, in its readable form."""
     if missing := [name for name in names if name not in table.column_names]:
         raise AssistantInputError(
             f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}; "
-            "key names the columns that tell the questions apart, in answers and expectations alike",
+            "key names the columns that identify a question, in answers and in expectations",
             field="key",
         )
     if not names:
@@ -128,32 +130,32 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
     labels = [key_label(names, texts) for texts in keys]
     if twice := [label for label, count in Counter(labels).items() if count > 1]:
         raise AssistantInputError(
-            f"{what}: {len(twice)} keys are there more than once, such as {_listed(twice)}; "
-            "key must name the columns that tell the questions apart",
+            f"{what}: {len(twice)} duplicate keys, such as {_listed(twice)}; key must name the columns that identify a "
+            "question",
             field="key",
         )
     return dict(zip(labels, rows, strict=True))
 
 
 def _check_pair(
-    asked: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
+    asked: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
 ) -> None:
     if not set(columns) & set(EXPECTATIONS):
         raise AssistantInputError(
             f"expectations have none of the columns {_listed(EXPECTATIONS)}, only {_listed(columns)}",
             field="expectations",
         )
-    if asked and wanted and not asked.keys() & wanted.keys():
+    if asked and expected and not asked.keys() & expected.keys():
         raise AssistantInputError(
-            f"answers and expectations have no key in common: {_listed(asked)} on one side, {_listed(wanted)} on the "
-            "other; key must name the column by which they belong together",
+            f"answers and expectations have no key in common: {_listed(asked)} in the answers, {_listed(expected)} in "
+            "the expectations; key must name the columns that identify a question",
             field="key",
         )
-    other = [label for label, row in wanted.items() if label in asked and _differ(row, asked[label])]
+    other = [label for label, row in expected.items() if label in asked and _differ(row, asked[label])]
     if other:
         raise AssistantInputError(
-            f"{len(other)} questions were asked in other words than in the expectations, such as {_listed(other)}: "
-            "their answers would be held against what was expected of another question. Ask them again",
+            f"{len(other)} questions have a different text in the expectations, such as {_listed(other)}: their "
+            "answers cannot be scored against these expectations. Ask them again",
             field="expectations",
         )
 
@@ -163,9 +165,9 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return mine is not None and yours is not None and mine.split() != yours.split()
 
 
-def _joined(answered: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    expectations = {name: wanted[name] for name in EXPECTATIONS if name in wanted}
-    return {**wanted, **answered, **expectations}
+def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
+    expectations = {name: expected[name] for name in EXPECTATIONS if name in expected}
+    return {**expected, **answered, **expectations}
 
 
 def _case(key: str, row: Mapping[str, Any]) -> Case:
@@ -174,7 +176,7 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
     return Case(
         key=key,
         message=_text(row.get("message")) or key,
-        # A service that says complete and nothing else has answered with nothing.
+        # A complete request without text counts as an empty answer.
         answer=("" if answer is None else str(answer)) if status == "complete" else None,
         status=status,
         error=_text(row.get("error")),
@@ -193,10 +195,10 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
 
 
 def _text(value: Any) -> str | None:
-    """Return a cell as text; None if there is nothing in it."""
+    """Return a cell as text, or None if it is empty."""
     if is_missing(value):
         return None
-    # pandas turns a column of whole numbers with a gap into floats.
+    # pandas turns an integer column with missing values into floats.
     is_whole = isinstance(value, float | Decimal) and -LARGE < value < LARGE and value == int(value)
     text = str(int(value) if is_whole else value).encode("utf-8", "backslashreplace").decode()
     return text if text.strip() else None
@@ -206,7 +208,7 @@ def _several(key: str, column: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         text = (_text(value) or "").strip()
         if text.startswith("[") and text.endswith("]"):
-            # As one phrase it would never be found, and a must_not_include would always be fulfilled.
+            # Taken as one phrase, it would never be found, and must_not_include would always pass.
             raise _unreadable(key, column, value, f"a list, or text with {SEPARATOR} between the phrases")
         value = text.split(SEPARATOR)
     texts = (_text(part) for part in value)
@@ -239,7 +241,7 @@ def _weight(key: str, value: Any) -> float:
     if weight is None:
         return 1.0
     if weight <= 0:
-        raise _unreadable(key, "weight", value, "more than 0; leave a question out that is not to count")
+        raise _unreadable(key, "weight", value, "more than 0; remove the row to exclude a question")
     return weight
 
 
@@ -248,6 +250,5 @@ def _unreadable(key: str, column: str, value: Any, instead: str) -> AssistantInp
 
 
 def _listed(values: Iterable[Any]) -> str:
-    """Return the first few, as text."""
     texts = [repr(value) for value in values]
     return ", ".join(texts[:_NAMED]) + (", …" if len(texts) > _NAMED else "")

@@ -1,4 +1,4 @@
-"""This evaluation and an earlier one, question by question."""
+"""Compare an evaluation with an earlier one, question by question."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# So many losses and gains are named.
+# Number of losses and of gains that are listed.
 NAMED = 50
-# Less is no change, but rounding.
+# Smaller differences are rounding errors.
 NO_CHANGE = 1e-9
 COLUMNS = ("key", "case", "scorer", "score", "status")
 
 
 class Scored(NamedTuple):
-    """A row of the table of scores; ``score`` is None unless the outcome is ``scored``."""
+    """A row of the table of scores. ``score`` is None unless the outcome is ``scored``."""
 
     key: str
     score: float | None
@@ -30,7 +30,7 @@ class Scored(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """A question's scores, and what it weighs."""
+    """The two scores of a question, with its weight and tags."""
 
     key: str
     before: float
@@ -47,25 +47,27 @@ def compare(
     baseline: Mapping[str, str | None],
 ) -> Comparison:
     """
-    Pair the questions of two evaluations by key, and compare those that are the same.
+    Pair the questions of two evaluations by key, and compare the scores of unchanged questions.
 
-    A question that was changed, or what is expected of it, is counted and not compared. Weights and tags are those
-    of the new evaluation.
+    Questions whose text or expectations have changed are counted but not compared. Weights and tags are those of the
+    new evaluation.
 
-    :param scores: What :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` returned.
-    :param baseline_scores: The same of the earlier evaluation.
-    :param higher_is_better: The scorers to compare, and which way is up; one that the earlier evaluation did not have
-        is left out.
-    :param baseline: What is to be said of the earlier evaluation.
-    :raises AssistantInputError: The earlier one is no table of scores.
+    :param scores: The table that :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` returned.
+    :param baseline_scores: The same table of the earlier evaluation.
+    :param higher_is_better: The scorers to compare, and for each whether a higher score is better. Scorers that the
+        earlier evaluation did not have are omitted.
+    :param baseline: Description of the earlier evaluation, as in
+        :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
+    :return: The counts and the differences by scorer and by tag.
+    :raises AssistantInputError: ``baseline_scores`` is not a table of scores.
     """
     if missing := [name for name in COLUMNS if name not in baseline_scores.column_names]:
         raise AssistantInputError(
-            f"baseline {baseline.get('path')!r} is no table of scores: it has no column {', '.join(missing)}",
+            f"baseline {baseline.get('path')!r} is not a table of scores: it has no column {', '.join(missing)}",
             field="baseline",
         )
-    now, before = _digests(scores), _digests(baseline_scores)
-    same = {key for key, digest in now.items() if before.get(key) == digest}
+    now, before = _hashes(scores), _hashes(baseline_scores)
+    same = {key for key, content_hash in now.items() if before.get(key) == content_hash}
     had = set(baseline_scores["scorer"].unique().to_pylist())
     higher_is_better = {name: is_up for name, is_up in higher_is_better.items() if name in had}
     pairs = {name: _pairs(of_scorer(scores, name), _scores(baseline_scores, name), same) for name in higher_is_better}
@@ -89,7 +91,7 @@ def compare(
     )
 
 
-def _digests(scores: pa.Table) -> dict[str, str]:
+def _hashes(scores: pa.Table) -> dict[str, str]:
     return dict(zip(scores["key"].to_pylist(), scores["case"].to_pylist(), strict=True))
 
 
@@ -99,7 +101,12 @@ def _coverage(scores: pa.Table) -> float:
 
 
 def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
-    """Return the rows of one scorer."""
+    """
+    Return the rows of one scorer.
+
+    :param scores: The table of scores.
+    :param scorer: Name of the scorer.
+    """
     import pyarrow.compute as pc
 
     rows = scores.filter(pc.equal(scores["scorer"], scorer))
@@ -109,7 +116,7 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
 
 
 def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
-    """Return the scores of one scorer by key."""
+    """Return the scores of one scorer by key. None means no score."""
     import pyarrow.compute as pc
 
     rows = scores.filter(pc.equal(scores["scorer"], scorer))
@@ -117,7 +124,7 @@ def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
 
 
 def _pairs(now: Sequence[Scored], before: Mapping[str, float | None], same: set[str]) -> list[_Pair]:
-    """Return what both have scored, in the order of the keys, so that the order of rows is no matter."""
+    """Return the questions that both have scored, sorted by key to make the result independent of the row order."""
     return sorted(
         _Pair(row.key, old, row.score, row.weight, row.tags)
         for row in now

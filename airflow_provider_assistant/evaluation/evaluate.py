@@ -1,4 +1,4 @@
-"""Scores to a summary: counts, figures, comparison and verdict."""
+"""Build the summary of an evaluation from its scores: counts, figures, comparison and verdict."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 class Baseline(NamedTuple):
     """
-    An earlier evaluation.
+    An earlier evaluation to compare with.
 
-    :param scores: Its scores.
-    :param about: What is to be said of it, see :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
+    :param scores: Its table of scores.
+    :param about: Its ``path``, ``name``, ``run_id``, ``tag`` and ``asked_at``, see
+        :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
     """
 
     scores: pa.Table
@@ -46,19 +47,20 @@ def summarise(
     baseline: Baseline | None = None,
 ) -> Summary:
     """
-    Return what an evaluation came to: the same for the same answers.
+    Return the summary of an evaluation. The same input gives the same summary.
 
     :param cases: The questions.
-    :param scores: What :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` made of them.
-    :param scorers: With these scorers.
+    :param scores: The table that :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` returned.
+    :param scorers: The scorers of that table.
     :param name: Name of the evaluation.
-    :param run: Who evaluated.
-    :param tag: Name of this one, to be compared with later.
-    :param pass_if: When a question has passed.
-    :param rules: Those of the gate.
-    :param on_fail: What a failure does; it is only noted down here.
-    :param baseline: An earlier evaluation to compare with.
-    :raises AssistantInputError: The baseline is no table of scores.
+    :param run: Ids of the task instance: ``dag_id``, ``run_id``, ``task_id``, … Default: empty.
+    :param tag: Tag of this evaluation, for later comparisons. Default: None.
+    :param pass_if: Condition for a question to pass. Default: None, no pass rate.
+    :param rules: Rules of the gate. Default: none.
+    :param on_fail: What a failed gate does. The summary only records it. Default: ``report``.
+    :param baseline: An earlier evaluation to compare with. Default: None.
+    :return: The summary, as written to ``summary.json``.
+    :raises AssistantInputError: The baseline is not a table of scores.
     """
     by_scorer = {scorer.name: of_scorer(scores, scorer.name) for scorer in scorers}
     passed = _passed(by_scorer, pass_if) if pass_if else {}
@@ -117,13 +119,13 @@ def _scorer(scorer: Scorer, rows: Sequence[Scored]) -> ScorerSummary:
 
 
 def _scored(rows: Sequence[Scored]) -> tuple[list[float], list[float]]:
-    """Return scores and weights of what was scored: an error is no zero."""
+    """Return the scores and the weights of the scored questions. Errors and missing answers do not count as 0."""
     found = [(row.score, row.weight) for row in rows if row.score is not None]
     return [score for score, _ in found], [weight for _, weight in found]
 
 
 def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> dict[str, bool | None]:
-    """Return which questions fulfil the condition."""
+    """Return for each question whether it fulfils the condition, or None if it cannot be judged."""
     found: dict[str, dict[str, float | None]] = defaultdict(dict)
     for scorer in condition.names:
         for row in by_scorer[scorer]:
@@ -173,7 +175,7 @@ def _counts(results: Any) -> tuple[int, int]:
 
 
 def _asked_at(cases: Sequence[Case]) -> str | None:
-    """Return when the first question was submitted, where the answers say so."""
+    """Return the time when the first question was submitted, or None if the answers do not contain it."""
     moments = [case.row.get("submitted_at") for case in cases]
     known = [moment for moment in moments if isinstance(moment, datetime) and moment.tzinfo]
     return min(known).astimezone(UTC).isoformat() if known else None

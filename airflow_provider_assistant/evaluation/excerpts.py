@@ -1,4 +1,4 @@
-"""A summary in brief: for XCom, for the dataset, for a log line and for an error."""
+"""Excerpts of a summary: for XCom, for the dataset ``evaluations``, for log lines and for errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.history import Place
     from airflow_provider_assistant.evaluation.summary import RuleVerdict, Summary
 
-# Of the rules that failed, so many are named, and so much is said of each.
+# Number of failed rules that are listed, and length limit of each text in characters.
 FAILED_RULES_NAMED = 10
 REASON_LENGTH = 300
 
 
 def head_of(summary: Summary, place: Place, lake_file: str | None) -> dict[str, Any]:
-    """Return what goes to XCom: a few kilobytes, however large the evaluation is."""
+    """Return the result of the task for XCom: a few kilobytes, whatever the size of the evaluation."""
     return {
         "name": summary.name,
         "verdict": summary.gate.verdict,
@@ -38,7 +38,7 @@ def head_of(summary: Summary, place: Place, lake_file: str | None) -> dict[str, 
 
 
 def empty_head(name: str, scorers: Sequence[str]) -> dict[str, Any]:
-    """Return what goes to XCom where there was nothing to evaluate."""
+    """Return the result of the task for XCom if there are no answers."""
     return {
         "name": name,
         "verdict": "none",
@@ -61,8 +61,8 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
     Yield the rows of the dataset ``evaluations``, one per scorer.
 
     :param summary: The summary.
-    :param path: Where it is.
-    :param logical_date: Of the DAG run, if it has one.
+    :param path: Path of the summary.
+    :param logical_date: Logical date of the DAG run, or None.
     """
     comparison = summary.comparison
     index = summary.run["map_index"]
@@ -96,7 +96,7 @@ def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:
 
 
 def failures_of(rules: Sequence[RuleVerdict]) -> str:
-    """Return which rules failed, and why."""
+    """Return the failed rules with their reasons, as text."""
     failed = _failed(rules)
     named = [f"{_short(found.rule)!r} ({_short(found.reason)})" for found in failed[:FAILED_RULES_NAMED]]
     if more := len(failed) - len(named):
@@ -105,7 +105,7 @@ def failures_of(rules: Sequence[RuleVerdict]) -> str:
 
 
 def means_of(head: Mapping[str, Any]) -> str:
-    """Return the means of a head in words."""
+    """Return the means by scorer, as text."""
     return ", ".join(f"{name} {'none' if mean is None else f'{mean:.4g}'}" for name, mean in head["means"].items())
 
 

@@ -1,4 +1,4 @@
-"""Libraries of the extra ``evaluation``: asked for when they are needed, not when a DAG file is read."""
+"""Import libraries of the extra ``evaluation`` on first use, not when a DAG file is parsed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 
 def needs(module: str) -> Any:
     """
-    Return a module of a library of the extra.
+    Import a module of a library of the extra ``evaluation``.
 
-    :param module: Its full name, such as ``rapidfuzz.fuzz``.
-    :raises AssistantInputError: It is not installed.
+    :param module: Full name of the module, such as ``rapidfuzz.fuzz``.
+    :return: The module.
+    :raises AssistantInputError: The library is not installed.
     """
     try:
         return import_module(module)

@@ -1,4 +1,4 @@
-"""Means, quantiles, histograms, and how sure a mean is."""
+"""Means, quantiles, histograms and confidence intervals."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
-# Questions times resamples that are in memory at once: 16 bytes each.
+# Maximum of questions times resamples in memory, 16 bytes each.
 CHUNK = 250_000
 
 
 class Interval(NamedTuple):
     """
-    Where a mean may lie.
+    A mean with its confidence interval.
 
-    :param mean: The mean itself.
-    :param low: Lower end; None if one value says nothing about it.
-    :param high: Upper end.
+    :param mean: The weighted mean.
+    :param low: Lower end. None for a single value, which has no interval.
+    :param high: Upper end. None for a single value.
     """
 
     mean: float
@@ -36,14 +36,23 @@ class Interval(NamedTuple):
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
-    """Return the mean; None if there are no values, or none that has weight."""
+    """
+    Return the weighted mean, or None without values or if all weights are 0.
+
+    :param values: The values.
+    :param weights: One weight per value.
+    """
     import numpy as np
 
     return float(np.average(values, weights=weights)) if values and any(weights) else None
 
 
 def distribution(values: Sequence[float]) -> Distribution:
-    """Return the quantiles, interpolated linearly between the values."""
+    """
+    Return the quantiles, interpolated linearly.
+
+    :param values: The values. Without values, all quantiles are None.
+    """
     if not values:
         return Distribution(count=0)
     names = {"minimum": 0, "p5": 5, "p25": 25, "p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99, "maximum": 100}
@@ -52,7 +61,11 @@ def distribution(values: Sequence[float]) -> Distribution:
 
 
 def histogram(shares: Sequence[float]) -> list[int]:
-    """Return how many lie in each of so many equal parts of 0 to 1; 1 is in the last."""
+    """
+    Return the counts in ``HISTOGRAM_BINS`` equal bins from 0 to 1. The last bin includes 1.
+
+    :param shares: Values from 0 to 1.
+    """
     import numpy as np
 
     counts, _ = np.histogram(np.clip(shares, 0, 1), bins=HISTOGRAM_BINS, range=(0, 1))
@@ -61,15 +74,15 @@ def histogram(shares: Sequence[float]) -> list[int]:
 
 def interval(values: Sequence[float], weights: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
     """
-    Return the weighted mean with its bootstrap interval, the same for the same values.
+    Return the weighted mean with its bootstrap confidence interval. The same values give the same interval.
 
-    It is the percentile interval, with the percentiles moved outwards as far as Student's distribution is wider than
-    the normal one: without that, the interval is too narrow for small samples (Hesterberg 2015, section 4.3).
+    This is the percentile interval, with percentiles moved outwards by the ratio of Student's t to the normal
+    distribution. The plain percentile interval is too narrow for small samples (Hesterberg 2015, section 4.3).
 
-    :param values: One per question.
-    :param weights: As many.
-    :param confidence: How often the interval has to hold the truth.
-    :return: None if there are no values, or none that has weight.
+    :param values: One value per question.
+    :param weights: One weight per value.
+    :param confidence: Confidence level. Default: 0.95.
+    :return: Mean, low and high end; None without values or if all weights are 0.
     """
     import numpy as np
 
@@ -78,7 +91,7 @@ def interval(values: Sequence[float], weights: Sequence[float], confidence: floa
     value, weight = np.asarray(values, dtype=float), np.asarray(weights, dtype=float)
     mean = float(np.average(value, weights=weight))
     if np.ptp(value) == 0:
-        # Nothing varies, so resampling would not either.
+        # All values are equal, so all resamples would be too.
         return Interval(mean, *((mean, mean) if len(values) > 1 else (None, None)))
     effective = float(weight.sum() ** 2 / (weight**2).sum())
     tail = _tail(confidence, max(effective, 2.0))
@@ -100,7 +113,7 @@ def _resampled_means(value: NDArray[np.float64], weight: NDArray[np.float64]) ->
         drawn = random.integers(0, size, size=(count, size))
         if is_weighted:
             totals = weight.take(drawn).sum(axis=1)
-            # A sample in which nothing has weight says nothing: the mean stands for it.
+            # A resample with a total weight of 0 has no mean: use the mean of all values.
             safe = np.where(totals > 0, totals, 1)
             fallback = weighted.sum() / weight.sum()
             means[start : start + count] = np.where(totals > 0, weighted.take(drawn).sum(axis=1) / safe, fallback)
@@ -110,9 +123,9 @@ def _resampled_means(value: NDArray[np.float64], weight: NDArray[np.float64]) ->
 
 
 def _tail(confidence: float, size: float) -> float:
-    """Return the share of resamples to leave out at each end."""
+    """Return the share of resamples to cut off at each end."""
     normal, freedom = NormalDist(), size - 1
     z = normal.inv_cdf((1 + confidence) / 2)
-    # Student's quantile by the Cornish-Fisher expansion; off by less than 1 % from six values on.
+    # Student's quantile by the Cornish-Fisher expansion; the error is below 1 % from six values on.
     student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     return normal.cdf(-student * (size / freedom) ** 0.5)

@@ -1,4 +1,4 @@
-"""The gate: rules on what an evaluation came to."""
+"""The gate: check the rules against the figures of an evaluation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Findings(NamedTuple):
-    """What a gate looks at: parts of a summary, see there."""
+    """The figures that rules refer to. Each field is the field of the same name in the summary."""
 
     questions: Questions
     scorers: Mapping[str, ScorerSummary]
@@ -34,21 +34,22 @@ class Findings(NamedTuple):
 
 def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
     """
-    Return what comes of each rule.
+    Return the verdict on each rule.
 
-    A rule that finds nothing to judge by has failed. Two kinds of rules are ``not_judged`` instead: a comparison
-    without anything to compare with yet, on a first run and with a scorer that the baseline did not have; and one on
-    latency, where the service's replies have no times. How long it took Airflow to notice the answers says nothing
-    about the service, and is judged only by a rule on ``noticed_after``.
+    A rule without data to judge fails. Two kinds of rules are ``not_judged`` instead: a comparison without a baseline
+    (on the first run, or with a scorer that the baseline did not have), and a rule on latency if the replies of the
+    service have no timestamps. The time until a poll found an answer says little about the service, so only a rule on
+    ``noticed_after`` checks it.
 
     :param rules: The rules.
-    :param findings: What they look at.
+    :param findings: The figures of the evaluation.
+    :return: One verdict per rule, in the order of ``rules``.
     """
     return [_drop(rule, findings) if rule.is_drop else _absolute(rule, findings) for rule in rules]
 
 
 def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "none"]:
-    """Return the gate's verdict: failed if a rule has."""
+    """Return the verdict of the gate: ``failed`` if a rule failed, ``none`` without rules."""
     if not verdicts:
         return "none"
     return "failed" if any(found.verdict == "failed" for found in verdicts) else "passed"
@@ -56,14 +57,14 @@ def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "
 
 def _absolute(rule: Rule, findings: Findings) -> RuleVerdict:
     if rule.tag is not None and rule.tag not in findings.tags:
-        return _nothing(rule, f"no question has the tag {rule.tag!r}")
+        return _no_data(rule, f"no question has the tag {rule.tag!r}")
     value = _value(rule, findings)
     if value is None and rule.name == LATENCY and findings.noticed_after.count:
-        return _not_yet(
+        return _not_judged(
             rule, "the service's replies have no times; 'noticed_after p95 <= …' judges when polls noticed the answers"
         )
     if value is None:
-        return _nothing(rule, "no question has such a score" if rule.name != PASS_RATE else "no question was judged")
+        return _no_data(rule, "no question has such a score" if rule.name != PASS_RATE else "no question was judged")
     holds = rule.term.holds(value)
     return RuleVerdict(
         rule=rule.text,
@@ -84,7 +85,7 @@ def _value(rule: Rule, findings: Findings) -> float | None:
         return seconds
     if rule.of is not None:
         scorer = findings.scorers.get(rule.name)
-        # Without a scorer for it, latency is that of all answers.
+        # Without the latency scorer, use the latency of all answers.
         spread = findings.latency if scorer is None and rule.name == LATENCY else scorer and scorer.spread
         return getattr(spread, rule.of) if spread else None
     return tag.means.get(rule.name) if tag else findings.scorers[rule.name].mean
@@ -93,25 +94,25 @@ def _value(rule: Rule, findings: Findings) -> float | None:
 def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
     comparison = findings.comparison
     if comparison is None:
-        return _not_yet(rule, "there is no baseline yet; this evaluation can be the next one's")
+        return _not_judged(rule, "there is no baseline yet; this evaluation can become the baseline of the next")
     difference = comparison.scorers.get(rule.name)
     if difference is None:
-        return _not_yet(rule, f"the baseline was not scored with {rule.name}")
+        return _not_judged(rule, f"the baseline was not scored with {rule.name}")
     if rule.tag is not None:
         tagged = comparison.tags.get(rule.tag, {}).get(rule.name)
         if tagged is None or tagged.paired == 0:
-            return _nothing(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
+            return _no_data(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
         difference = tagged
     if difference.paired == 0:
-        return _nothing(
+        return _no_data(
             rule,
             f"no question was scored here and in the baseline; {comparison.same} are the same, {comparison.changed} "
             "changed. A new set of questions needs another name of the evaluation",
         )
     if difference.mean is None or difference.low is None or difference.high is None:
-        return _nothing(rule, f"{difference.paired} question in common is too few")
+        return _no_data(rule, f"{difference.paired} question in common is too few")
     higher_is_better = findings.scorers[rule.name].higher_is_better
-    # The greatest loss that the interval does not rule out.
+    # The greatest loss within the confidence interval.
     loss = -difference.low if higher_is_better else difference.high
     holds = rule.term.holds(loss)
     percent = f"{100 * comparison.confidence:g} %"
@@ -126,16 +127,16 @@ def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
     )
 
 
-def _nothing(rule: Rule, reason: str) -> RuleVerdict:
-    return RuleVerdict(rule=rule.text, verdict="failed", value=None, reason=f"nothing to judge by: {reason}")
+def _no_data(rule: Rule, reason: str) -> RuleVerdict:
+    return RuleVerdict(rule=rule.text, verdict="failed", value=None, reason=f"no data: {reason}")
 
 
-def _not_yet(rule: Rule, reason: str) -> RuleVerdict:
+def _not_judged(rule: Rule, reason: str) -> RuleVerdict:
     return RuleVerdict(rule=rule.text, verdict="not_judged", value=None, reason=f"not judged: {reason}")
 
 
 def _coverage_note(rule: Rule, findings: Findings, *, holds: bool) -> str:
-    """Say what a mean leaves out, where somebody might take it for all."""
+    """Return a note on unanswered questions, which the value of a passed rule does not include."""
     unanswered = findings.questions.total - findings.questions.answered
     if rule.name == COVERAGE or rule.tag is not None or not holds or not unanswered:
         return ""
@@ -148,7 +149,7 @@ def _subject(rule: Rule) -> str:
 
 
 def _shown(value: float, term: Term) -> str:
-    """Return a number with as many digits as tell it from the threshold."""
+    """Format a number with enough digits to distinguish it from the threshold."""
     for digits in range(4, 10):
         shown = f"{value:.{digits}g}"
         if float(shown) != term.threshold or abs(value - term.threshold) <= 1e-9:

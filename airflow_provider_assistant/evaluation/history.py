@@ -1,8 +1,8 @@
 """
-The evaluations in a folder, by run: what comes before which, and what to compare with.
+Find the earlier evaluations of a run, and the baseline among them.
 
-The folder of a run begins with its moment, so names sort as the runs do, and those before a run are known without
-opening them. ``summary.json`` is written last: a folder without one is an evaluation that did not come to its end.
+The name of a run's folder begins with the time of the run, so names sort in the order of the runs without opening any
+file. ``summary.json`` is written last: a folder without it is an incomplete evaluation.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCORES, SUMMARY, REPORT = "scores.parquet", "summary.json", "report.html"
-# So many earlier runs make the trend.
+# Number of earlier runs in the trend.
 TREND = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """
-    Where an evaluation's files are.
+    The folder of an evaluation, and the paths of its files.
 
-    :param folder: Their folder.
+    :param folder: The folder.
     """
 
     folder: ObjectStoragePath
@@ -43,36 +43,36 @@ class Place:
     @classmethod
     def of(cls, output_path: str, name: str, moment: datetime, run_id: str) -> Place:
         """
-        Return the place for a run.
+        Return the folder for a run.
 
-        :param output_path: Folder of all evaluations.
-        :param name: Name of the evaluation, a folder in it.
-        :param moment: When the run was due; runs are in the order of this.
-        :param run_id: The run.
+        :param output_path: Folder of all evaluations: a local path or an object storage URL.
+        :param name: Name of the evaluation, which becomes a folder in ``output_path``.
+        :param moment: The ``run_after`` of the DAG run, by which runs are ordered.
+        :param run_id: The DAG run.
         """
         stamp = f"{moment.astimezone(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
         return cls(ObjectStoragePath(output_path) / _safe(name) / f"{stamp}_{_safe(run_id)}")
 
     @property
     def scores(self) -> ObjectStoragePath:
-        """One row per question and scorer."""
+        """Path of the scores, a Parquet file with one row per question and scorer."""
         return self.folder / SCORES
 
     @property
     def summary(self) -> ObjectStoragePath:
-        """The summary; it is there if the evaluation came to its end."""
+        """Path of the summary. The file exists only if the evaluation is complete."""
         return self.folder / SUMMARY
 
     @property
     def report(self) -> ObjectStoragePath:
-        """The page to look at."""
+        """Path of the report, an HTML file."""
         return self.folder / REPORT
 
     def read_summary(self) -> Summary | None:
         """
-        Return the summary, or None if there is none.
+        Return the summary, or None if the file does not exist.
 
-        :raises AssistantInputError: It is there, and is no summary.
+        :raises AssistantInputError: The file exists but is not a summary.
         """
         try:
             content = self.summary.read_bytes()
@@ -82,12 +82,12 @@ class Place:
             return Summary.model_validate_json(content)
         except ValidationError as error:
             raise AssistantInputError(
-                f"{str(self.summary)!r} is no summary of an evaluation: {error}. Remove it, or its folder, if it is "
-                "not wanted"
+                f"{str(self.summary)!r} is not a summary of an evaluation: {error}. Delete the file or its folder if "
+                "it is not needed"
             ) from error
 
     def earlier(self) -> Iterator[tuple[Place, Summary]]:
-        """Yield the completed evaluations of runs before this one, the latest first."""
+        """Yield the complete evaluations of runs before this one, latest first."""
         if not self.folder.parent.is_dir():
             return
         names = sorted(entry.name for entry in self.folder.parent.iterdir())
@@ -98,7 +98,7 @@ class Place:
                 yield place, summary
 
     def trend(self) -> list[Summary]:
-        """Return the summaries of the last runs before this one, the earliest first."""
+        """Return the summaries of the last runs before this one, earliest first."""
         return [summary for _, summary in islice(self.earlier(), TREND)][::-1]
 
 
@@ -106,11 +106,11 @@ def find_baseline(place: Place, wanted: BaselineOf | None) -> Baseline | None:
     """
     Return the evaluation to compare with, or None if there is none yet.
 
-    :param place: The evaluation that is to be compared.
-    :param wanted: ``previous``: the latest run before this one whose gate did not fail, of the same name; a mapping
-        with ``tag``: the latest before this one that was given that tag, whatever its gate said; or the path of an
-        evaluation's folder, summary or scores.
-    :raises AssistantInputError: No evaluation has the tag, or there is none at the path.
+    :param place: The evaluation to compare.
+    :param wanted: ``previous``: the latest run of the same name before this one whose gate did not fail; a mapping with
+        ``tag``: the latest run before this one with that tag, whatever its verdict; the path of an evaluation's folder,
+        summary or scores; or None for no baseline.
+    :raises AssistantInputError: No evaluation has the tag, or the path has no evaluation.
     """
     if wanted is None:
         return None
@@ -128,7 +128,7 @@ def _tagged(place: Place, tag: str) -> Baseline:
         if summary.tag == tag:
             return _baseline(found.scores, summary)
     raise AssistantInputError(
-        f"baseline: no evaluation before this one in {str(place.folder.parent)!r} has the tag {tag!r}; give it to one "
+        f"baseline: no evaluation before this one in {str(place.folder.parent)!r} has the tag {tag!r}; set it in one "
         f"with tag={tag!r}",
         field="baseline",
     )
@@ -139,11 +139,11 @@ def _at(path: ObjectStoragePath, place: Place) -> Baseline:
         path = path.parent
     if path.is_dir():
         if str(path).rstrip("/") == str(place.folder):
-            raise AssistantInputError("baseline is the output of this very run", field="baseline")
+            raise AssistantInputError("baseline is the output folder of this run itself", field="baseline")
         summary = Place(path).read_summary()
         if summary is None:
             raise AssistantInputError(
-                f"baseline {str(path)!r} has no {SUMMARY}: it is no evaluation, or one that did not come to its end",
+                f"baseline {str(path)!r} has no {SUMMARY}: it is not an evaluation, or an incomplete one",
                 field="baseline",
             )
         return _baseline(Place(path).scores, summary)
@@ -184,5 +184,5 @@ def _stamp(name: str) -> str:
 
 def _safe(name: str) -> str:
     safe = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-    # A folder above would be no folder of its own.
+    # "." and ".." would select another folder.
     return f"_{safe}" if safe.strip(".") == "" else safe

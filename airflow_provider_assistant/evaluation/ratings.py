@@ -1,4 +1,4 @@
-"""Ratings by rule: which word each answer gets for its scores."""
+"""Ratings by rule: choose a rating for each answer by its scores."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Rating:
     """
-    A word for an answer.
+    The rating of an answer.
 
-    :param key: The question's key.
-    :param session_id: Conversation of the request.
-    :param request_id: The request.
-    :param word: The rating.
+    :param key: Key of the question.
+    :param session_id: Session of the chat request.
+    :param request_id: The chat request.
+    :param word: The rating, a word such as ``good``.
     """
 
     key: str
@@ -34,11 +34,11 @@ class Rating:
 @dataclass(slots=True)
 class Ratings:
     """
-    What the rules say of all questions; the ratings, ``not_rated`` and ``not_answered`` add up to them.
+    The ratings of all questions. ``ratings``, ``not_rated`` and ``not_answered`` add up to the total.
 
     :param ratings: The ratings, in the order of the questions.
-    :param not_rated: Questions with an answer that no rule holds for, or whose request is not known.
-    :param not_answered: Questions without an answer.
+    :param not_rated: Number of questions with an answer for which no rule holds or whose request id is not known.
+    :param not_answered: Number of questions without an answer.
     """
 
     ratings: list[Rating] = field(default_factory=list)
@@ -47,19 +47,19 @@ class Ratings:
 
     @property
     def total(self) -> int:
-        """All questions."""
+        """Number of all questions."""
         return len(self.ratings) + self.not_rated + self.not_answered
 
 
 def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> Ratings:
     """
-    Give each answer the word of the first rule that holds for its scores.
+    Choose for each answer the rating of the first rule that holds for its scores.
 
-    :param cases: The answers.
-    :param scores: What the evaluation of these answers wrote.
-    :param rules: A condition for each word, such as ``{"good": "token_f1 >= 0.8"}``, in the order they are tried in.
-    :raises AssistantInputError: A rule cannot be read, names a scorer that there is not, or the scores are of other
-        answers.
+    :param cases: The questions with their answers.
+    :param scores: Table of scores of the evaluation of these answers.
+    :param rules: Mapping from a rating to a condition, such as ``{"good": "token_f1 >= 0.8"}``. The first that holds
+        wins.
+    :raises AssistantInputError: A rule is invalid or names an unknown scorer, or the scores belong to other answers.
     """
     if missing := sorted({"key", "scorer", "score", "outcome", "status", "seconds"} - set(scores.column_names)):
         raise AssistantInputError(
@@ -72,7 +72,7 @@ def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> R
     asked: dict[str, tuple[str, float | None]] = {}
     for row in scores.select(["key", "scorer", "score", "outcome", "status", "seconds"]).to_pylist():
         asked[row["key"]] = (row["status"], row["seconds"])
-        # What does not apply to a question is not asked of it.
+        # Conditions ignore scorers that are not applicable to a question.
         if row["outcome"] != "not_applicable":
             found.setdefault(row["key"], {})[row["scorer"]] = row["score"]
     _check_same(cases, asked)
@@ -89,11 +89,11 @@ def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> R
 
 
 def _conditions(rules: Mapping[str, str], scorers: Sequence[str]) -> dict[str, Condition]:
-    # A template may have made something else of it.
+    # A template may have rendered to another type.
     given: Any = rules
     if not isinstance(given, Mapping) or not given:
         raise AssistantInputError(
-            f"rules must be a condition for each word, such as {{'good': 'token_f1 >= 0.8'}}, not {given!r}",
+            f"rules must map each rating to a condition, such as {{'good': 'token_f1 >= 0.8'}}, not {given!r}",
             field="rules",
         )
     if bad := [word for word in given if not isinstance(word, str) or not word.strip()]:
@@ -108,13 +108,13 @@ def _conditions(rules: Mapping[str, str], scorers: Sequence[str]) -> dict[str, C
 
 
 def _check_same(cases: Sequence[Case], asked: Mapping[str, tuple[str, float | None]]) -> None:
-    """Refuse to rate answers by the scores of others: the seconds that an answer took tell it from another."""
+    """Raise if the scores belong to other answers, which differ in ``status`` or ``seconds``."""
     other = [case.key for case in cases if asked.get(case.key, ()) not in {(), (case.status, case.seconds)}]
     known = {case.key for case in cases}
     other += [key for key, (_, seconds) in asked.items() if key not in known and seconds is not None]
     if other or (asked and not known & asked.keys()):
         raise AssistantInputError(
-            f"scores are of other answers: {len(other) or len(asked)} questions differ, such as "
+            f"scores belong to other answers: {len(other) or len(asked)} questions differ, such as "
             f"{(other or list(asked))[0]!r}. Give the answers that were evaluated, and the same key. Nothing was sent.",
             field="scores",
         )

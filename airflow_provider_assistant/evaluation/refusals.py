@@ -1,4 +1,4 @@
-"""Answers that say that there is no answer."""
+"""Detect refusals: answers that say that the assistant does not know."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ REFUSALS = (
 
 def refuses(answer: str, phrases: Sequence[str] = REFUSALS) -> bool:
     """
-    Tell whether an answer says that it does not know, or says nothing at all.
+    Return whether an answer is empty or contains a phrase of refusal.
 
-    The phrases may stand anywhere in it: an answer that says so and then goes on to guess refuses as well. What refuses
-    in other words is not found; a scorer of your own can call this with phrases of its own.
+    A phrase may occur anywhere: an answer that refuses and then guesses counts as a refusal. Other wordings are not
+    detected. A user-defined scorer can call this function with other phrases.
 
-    :param answer: The answer.
-    :param phrases: Any of them tells.
+    :param answer: Text of the answer.
+    :param phrases: Phrases of which one is enough. Default: ``REFUSALS``, phrases in 12 languages.
     """
     return not answer.strip() or any(includes(answer, phrase) for phrase in phrases)

@@ -1,5 +1,5 @@
 """
-Conditions on scores, and the rules of a gate: two small languages, parsed and never evaluated as code.
+Parse conditions on scores and rules of a gate. The text is never evaluated as code.
 
 ::
 
@@ -19,17 +19,17 @@ from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-# What a failed gate does.
+# Values of ``on_fail``: what a failed gate does.
 OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
-# What to compare with: a path, "previous", or {"tag": name}.
+# Values of ``baseline``: a path, "previous", or {"tag": name}.
 BaselineOf: TypeAlias = str | Mapping[str, str]
 PREVIOUS = "previous"
 
-# Names of a rule that are no scorers.
+# Names in rules that are not scorers.
 COVERAGE, PASS_RATE, LATENCY, NOTICED_AFTER = "coverage", "pass_rate", "latency", "noticed_after"
 QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
 DROP = "drop"
-# Means of scores that are what they look like in decimal are a little off in binary.
+# Compare with a tolerance: binary floats cannot represent most decimal means exactly.
 TOLERANCE = 1e-9
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -42,7 +42,7 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 _COMPARISON = "|".join(_COMPARISONS)
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NAME = r"[A-Za-z_][\w.:-]*"
-# Compiled when they are used: a DAG file that only imports an operator has not the time.
+# Compiled on first use: importing an operator in a DAG file must stay fast.
 _TERM = rf"\s*(?P<name>{_NAME})\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
 _RULE = (
     rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP})\b)?"
@@ -53,9 +53,9 @@ _RULE = (
 @dataclass(frozen=True, slots=True)
 class Term:
     """
-    A number against a threshold.
+    A comparison of a number with a threshold.
 
-    :param name: Name of the number.
+    :param name: Name of the number: a scorer, ``coverage``, ``pass_rate``, ``latency`` or ``noticed_after``.
     :param comparison: ``>=``, ``<=``, ``==``, ``>`` or ``<``.
     :param threshold: The threshold.
     """
@@ -65,7 +65,7 @@ class Term:
     threshold: float
 
     def holds(self, value: float) -> bool:
-        """Whether a number fulfils it; one that is off by less than 1e-9 counts as equal."""
+        """Return whether a number fulfils the comparison. Differences of up to 1e-9 count as equal."""
         near = abs(value - self.threshold) <= TOLERANCE
         return _COMPARISONS[self.comparison](self.threshold if near else value, self.threshold)
 
@@ -73,10 +73,10 @@ class Term:
 @dataclass(frozen=True, slots=True)
 class Condition:
     """
-    What the scores of one question have to be.
+    A condition on the scores of one question.
 
-    :param text: As it was given.
-    :param terms: All of them have to hold.
+    :param text: The condition as the user wrote it.
+    :param terms: The comparisons, all of which must hold.
     """
 
     text: str
@@ -84,16 +84,16 @@ class Condition:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the scores that it looks at, each once."""
+        """Names of the scorers in the condition, without duplicates."""
         return tuple(dict.fromkeys(term.name for term in self.terms))
 
     def holds(self, scores: Mapping[str, float | None]) -> bool | None:
         """
-        Whether a question fulfils it.
+        Return whether a question fulfils the condition.
 
-        :param scores: Its scores. What is not among them does not apply to the question, and is not asked of it; None
-            is a score that there ought to be: the question has no answer, or the scorer failed.
-        :return: None if that cannot be said: a score is missing and all others hold, or nothing applies.
+        :param scores: Scores of the question by scorer. Scorers that are not in the mapping are not applicable and are
+            ignored; None is a missing score: the question has no answer, or the scorer raised an error.
+        :return: None if it cannot be judged: a score is missing and all others hold, or no scorer is applicable.
         """
         found = [term.holds(score) if score is not None else None for term, score in self._applicable(scores)]
         if False in found:
@@ -109,10 +109,10 @@ class Rule:
     """
     One rule of a gate.
 
-    :param text: As it was given.
-    :param term: The number it looks at, and the threshold.
-    :param tag: The tag whose questions it looks at, or None for all.
-    :param of: A quantile such as ``p95``, ``drop``, or None for the mean or share.
+    :param text: The rule as the user wrote it.
+    :param term: The number and its threshold.
+    :param tag: Tag of the questions that the rule checks, or None for all questions.
+    :param of: A quantile such as ``p95``, or ``drop``, or None for the mean or share.
     """
 
     text: str
@@ -122,22 +122,22 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """Name of a scorer, ``coverage`` or ``pass_rate``."""
+        """Name of the number: a scorer, ``coverage``, ``pass_rate``, ``latency`` or ``noticed_after``."""
         return self.term.name
 
     @property
     def is_drop(self) -> bool:
-        """Whether it compares with the baseline."""
+        """Whether the rule compares with the baseline."""
         return self.of == DROP
 
 
 def parse_condition(text: str, scorers: Collection[str] | None = None) -> Condition:
     """
-    Read a condition such as ``token_f1 >= 0.5 and must_include >= 1``.
+    Parse a condition such as ``token_f1 >= 0.5 and must_include >= 1``.
 
     :param text: The condition.
-    :param scorers: Names that it may use; None for any.
-    :raises AssistantInputError: It is no condition, or names something else.
+    :param scorers: Names of the scorers that it may use. Default: None, any name.
+    :raises AssistantInputError: The text is not a condition, or names an unknown scorer.
     """
     terms = [_term(part, text) for part in re.split(r"\band\b", _checked(text, "condition"))]
     for term in terms:
@@ -148,11 +148,11 @@ def parse_condition(text: str, scorers: Collection[str] | None = None) -> Condit
 
 def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
     """
-    Read a rule such as ``token_f1[billing] >= 0.5``.
+    Parse a rule such as ``token_f1[billing] >= 0.5``.
 
     :param text: The rule.
-    :param scorers: Names of the scorers that there are; None for any.
-    :raises AssistantInputError: It is no rule, or asks for what there is not.
+    :param scorers: Names of the scorers that it may use. Default: None, any name.
+    :raises AssistantInputError: The text is not a rule, or names an unknown scorer, quantile or combination.
     """
     found = re.fullmatch(_RULE, _checked(text, "rule"))
     if not found:
@@ -169,9 +169,10 @@ def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
 
 def check_baseline(baseline: Any) -> None:
     """
-    Make sure that something says which baseline to use.
+    Validate the parameter ``baseline``.
 
-    :raises AssistantInputError: It does not.
+    :param baseline: The parameter of the operator.
+    :raises AssistantInputError: It is not a path, ``previous``, a mapping with ``tag``, or None.
     """
     is_tag = isinstance(baseline, Mapping) and set(baseline) == {"tag"} and isinstance(baseline["tag"], str)
     if baseline is not None and not is_tag and not (isinstance(baseline, str) and baseline):
@@ -182,7 +183,7 @@ def check_baseline(baseline: Any) -> None:
 
 def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
     is_scorer = rule.name not in {COVERAGE, PASS_RATE}
-    # How long answers take is known without a scorer; only its quantiles are.
+    # Quantiles of latency and noticed_after do not need a scorer. Their means do.
     of_latency = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
     if scorers is not None and is_scorer and not of_latency and rule.name not in scorers:
         raise _refused(rule.text, "rule", f"there is no scorer {rule.name!r}, only {_listed(scorers)}")
@@ -194,19 +195,21 @@ def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
         raise _refused(rule.text, "rule", f"{rule.name} is one number and has no {rule.of}")
     if rule.is_drop:
         if rule.term.comparison not in {"<=", "<"}:
-            raise _refused(rule.text, "rule", "a drop has to stay below something: use <=")
+            raise _refused(rule.text, "rule", "a drop needs an upper limit: use <=")
         if rule.term.threshold < 0:
-            raise _refused(rule.text, "rule", "a drop is a loss and not negative")
+            raise _refused(rule.text, "rule", "the limit of a drop must not be negative")
     elif rule.of not in QUANTILES:
         raise _refused(rule.text, "rule", f"the quantiles are {', '.join(QUANTILES)}")
     elif rule.tag is not None:
-        raise _refused(rule.text, "rule", "quantiles are those of all questions, not of one tag")
+        raise _refused(rule.text, "rule", "quantiles are computed over all questions only, not per tag")
 
 
 def _term(part: str, text: str) -> Term:
     found = re.fullmatch(_TERM, part)
     if not found:
-        reason = f"{part.strip()!r} is no 'scorer >= number'" if part.strip() else "something is missing beside 'and'"
+        reason = (
+            f"{part.strip()!r} is not 'scorer >= number'" if part.strip() else "a term is missing before or after 'and'"
+        )
         raise _refused(text, "condition", f"{reason}; write it like 'token_f1 >= 0.5 and must_include >= 1'")
     return _term_of(found)
 

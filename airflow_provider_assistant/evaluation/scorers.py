@@ -1,8 +1,8 @@
 """
-Scorers: each gives an answer a number.
+Scorers: functions that turn an answer into a number.
 
-Those that compare an answer with the expected one see how much of the text is the same, and nothing of what it means:
-they are lexical similarities. Checks look for something certain.
+Lexical similarities compare the text of an answer with the expected answer; they do not compare meaning. Checks look
+for given phrases or refusals.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LEXICAL, CHECK, LATENCY, CUSTOM = "lexical similarity", "check", "latency", "cus
 @dataclass(frozen=True, slots=True)
 class Scorer:
     """
-    One way to score.
+    A scorer.
 
-    :param name: Its name, or the dotted path of one's own.
+    :param name: Name of the scorer, or dotted path of a user's function.
     :param kind: ``lexical similarity``, ``check``, ``latency`` or ``custom``.
-    :param score: Scores a question that has an answer; None where there is nothing to score by.
-    :param higher_is_better: False for latency.
-    :param is_share: Whether it is from 0 to 1.
-    :param library: Module of the extra that it needs, if any.
+    :param score: Function that scores a question with an answer. It returns None if the scorer is not applicable.
+    :param higher_is_better: Whether a higher score is better. Default: True; False for latency.
+    :param is_share: Whether scores are between 0 and 1. Default: True.
+    :param library: Module of the extra ``evaluation`` that the scorer needs. Default: None.
     """
 
     name: str
@@ -47,12 +47,13 @@ class Scorer:
 
 def scorers_of(names: Sequence[str]) -> list[Scorer]:
     """
-    Return scorers, ready to be used.
+    Return the scorers of the given names.
 
-    :param names: Names of ``SCORERS``, or dotted paths of functions ``score(question, expected, answer, row)`` that
-        return a bool, a number from 0 to 1, or None where there is nothing to score by.
-    :raises AssistantInputError: There is none of that name, it cannot be imported or called so, it is named twice, or
-        its library is not installed.
+    :param names: Names in ``SCORERS``, or dotted paths of functions ``score(question, expected, answer, row)`` that
+        return a bool, a number from 0 to 1, or None if they are not applicable to the question.
+    :return: The scorers, in the order of ``names``.
+    :raises AssistantInputError: A name is unknown or a duplicate, a function cannot be imported or called, or a library
+        is not installed.
     """
     if isinstance(names, str) or not names:
         raise AssistantInputError(f"scorers must be a list of at least one name, not {names!r}", field="scorers")
@@ -66,30 +67,55 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
 
 
 def exact_match(answer: str, expected: str) -> bool:
-    """Whether both are the same when normalised, as SQuAD v1.1 has it."""
+    """
+    Return whether the normalised texts are equal, as in SQuAD v1.1.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     return normalise(answer) == normalise(expected)
 
 
 def token_f1(answer: str, expected: str) -> float:
-    """Harmonic mean of precision and recall of the words, whatever their order, as SQuAD v1.1 has it."""
+    """
+    Return the harmonic mean of precision and recall of the words, in any order, as in SQuAD v1.1.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     given, right = tokens(answer), tokens(expected)
     same = (Counter(given) & Counter(right)).total()
     return 2 * same / (len(given) + len(right)) if same else 0.0
 
 
 def ratio(answer: str, expected: str) -> float:
-    """Share of the characters of normalised text that need not be inserted or deleted to get from one to the other."""
+    """
+    Return the similarity of the normalised texts: 1 minus the share of characters to insert or delete.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     return float(needs("rapidfuzz.fuzz").ratio(normalise(answer), normalise(expected))) / 100
 
 
 def token_set_ratio(answer: str, expected: str) -> float:
-    """:func:`ratio` of the words that both have and of those that only one has; 1 if one has all words of the other."""
+    """
+    Return the ``token_set_ratio`` of rapidfuzz on normalised words: 1 if one text has all words of the other.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     given, right = " ".join(tokens(answer)), " ".join(tokens(expected))
     return float(needs("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
 
 
 def chrf(answer: str, expected: str) -> float:
-    """chrF2 of the text as it is, sacrebleu's default: F-score of runs of one to six characters, recall counts more."""
+    """
+    Return chrF2 of the texts without normalisation (sacrebleu's default): F2 of character 1- to 6-grams.
+
+    :param answer: Text of the answer.
+    :param expected: The expected answer.
+    """
     return float(_chrf().sentence_score(answer, [expected]).score) / 100
 
 
@@ -139,7 +165,7 @@ def _own(path: str) -> Scorer:
     module, dot, name = path.rpartition(".")
     if not dot:
         raise AssistantInputError(
-            f"there is no scorer {path!r}, only {', '.join(SCORERS)}; one of your own is named by its dotted path",
+            f"there is no scorer {path!r}, only {', '.join(SCORERS)}; use a dotted path for your own function",
             field="scorers",
         )
     try:

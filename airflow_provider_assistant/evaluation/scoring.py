@@ -1,4 +1,4 @@
-"""The table of scores: one row for every question and scorer."""
+"""Compute the table of scores: one row per question and scorer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PIECE = 500
 
 def scores_schema() -> pa.Schema:
     """
-    Return the columns.
+    Return the schema of the table of scores.
 
-    ``key``, ``weight``, ``tags``, ``seconds`` and ``status`` are the question's; ``case`` is its digest. ``score`` is
-    there if the ``outcome`` is ``scored``, and ``error`` if it is ``error``.
+    ``key``, ``weight``, ``tags``, ``seconds`` and ``status`` come from the question; ``case`` is its content hash.
+    ``score`` is null unless the ``outcome`` is ``scored``; ``error`` is null unless it is ``error``.
     """
     import pyarrow as pa
 
@@ -46,17 +46,17 @@ def score_cases(cases: Sequence[Case], scorers: Sequence[Scorer]) -> pa.Table:
     """
     Score every question with every scorer.
 
-    A question without an answer is ``unanswered``, and none of the scorers sees it. A scorer that raises, or returns
-    something that is no score, does not stop the others: the row says ``error``, and has no score.
+    A question without an answer gets the outcome ``unanswered``; no scorer is called for it. A scorer that raises an
+    error or returns an invalid score gets the outcome ``error`` and no score; the others continue.
 
     :param cases: The questions.
     :param scorers: The scorers.
-    :return: A table of :func:`scores_schema`, question by question, with the scorers in their order.
+    :return: A table of :func:`scores_schema`, sorted by question, then by scorer in the given order.
     """
     import pyarrow as pa
 
     schema = scores_schema()
-    # As lists of Python's, many scores take ten times the memory.
+    # Convert in pieces: as Python lists, the scores would take ten times the memory.
     pieces = (cases[start : start + _PIECE] for start in range(0, len(cases), _PIECE))
     batches = [
         pa.RecordBatch.from_pylist([row for case in piece for row in _rows(case, scorers)], schema) for piece in pieces
@@ -84,20 +84,20 @@ def _score(case: Case, scorer: Scorer) -> tuple[float | None, str, str | None]:
     try:
         value = scorer.score(case)
         score = None if value is None else _number(value, scorer)
-    except Exception as error:  # noqa: BLE001 (a scorer of the user's own may raise anything)
+    except Exception as error:  # noqa: BLE001 (a user-defined scorer may raise anything)
         text = f"{type(error).__name__}: {error}"[:_ERROR_LENGTH]
         return None, ERROR, text.encode("utf-8", "replace").decode()
     return score, NOT_APPLICABLE if score is None else SCORED, None
 
 
 def _number(value: Any, scorer: Scorer) -> float:
-    """Return a score as a number, or raise with what is wrong with it."""
-    # A number or truth of numpy's is none of Python's, but knows its own.
+    """Return a score as float. Raise if it is not a valid score."""
+    # Convert numpy scalars to Python numbers.
     plain = value.item() if getattr(value, "ndim", None) == 0 else value
     if not isinstance(plain, bool | int | float):
         raise TypeError(f"it returned {value!r}, not a number, a bool or None")
     if isinstance(plain, float) and not math.isfinite(plain):
-        raise ValueError(f"it returned {plain}; None says that there is nothing to score by")
+        raise ValueError(f"it returned {plain}; return None if the scorer is not applicable")
     if scorer.is_share and not 0 <= plain <= 1:
         raise ValueError(f"it returned {plain}, which is not from 0 to 1")
     return float(plain)

@@ -1,4 +1,4 @@
-"""What an evaluation came to: the content of ``summary.json``."""
+"""Models of the summary of an evaluation, the content of ``summary.json``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = 1
-# A score's place among so many equal parts of 0 to 1.
+# Number of equal bins from 0 to 1 in a histogram of scores.
 HISTOGRAM_BINS = 20
 
 
@@ -17,12 +17,12 @@ class _Model(BaseModel):
 
 class Questions(_Model):
     """
-    How many questions there were, and what became of them: ``total`` is the sum of the others.
+    Counts of the questions. ``total`` is the sum of ``answered`` and ``unanswered``.
 
-    :param total: Questions.
-    :param answered: Those that have an answer.
-    :param unanswered: The others, by the status that the ask operator gave them.
-    :param coverage: ``answered`` of ``total``; 0 if there were none.
+    :param total: Number of questions.
+    :param answered: Number of questions with an answer.
+    :param unanswered: Number of questions without an answer, by status of the chat batch.
+    :param coverage: Share of questions with an answer; 0 without questions.
     """
 
     total: int
@@ -35,7 +35,7 @@ class Distribution(_Model):
     """
     Quantiles of a number over the questions that have it.
 
-    :param count: Questions that have it.
+    :param count: Number of questions that have the number. The quantiles are None if it is 0.
     """
 
     count: int
@@ -54,15 +54,15 @@ class ScorerSummary(_Model):
     """
     One scorer over all questions: ``scored``, ``unanswered``, ``not_applicable`` and ``errors`` add up to the total.
 
-    :param kind: What sort of thing it measures, such as ``lexical similarity``.
-    :param higher_is_better: False for latency.
-    :param scored: Questions with a score; only these are in the figures below.
-    :param unanswered: Questions without an answer to score.
-    :param not_applicable: Questions that expect nothing of the kind.
-    :param errors: Questions at which the scorer raised.
-    :param mean: Mean weighted by the questions' weights; None if nothing was scored.
-    :param spread: Unweighted quantiles.
-    :param histogram: Scores in twenty equal parts of 0 to 1; empty for what is no share.
+    :param kind: Kind of the scorer: ``lexical similarity``, ``check``, ``latency`` or ``custom``.
+    :param higher_is_better: Whether a higher score is better; False for latency.
+    :param scored: Number of questions with a score. The figures below include only these.
+    :param unanswered: Number of questions without an answer.
+    :param not_applicable: Number of questions without an expectation for this scorer.
+    :param errors: Number of questions for which the scorer raised an error.
+    :param mean: Weighted mean of the scores; None if no question was scored.
+    :param spread: Unweighted quantiles of the scores.
+    :param histogram: Number of scores in 20 equal bins from 0 to 1; empty for scorers with another range.
     """
 
     kind: str
@@ -78,14 +78,14 @@ class ScorerSummary(_Model):
 
 class PassRate(_Model):
     """
-    Questions that fulfil the condition for passing: ``passed``, ``failed`` and ``not_judged`` add up to the total.
+    Counts of the condition ``pass_if``: ``passed``, ``failed`` and ``not_judged`` add up to the total.
 
-    :param condition: The condition, as it was given.
-    :param passed: Questions that fulfil it.
-    :param failed: Those that do not.
-    :param not_judged: Those that lack a score that the condition asks of them: unanswered, or an error; or of which it
-        asks nothing, because no scorer that it names is applicable.
-    :param rate: ``passed`` of ``passed`` and ``failed``; None if there are none.
+    :param condition: The condition as the user wrote it.
+    :param passed: Number of questions that fulfil the condition.
+    :param failed: Number of questions that do not fulfil it.
+    :param not_judged: Number of questions without a required score (no answer, or an error of the scorer), or for which
+        no scorer of the condition is applicable.
+    :param rate: ``passed / (passed + failed)``; None if no question was judged.
     """
 
     condition: str
@@ -99,10 +99,10 @@ class TagSummary(_Model):
     """
     The questions of one tag.
 
-    :param questions: Questions with the tag.
-    :param answered: Those with an answer.
-    :param means: Mean of every scorer, weighted.
-    :param pass_rate: As in ``passes``.
+    :param questions: Number of questions with the tag.
+    :param answered: Number of these with an answer.
+    :param means: Weighted mean by scorer.
+    :param pass_rate: Pass rate of these questions, as in ``passes``.
     """
 
     questions: int
@@ -121,16 +121,16 @@ class Change(_Model):
 
 class Difference(_Model):
     """
-    The paired difference of one scorer to the baseline, new minus old.
+    The paired difference of one scorer from the baseline, new minus old.
 
-    :param paired: Questions that both evaluations scored.
-    :param mean: Mean difference, weighted; None if nothing is paired.
+    :param paired: Number of questions that both evaluations scored.
+    :param mean: Weighted mean of the differences; None without paired questions.
     :param low: Lower end of the bootstrap interval of the mean.
-    :param high: Its upper end.
-    :param worse: How many questions got worse, whatever the direction of the scorer.
-    :param better: How many got better.
-    :param worst: The greatest losses, worst first; at most 50.
-    :param best: The greatest gains; at most 50.
+    :param high: Upper end of the interval.
+    :param worse: Number of questions that got worse. This respects ``higher_is_better``.
+    :param better: Number of questions that got better.
+    :param worst: The greatest losses, largest first; at most 50.
+    :param best: The greatest gains, largest first; at most 50.
     """
 
     paired: int
@@ -145,18 +145,18 @@ class Difference(_Model):
 
 class Comparison(_Model):
     """
-    This evaluation and an earlier one, question by question.
+    The comparison of an evaluation with its baseline, question by question.
 
-    :param baseline: ``path`` of the earlier one; its ``name``, ``run_id``, ``tag`` and ``asked_at`` as far as they are
+    :param baseline: ``path`` of the baseline's scores; its ``name``, ``run_id``, ``tag`` and ``asked_at``, None if not
         known.
-    :param confidence: Of the intervals, such as 0.95.
-    :param same: Questions that stand in both and expect the same.
-    :param changed: Keys that stand in both, but ask or expect something else; they are not compared.
-    :param added: Keys that only this one has.
-    :param removed: Keys that only the baseline has.
+    :param confidence: Confidence level of the intervals, such as 0.95.
+    :param same: Number of questions that are the same in both, with the same expectations.
+    :param changed: Number of keys in both whose question or expectations differ. These are not compared.
+    :param added: Number of keys that are not in the baseline.
+    :param removed: Number of keys that are only in the baseline.
     :param coverage_before: Coverage of the baseline.
-    :param scorers: Differences by scorer, of the scorers that both have.
-    :param tags: The same by tag, then by scorer, without names of questions.
+    :param scorers: Differences by scorer, for the scorers of both evaluations.
+    :param tags: Differences by tag and scorer, without lists of questions.
     """
 
     baseline: dict[str, str | None]
@@ -172,14 +172,15 @@ class Comparison(_Model):
 
 class RuleVerdict(_Model):
     """
-    What came of one rule of the gate.
+    The verdict on one rule of the gate.
 
-    :param rule: The rule, as it was given.
-    :param verdict: ``failed`` also if there was nothing to judge by. ``not_judged``, which does not fail the gate, is a
-        comparison with what is not there yet: on a first run, or of a scorer that the baseline did not have.
-    :param value: What the rule held against its threshold: of a ``drop``, the greatest loss that the interval of the
-        mean difference leaves possible; None if there was nothing to judge by.
-    :param reason: The verdict in words.
+    :param rule: The rule as the user wrote it.
+    :param verdict: ``passed``; ``failed``, also without data to judge; or ``not_judged``, which does not fail the gate:
+        a comparison without a baseline or with a scorer that the baseline did not have, or a rule on latency without
+        timestamps in the replies.
+    :param value: The number that was compared with the threshold. For a ``drop``, the greatest loss within the
+        confidence interval of the mean difference. None without data.
+    :param reason: Explanation of the verdict.
     """
 
     rule: str
@@ -190,11 +191,11 @@ class RuleVerdict(_Model):
 
 class Gate(_Model):
     """
-    The verdict.
+    The verdict of the gate.
 
-    :param verdict: ``passed`` or ``failed``; ``none`` if there are no rules.
-    :param on_fail: What a failure does: ``fail``, ``skip_downstream`` or ``report``.
-    :param rules: What came of each rule.
+    :param verdict: ``passed`` or ``failed``; ``none`` without rules.
+    :param on_fail: What a failed gate does: ``fail``, ``skip_downstream`` or ``report``.
+    :param rules: The verdict on each rule.
     """
 
     verdict: Literal["passed", "failed", "none"]
@@ -204,21 +205,22 @@ class Gate(_Model):
 
 class Summary(_Model):
     """
-    An evaluation's outcome. It has no time of day of its own: the same answers give the same bytes.
+    The result of an evaluation. It does not contain the time of the evaluation: the same answers give the same bytes.
 
-    :param name: Name of the evaluation: by default the DAG's and task's.
-    :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``logical_date`` and ``run_after`` of the task that
-        evaluated; in a loop (Airflow 3.4) also its ``region``.
-    :param asked_at: When the first question was submitted, ISO 8601 in UTC; None if none was.
-    :param tag: Name given to this evaluation to be compared with later, or None.
-    :param questions: Counts.
-    :param scorers: By scorer, in the order given.
-    :param passes: Pass rate, if there is a condition.
-    :param latency: Seconds from question to answer, as long as the service took; of answers where that is known.
-    :param noticed_after: Seconds until a poll noticed the answer: they depend on how often was polled.
-    :param tags: By tag, in alphabetical order.
-    :param comparison: With the baseline, if there is one.
-    :param gate: The verdict.
+    :param schema_version: Version of this schema.
+    :param name: Name of the evaluation. Default of the operator: ``<dag_id>.<task_id>``.
+    :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``logical_date`` and ``run_after`` of the task
+        instance that evaluated; in a loop (Airflow 3.4) also its ``region``.
+    :param asked_at: Time when the first question was submitted, ISO 8601 in UTC; None if not known.
+    :param tag: Tag of this evaluation, or None.
+    :param questions: Counts of the questions.
+    :param scorers: Figures by scorer, in the order of the parameter.
+    :param passes: Pass rate; None without a condition.
+    :param latency: Latency in seconds by the service's timestamps, for the answers that have it.
+    :param noticed_after: Seconds from submission to the poll that found the answer. They depend on the poll interval.
+    :param tags: Figures by tag, in alphabetical order.
+    :param comparison: Comparison with the baseline; None without a baseline.
+    :param gate: The verdict of the gate.
     """
 
     schema_version: int = SCHEMA_VERSION

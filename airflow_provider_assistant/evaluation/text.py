@@ -1,15 +1,15 @@
 """
-Text as scorers compare it: what makes no difference is taken away.
+Normalise texts before scorers compare them.
 
-For words in Latin letters this is the normalisation of the SQuAD v1.1 evaluation: lower case, no ASCII punctuation, no
-articles (a, an, the), single spaces. It is extended so that no other script loses anything:
+For Latin script this is the normalisation of the SQuAD v1.1 evaluation: lower case, no ASCII punctuation, no articles
+(a, an, the), single spaces. These extensions make it work for other scripts:
 
-- Characters that look alike become the same (NFKC), and case is folded, not lowered: ``ß`` is ``ss``.
-- Punctuation is what Unicode calls so; combining marks, symbols and emoji stay. Em dashes separate, as spaces do.
-- Articles are dropped only as whole words. SQuAD drops them in every language, and so does this: another language's
-  word ``a`` goes from both texts that are compared.
-- A text that consists of nothing else keeps it: ``A`` and ``The``, or ``?`` and ``!``, are different answers. Here, and
-  nowhere else in ASCII, SQuAD finds them equal by exact match, and gives them an F1 of 0.
+- NFKC normalisation makes equivalent characters equal, and case is folded instead of lowered: ``ß`` becomes ``ss``.
+- Punctuation is the Unicode category P. Combining marks, symbols and emoji stay. Em dashes separate words.
+- Articles are removed only as whole words. As in SQuAD, they are removed in every language: the word ``a`` of another
+  language is removed from both texts.
+- A text that consists only of articles or punctuation is kept: ``A`` and ``The``, or ``?`` and ``!``, are different
+  answers. Only in this case do ASCII texts score differently than in SQuAD, where they are an exact match with F1 0.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import unicodedata
 from functools import lru_cache
 
 _ARTICLES = frozenset(("a", "an", "the"))
-# They are seen nowhere: soft hyphen, zero-width space and no-break space, direction marks, variants of emoji.
+# Invisible characters: soft hyphen, zero-width space and no-break space, direction marks, variants of emoji.
 _INVISIBLE = dict.fromkeys(
     map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff\ufe0e\ufe0f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 )
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _EM_DASHES = re.compile("[\u2014\u2015]")
 _JOINERS = "\u200c\u200d"
-# What an apostrophe, a quotation mark or a hyphen is also written as.
+# Variants of apostrophes, quotation marks and hyphens.
 _PLAIN = str.maketrans(
     {**dict.fromkeys("\u2018\u2019\u02bc", "'"), **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')}
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-")
-    # Emphasis and code in Markdown.
+    # Markdown markup of emphasis and code.
     | dict.fromkeys("*`")
 )
-# A point or comma in a number, and the apostrophe of "can't"; not that of "l'eau" or "Ann's".
+# Marks inside a word or number: "3.5", "1,000", "can't"; but not in "l'eau" or "Ann's".
 _INSIDE = re.compile(r"\d[.,]\d|[^\W\d]'t\b")
 # Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
 UNSPACED = re.compile(
@@ -46,7 +46,7 @@ UNSPACED = re.compile(
 
 @lru_cache(maxsize=32)
 def normalise(text: str) -> str:
-    """Return text without case, punctuation, English articles and needless space; of blank text nothing is left."""
+    """Return a text in folded case without punctuation, English articles and extra spaces. Blank text becomes empty."""
     folded = fold(text)
     words = _without_punctuation(folded).split()
     return " ".join([word for word in words if word not in _ARTICLES] or words or folded.split())
@@ -54,9 +54,11 @@ def normalise(text: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """
-    Return the words of normalised text.
+    Return the words of the normalised text.
 
-    Where a script has no spaces between words, each character is a word, with the marks that belong to it.
+    In scripts without spaces between words, each character with its combining marks is a word.
+
+    :param text: Any text.
     """
     normal = normalise(text)
     words = normal.split()
@@ -65,11 +67,15 @@ def tokens(text: str) -> list[str]:
 
 def includes(text: str, phrase: str) -> bool:
     """
-    Tell whether a phrase stands in a text, word by word.
+    Return whether a text contains a phrase as whole words.
 
-    Case, width, spaces, the kind of quotation marks and hyphens, and Markdown's emphasis make no difference. Other
-    punctuation does: ``5 %`` is not ``5``. A phrase is not part of a longer word or number: ``can`` is not in
-    ``can't``, nor ``5`` in ``3.5``. In scripts without spaces it may be: they do not show where a word ends.
+    The comparison ignores case, width, spaces, the kind of quotation marks and hyphens, and Markdown emphasis. It
+    respects other punctuation: ``5 %`` is not ``5``. A match inside a longer word or number does not count: ``can`` is
+    not in ``can't``, and ``5`` is not in ``3.5``. In scripts without spaces, which do not mark the end of a word, any
+    match counts.
+
+    :param text: The text to search.
+    :param phrase: The phrase to find.
     """
     where, what = _plain(text), _plain(phrase)
     if not what:
@@ -84,7 +90,7 @@ def includes(text: str, phrase: str) -> bool:
 
 
 def fold(text: str) -> str:
-    """Return text without differences of case and of characters that look alike."""
+    """Return a text in folded case and NFKC form, without invisible characters."""
     if text.isascii():
         return text.lower()
     visible = unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
@@ -114,7 +120,7 @@ def _plain(text: str) -> str:
 
 
 def _continues(text: str, position: int) -> bool:
-    """Whether a word or number goes on from before a position to behind it."""
+    """Return whether a word or number continues across a position."""
     if position in {0, len(text)}:
         return False
     before, after = text[position - 1], text[position]
@@ -124,7 +130,7 @@ def _continues(text: str, position: int) -> bool:
         return False
     if _is_word(before) and _is_word(after):
         return True
-    # Of one mark the two characters beside it are known: it stands before the position, or behind it.
+    # A mark inside a word may be directly before or directly after the position.
     return any(_INSIDE.match(text, start) for start in (position - 2, position - 1) if start >= 0)
 
 

@@ -1,4 +1,4 @@
-"""The operator that asks many questions."""
+"""The operator that runs a chat batch: many questions in one task."""
 
 from __future__ import annotations
 
@@ -38,50 +38,67 @@ if TYPE_CHECKING:
 
 class AssistantAskOperator(AssistantOperator):
     """
-    Ask many questions, each once, and write their answers to one Parquet file.
+    Ask many questions in one task, each once, and write the answers to one Parquet file.
 
-    In ``async`` mode all questions are submitted (``POST …/chat/async``), and one trigger polls all requests
-    (``GET …/chat/requests/{request_id}``). Every submission is in the ledger before it is sent, and every answer is
-    saved when it comes: a retry, a cleared task or a restarted triggerer takes up what was submitted, and asks only
-    the rest. A later try also submits questions again whose request failed or was lost.
+    In ``async`` mode the task submits all questions (``POST …/chat/async``), and one trigger polls all requests
+    (``GET …/chat/requests/{request_id}``). The operator records every submission in the ledger before it sends it, and
+    saves every answer when it arrives: a retry, a cleared task or a restarted triggerer continues with the submitted
+    requests and asks only the remaining questions. A later try also submits questions again whose request failed or was
+    lost.
 
-    The file has one row for every question, in the order of the source: ``key``, ``message``, ``answer``, ``status``,
-    ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds``, ``noticed_after``,
-    ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the source as they are.
-    ``seconds`` is how long the service took, by its own times or, in ``sync`` mode, by the round trip; it is empty
-    where the replies have no times. ``noticed_after`` is the time until a poll noticed the end: it depends on
-    ``poll_interval``. ``status`` is ``complete``; ``failed``; ``timed_out``: no end before the deadline; ``lost``: the
-    service no longer knows the request; or ``not_submitted``. The file is written even if the task fails.
+    The file has one row per question, in the order of the source. Its columns are ``key``, ``message``, ``answer``,
+    ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds``,
+    ``noticed_after``, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the source.
+    ``status`` is ``complete``, ``failed``, ``timed_out`` (not finished before the deadline), ``lost`` (the service no
+    longer knows the request) or ``not_submitted``. ``seconds`` is the latency of the service, by its own timestamps or,
+    in ``sync`` mode, by the round trip; it is null if the replies have no timestamps. ``noticed_after`` is the time in
+    seconds from submission to the poll that found the request finished; it depends on ``poll_interval``. The operator
+    writes the file even if the task fails.
 
-    :param source: A dataframe, rows, files, or a callable, as for
-        :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator`. It needs a column
-        ``message``, and may have ``session_id``, ``email`` and ``response_language``.
-    :param output_path: The Parquet file: a local path or an object storage URL that worker and triggerer can both
-        reach. It is replaced.
-    :param columns: Mapping from a field to its column, for columns whose name differs.
-    :param constants: Mapping from a field to one value for all questions.
-    :param key_columns: Columns that identify a question. Default: the message itself.
-    :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/ask`
+
+    :param source: The questions: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the
+        output of another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a
+        list of these; or a callable that runs on the worker and returns one of these or yields batches of rows. The
+        column ``message`` is required; ``session_id``, ``email`` and ``response_language`` are optional.
+    :param output_path: The Parquet file to write: a local path or an object storage URL that both worker and triggerer
+        can reach. An existing file is replaced.
+    :param columns: Mapping from a field to its column, for columns whose name differs: ``{"message": "question"}``.
+        Default: None.
+    :param constants: Mapping from a field to one value for all questions. Default: None.
+    :param key_columns: Column or columns that identify a question. Default: the message.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
-    :param allow_empty: Whether a source without rows or files is a success with zero counts and a file without rows.
-        By default it is an error.
-    :param mode: ``async``, or ``sync``: each answer in the round trip of its question (``POST …/chat``).
-    :param session: ``per_row``: a session for each question; ``shared``: one for all, in no certain order; or the
-        column with session ids. Default: the column ``session_id`` if there is one, otherwise per row.
-    :param close_sessions: Which sessions to close once their questions have ended (``POST …/chat/session/close``):
-        None, the default, closes those that this task created; True also those that the source names, such as a
-        customer's; False none.
-    :param deferrable: Whether to wait in the triggerer. Default: Airflow's ``[operators] default_deferrable``.
-    :param deadline: How long to wait for answers once all questions are submitted, in seconds or as a timedelta.
-    :param poll_interval: Longest time between two polls of one request, in seconds.
-    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection, which also limits it
-        in the triggerer.
-    :param max_failed: How many questions may have no answer, as a count or as a fraction below 1, before the task
-        fails.
-    :param root: Folder that all files of the source must lie in, once symbolic links are followed: a local path or an
-        object storage URL. By default they may lie anywhere.
-    :param reuse: Whether a cleared task takes up what an earlier run of it has asked. A retry always does.
-    :param ledger: Whether to record in the ledger what was submitted. Without it, a retry asks everything again.
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts and a file without rows.
+        Default: False, an empty source is an error.
+    :param mode: ``async`` (default) submits the questions and polls for the answers; ``sync`` gets each answer in the
+        round trip of its question (``POST …/chat``).
+    :param session: ``per_row``: one session per question; ``shared``: one session for all questions, in no
+        defined order; or the name of a column with session ids. Default: the column ``session_id`` if the source has
+        it, otherwise ``per_row``.
+    :param close_sessions: Which sessions to close after their questions have finished
+        (``POST …/chat/session/close``). None (default): those that this task created; True: also those that the source
+        names; False: none.
+    :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
+        ``[operators] default_deferrable``.
+    :param deadline: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta.
+        Default: 3600.
+    :param poll_interval: Longest time between two polls of one request, in seconds. Default: 20.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection, which is also the
+        upper limit in the triggerer.
+    :param max_failed: Number of questions without an answer that the task tolerates: a count, or a fraction below 1.
+        Default: 0.
+    :param root: Folder that all files of the source must lie in after symbolic links are resolved: a local path or an
+        object storage URL. Default: None, files may lie anywhere.
+    :param reuse: Whether a cleared task continues with the requests and answers of its earlier run. A retry always
+        does. Default: True.
+    :param ledger: Whether to record the submissions in the ledger. Default: True. Without the ledger, a retry asks all
+        questions again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (
@@ -98,7 +115,7 @@ class AssistantAskOperator(AssistantOperator):
     operator_extra_links = (AssistantDataLink(),)
     source = SourceField()
 
-    # Of the current try.
+    # State of the current try.
     _batch: Batch | None = None
     _result: Mapping[str, Any] | None = None
 
@@ -154,21 +171,23 @@ class AssistantAskOperator(AssistantOperator):
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Ask, wait, and write the answers.
+        Submit the questions, wait for the answers, and write the file.
 
-        :return: ``rows = complete + failed + timed_out + lost + not_submitted``; of the submissions ``submitted`` by
-            this try, ``reused`` from earlier ones or from a row that asks the same, and ``possibly_duplicated``;
-            ``seconds_p50``, ``seconds_p95`` and ``seconds_p99`` of the complete; ``sessions_closed`` and
-            ``sessions_not_closed``; ``output_path``; and ``findings``, the path of the list of submissions that a
-            person should look at, None if there are none. The percentiles are None where the replies have no times.
-        :raises AssistantInputError: The source as a whole cannot be asked, and nothing was sent; or rows are bad, and
-            the others are answered. Airflow does not retry it.
+        :param context: Airflow's task context.
+        :return: The counts ``rows = complete + failed + timed_out + lost + not_submitted``; ``rejected``, the rows that
+            cannot be sent; ``submitted`` (by this try), ``reused`` (from an earlier try or an equal row) and
+            ``possibly_duplicated``; ``seconds_p50``, ``seconds_p95``, ``seconds_p99`` and ``noticed_after_p50``,
+            ``noticed_after_p95``, ``noticed_after_p99`` of the complete questions, None if not known;
+            ``sessions_closed`` and ``sessions_not_closed``; ``site_id``; ``output_path``; and ``findings``, the path of
+            the findings or None if there are none.
+        :raises AssistantInputError: The source cannot be read, and nothing was sent; or more than ``max_failed`` rows
+            were rejected, and all others are answered. Airflow does not retry the task.
         :raises AssistantRequestFailed: More than ``max_failed`` questions have no answer, most of them because their
-            requests failed.
-        :raises AssistantRequestTimeout: The same, because they did not end before the deadline.
-        :raises AssistantRequestLost: The same, because the service no longer knows them.
-        :raises AssistantIncompleteLoad: The same, because they could not be submitted.
-        :raises AssistantAPIError: 401, 403, 404: the task stopped at once.
+            request failed.
+        :raises AssistantRequestTimeout: The same, most of them because their request did not finish in time.
+        :raises AssistantRequestLost: The same, most of them because the service no longer knows their request.
+        :raises AssistantIncompleteLoad: The same, most of them because they could not be submitted.
+        :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         from airflow_provider_assistant.asking.questions import read_questions
@@ -188,38 +207,49 @@ class AssistantAskOperator(AssistantOperator):
             batch.submit(questions)
             deadline = time.time() + self.deadline
             if self.deferrable and (count := len(batch.journal.read_open())):
-                self.log.info("The triggerer waits for %d requests, for at most %.0f s.", count, self.deadline)
+                self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.deadline)
                 self._defer(batch, deadline)
             return self._finished(batch, context, deadline)
 
     @explained
     def resume(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return what :meth:`execute` returns, or raise what it raises."""
+        """
+        Write the answers after a deferral.
+
+        :param context: Airflow's task context.
+        :param event: The trigger's event.
+        :return: The same as :meth:`execute`.
+        :raises AssistantError: The same errors as :meth:`execute`.
+        """
         restore(self, event)
         raise_failure(event)
         with self._opened(context) as batch:
             return self._finished(batch, context, deadline_of(event))
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return what the batch was asking, with the counts of this try."""
+        """Return the target and the counts of this try, for the log lines of a failure."""
         doing = f"chat batch to {self.output_path} on {self.place()}"
         if result := self._result:
-            kept = f"{result['complete']} of {result['rows']} questions have their answer in {self.output_path}."
-            waiting = f" {result['timed_out']} requests are open at the service." if result["timed_out"] else ""
+            kept = f"{result['complete']} of {result['rows']} questions have an answer in {self.output_path}."
+            waiting = (
+                f" {result['timed_out']} requests are still in progress at the service." if result["timed_out"] else ""
+            )
             return Situation(doing, kept + waiting, result["findings"])
         if self._batch and (counts := self._batch.counts):
             kept = f"{counts.created} of {counts.rows} questions were submitted by this try"
-            again = f" and {counts.unchanged} before; a retry takes them up." if self.ledger else "."
+            again = (
+                f" and {counts.unchanged} before; a retry continues to wait for their answers." if self.ledger else "."
+            )
             return Situation(doing, kept + again)
         return Situation(doing)
 
     def on_kill(self) -> None:
-        """Send nothing more; requests that are open stay open for the next try."""
+        """Stop sending. The next try continues with the open requests."""
         if self._batch:
             self._batch.end()
 
     def reads(self) -> Sequence[Data]:
-        """Return the files of questions, and the site's chat."""
+        """Return the files with the questions, and the chat asset of the site."""
         return [*files_in(self.source), Data(self.asset_uri("chat"))]
 
     @contextlib.contextmanager
@@ -250,7 +280,7 @@ class AssistantAskOperator(AssistantOperator):
             yield self._batch
 
     def _scope(self, context: Context) -> str:
-        """Return what the questions are asked for; Airflow raises ``max_tries`` when a task is cleared."""
+        """Return the scope of the questions' keys. Airflow increases ``max_tries`` when a task is cleared."""
         run = str(RunRef.of(context))
         return run if self.reuse else f"{run}#{context['ti'].max_tries}"
 
@@ -289,12 +319,12 @@ class AssistantAskOperator(AssistantOperator):
         self._result = result
         metrics.questions({status: result[status] for status in answers.STATUSES})
         self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], _summary(result))
-        self._judge(result)
+        self._check_unanswered(result)
         warn_of_findings(result["findings"])
         return self.tell(context, result)
 
-    def _judge(self, result: Mapping[str, Any]) -> None:
-        """Fail the task for questions without an answer."""
+    def _check_unanswered(self, result: Mapping[str, Any]) -> None:
+        """Raise if more questions than ``max_failed`` have no answer."""
         unanswered = result["rows"] - result["complete"]
         if unanswered <= allowed(self.max_failed, result["rows"]):
             return
@@ -315,10 +345,10 @@ class AssistantAskOperator(AssistantOperator):
         found = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
         worst = max(plans, key=lambda status: found[status])
         does = " and ".join(plan for status, plan in plans.items() if found[status])
-        retry = f"keeps the answers and {does}" if self.ledger else "asks everything again: it has no ledger"
+        retry = f"keeps the answers and {does}" if self.ledger else "asks all questions again, because ledger=False"
         raise _ERRORS[worst](
             f"{unanswered} of {result['rows']} questions have no answer ({_summary(result)}), more than "
-            f"max_failed={self.max_failed:g} allows. A retry {retry}. All of them are in {self.output_path}."
+            f"max_failed={self.max_failed:g} allows. A retry {retry}. All questions are in {self.output_path}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Base classes and helpers of all operators."""
+"""Base classes and shared helpers of the operators."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNWRITTEN = "Nothing was written: the day is as it was before."
+UNWRITTEN = "Nothing was written: the partition is unchanged."
 
 
 class SourceField:
-    """A template field for a source: whatever it is set to, when the DAG is parsed or by Airflow, is kept as given."""
+    """A template field that keeps a source as given, whether the DAG file or Airflow's rendering sets it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -47,35 +47,41 @@ class SourceField:
 
 
 class ResultOperator(BaseOperator):
-    """Base of all operators: their result is a dict, for XCom and for assets."""
+    """Base of all operators. ``execute`` returns a dict, which goes to XCom and to the events of outlet assets."""
 
     ui_color = "#e4e9fb"
 
-    # What this run has written, for lineage and links.
+    # The data that this run wrote, for lineage and links.
     written: tuple[Data, ...] = ()
 
     def __init__(self, **kwargs: Any) -> None:
-        # So that task.output["request_id"] is what it looks like: an item of the returned dict.
+        # Makes task.output["request_id"] return that item of the result.
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
 
     def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Add the result to the event of every asset among the outlets, and return it."""
+        """
+        Set the result as the extra of every outlet asset's event, and return it.
+
+        :param context: Airflow's task context.
+        :param result: The result of the task.
+        """
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = result
         return result
 
     def reads(self) -> Sequence[Data]:
-        """Return the data that the task has read, for lineage; called when the task has ended."""
+        """Return the data that the task read, for lineage. Called after the task has ended."""
         return ()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002
         """
-        Return what was read and written; OpenLineage's provider asks for it, where it is installed.
+        Return the inputs and outputs of the run. OpenLineage's provider calls this if it is installed.
 
-        :param task_instance: What was run.
-        :return: Nothing if nothing was written; then OpenLineage looks at inlets and outlets.
+        :param task_instance: The task instance that ended.
+        :return: The datasets that were read and written. Empty if nothing was written: OpenLineage then uses the
+            task's inlets and outlets.
         """
         return operator_lineage(self.reads() if self.written else (), self.written)
 
@@ -84,20 +90,22 @@ class ResultOperator(BaseOperator):
         return Situation(f"task {self.task_id!r}")
 
     def part(self, context: Context) -> str:
-        """Return the name of this task's file in a partition: no other task writes it."""
+        """Return the name of this task's file in a partition. The name is unique to the task instance."""
         return f"{self.dag_id}.{self.task_id}{_instance(RunRef.of(context))}"
 
     def publish(
         self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
     ) -> lake.Published:
         """
-        Replace a part of a day of a dataset, and note it as written.
+        Replace one file of a partition, and record it in ``written``.
 
+        :param context: Airflow's task context.
         :param table: The rows.
         :param root: Folder of the datasets: a local path or an object storage URL.
-        :param dataset: The dataset.
-        :param day: The day.
-        :param part: Name of the part; by default this task's.
+        :param dataset: Name of the dataset.
+        :param day: UTC day of the partition.
+        :param part: Name of the file without ``.parquet``. Default: the name of this task's file.
+        :return: ``rows``, ``path`` and ``bytes`` of the file.
         """
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
@@ -111,9 +119,9 @@ class AssistantOperator(ResultOperator):
     """
     Base of the operators that call the service.
 
-    :param assistant_conn_id: The Airflow connection.
-    :param tenant_id: Tenant to use instead of the connection's.
-    :param site_id: Site to use instead of the connection's.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "tenant_id", "site_id")
@@ -137,50 +145,55 @@ class AssistantOperator(ResultOperator):
         return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
 
     def place(self) -> str:
-        """Return site, host and connection as the end of a sentence; what cannot be read is left out."""
+        """Return site, host and connection, to end a sentence with. Parts that cannot be read are omitted."""
         return place_of(self.hook)
 
     def asset_uri(self, kind: Kind, site_id: str | None = None) -> str:
         """
-        Return the URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`.
+        Return the asset URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`.
 
-        :param kind: The part.
-        :param site_id: Another site.
+        :param kind: The part of the site, such as ``documents`` or ``chat``.
+        :param site_id: The site. Default: that of the task.
         """
         return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.site(site_id), kind)
 
 
 def _named(written: Sequence[Data]) -> str:
-    """Return the datasets that were written, with their rows."""
     return ", ".join(f"{data.uri} ({data.rows} rows)" for data in written)
 
 
 def warn_of_findings(listed: str | None, count: int | None = None) -> None:
     """
-    Log a warning with the path of the findings of a task that succeeds, if there are any.
+    Log a warning with the path of the findings, if there are any.
 
-    :param listed: The path, or None.
-    :param count: How many there are, if that is known.
+    :param listed: Path of the findings file, or None if there are no findings.
+    :param count: Number of findings, or None if it is not known.
     """
     if listed:
         log.warning("%s need attention. They are listed in %s.", f"{count} findings" if count else "Findings", listed)
 
 
 def allowed(limit: float, total: int) -> float:
-    """Return how many of all may go wrong: a limit is a count, or a fraction if it is below 1."""
-    # Rounded, so that 0.29 of 100 are 29.
+    """
+    Return the number of failures that a limit allows.
+
+    :param limit: A count, or a fraction of ``total`` if it is below 1.
+    :param total: Number of rows, questions or sites.
+    """
+    # Rounded because 0.29 * 100 is less than 29 in binary floating point.
     return round(limit * total, 6) if limit < 1 else limit
 
 
 def day_of_run(date: str | None, context: Context) -> datetime.date:
     """
-    Return the UTC day that a run is for.
+    Return the UTC day that a DAG run is for.
 
-    :param date: The day that was asked for, ``YYYY-MM-DD``; None for the run's own.
-    :raises AssistantInputError: ``date`` is no date.
+    :param date: An explicit day, ``YYYY-MM-DD``, or None for the day of the DAG run.
+    :param context: Airflow's task context.
+    :raises AssistantInputError: ``date`` is not a date.
     """
     if date is None:
-        # A run that was started by hand or by an asset has no logical date.
+        # Runs that were started by hand or by an asset have no logical date.
         run = context["dag_run"]
         return (run.logical_date or run.run_after).astimezone(datetime.UTC).date()
     try:
@@ -190,13 +203,13 @@ def day_of_run(date: str | None, context: Context) -> datetime.date:
 
 
 def _instance(run: RunRef) -> str:
-    """Return what tells the instances of one task in one run apart, for file names."""
+    """Return a suffix for file names that is unique per instance of a task in one DAG run."""
     mapped = "" if run.map_index < 0 else f".{run.map_index}"
     return mapped if run.region is None else f"{mapped}.loop{run.region}"
 
 
 def findings_of(run: RunRef) -> Findings:
-    """Return the list of what wants attention, in AIRFLOW_HOME; it is written if there is anything to list."""
+    """Return the findings of a run: a file in AIRFLOW_HOME that is written only if there are findings."""
     name = f"{run.run_id}{_instance(run)}.parquet".replace("/", "_")
     return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
 
@@ -206,10 +219,13 @@ class ExportOperator(AssistantOperator):
     Base of the operators that write Parquet datasets.
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run.
-    :param file_name: Name of this task's file in the folder of a day, without ``.parquet``; by default
-        ``<dag_id>.<task_id>``. Give the old name to a task that was renamed, so that it replaces its earlier files.
-        A mapped task adds its index.
+    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date", "file_name")
@@ -224,15 +240,15 @@ class ExportOperator(AssistantOperator):
         self.file_name = file_name
 
     def part(self, context: Context) -> str:
-        """Return the name of this task's part of a partition."""
+        """Return the name of this task's file in a partition."""
         return f"{self._task_part()}{_instance(RunRef.of(context))}"
 
     def situation(self, context: Context) -> Situation:
-        """Return what the export was writing, and which files it has replaced."""
+        """Return the target of the export and the files that it replaced, for the log lines of a failure."""
         doing = f"export of {self.part(context)!r} to {self.output_path} from {self.place()}"
         files = len(self.written)
         return Situation(
-            doing, f"{files} file(s) of this run are written: {_named(self.written)}." if files else UNWRITTEN
+            doing, f"{files} file(s) of this run were written: {_named(self.written)}." if files else UNWRITTEN
         )
 
     def _task_part(self) -> str:
@@ -242,41 +258,56 @@ class ExportOperator(AssistantOperator):
         self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
     ) -> lake.Published:
         """
-        Replace this task's part of a day of a dataset.
+        Replace this task's file in a partition.
 
-        :raises AssistantInputError: Another file of that day has the same, and nothing was written.
+        :param context: Airflow's task context.
+        :param table: The rows.
+        :param root: Folder of the datasets: a local path or an object storage URL.
+        :param dataset: Name of the dataset.
+        :param day: UTC day of the partition.
+        :param part: Name of the file without ``.parquet``. Default: the name of this task's file.
+        :return: ``rows``, ``path`` and ``bytes`` of the file.
+        :raises AssistantInputError: Another file of the partition already contains some of the rows. Nothing was
+            written.
         """
         part = part or self.part(context)
         if other := lake.counted_twice(table, root, dataset, day, part, self._task_part()):
             raise AssistantInputError(
-                f"{other} already has some of what this task is about to write for {day}, and readers would count it "
-                f"twice. Nothing was written to {dataset}. Was the DAG or the task renamed? Then keep the old name: "
+                f"{other} already contains rows that this task would write for {day}, and readers would count them "
+                f"twice. Nothing was written to {dataset}. If the DAG or the task was renamed, keep the old name: "
                 f"file_name={other.rpartition('/')[2].removesuffix('.parquet')!r}, or delete that file. If another "
-                "task exports the same, give each an output_path of its own.",
+                "task exports the same rows, give each task a separate output_path.",
                 field="file_name",
             )
         return super().publish(context, table, root, dataset, day, part=part)
 
     def day(self, context: Context) -> datetime.date:
         """
-        Return the day whose partition this run writes: a UTC day.
+        Return the UTC day of the partition that this run writes.
 
-        :raises AssistantInputError: ``date`` is no date.
+        :param context: Airflow's task context.
+        :raises AssistantInputError: ``date`` is not a date.
         """
         return day_of_run(self.date, context)
 
 
 class LedgerExportOperator(ExportOperator):
     """
-    Base of the operators that write what the ledger has of some days to a Parquet dataset.
+    Base of the operators that export entries of the ledger to a Parquet dataset.
 
-    Whole UTC days are replaced, so that a re-run doubles nothing.
+    A run replaces whole UTC days, so a re-run creates no duplicates.
 
-    :param site_id: The one site whose rows are written; without it, those of all sites in the ledger.
+    :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: The last day to write, ``YYYY-MM-DD``; by default the day of the DAG run.
-    :param days: How many days up to that one are written. Two, the default, complete the day before, which went
-        on after yesterday's run.
+    :param date: Last UTC day to write, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param days: Number of days to write, ending with ``date``. Default: 2, because entries were added to the day before
+        after yesterday's run.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
+        ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
     """
 
     dataset: ClassVar[str]
@@ -289,17 +320,27 @@ class LedgerExportOperator(ExportOperator):
 
     @abstractmethod
     def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
-        """Return the rows of a span of time, its end excluded, of one site or of all."""
+        """
+        Return the rows of a time range.
+
+        :param ledger: The ledger.
+        :param start: First moment of the range, in UTC.
+        :param end: First moment after the range, in UTC.
+        :param scope: API URL of the site, or None for all sites.
+        """
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
         Write the partitions.
 
-        :return: ``rows``, ``path`` of the last day's file, ``paths`` and ``bytes`` of all, and ``date``.
-        :raises AssistantLedgerError: The ledger cannot be read. AssistantLedgerErrorForGood if it is empty and a day
-            that has rows would be replaced by nothing.
-        :raises AssistantInputError: Another file of a day has the same rows.
+        :param context: Airflow's task context.
+        :return: ``rows`` and ``bytes`` of all files, ``paths`` of all files, ``path`` of the last day's file, and
+            ``date``, the last day.
+        :raises AssistantLedgerError: The ledger cannot be read.
+        :raises AssistantLedgerErrorForGood: The ledger has no entries up to a day whose partition has rows: the run
+            would replace these rows by nothing. Airflow does not retry the task.
+        :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
         """
         last = self.day(context)
         written: list[lake.Published] = []
@@ -321,20 +362,20 @@ class LedgerExportOperator(ExportOperator):
             "bytes": sum(file.bytes for file in written),
             "date": last.isoformat(),
         }
-        said = (result["rows"], self.dataset, self.days, last, paths[-1])
-        self.log.info("Wrote %d rows of %s of %d day(s) up to %s to %s.", *said)
+        values = (result["rows"], self.dataset, self.days, last, paths[-1])
+        self.log.info("Wrote %d rows of dataset %s for the %d day(s) up to %s. Last file: %s.", *values)
         return self.tell(context, result)
 
     def _check_emptiness(self, ledger: Ledger, day: datetime.date, end: datetime.datetime, part: str) -> None:
         """
-        Refuse to replace rows by nothing from a ledger that did not exist on that day.
+        Raise if an empty table would replace rows that came from another ledger.
 
-        :raises AssistantLedgerErrorForGood: This is not the ledger that the rows came from.
+        :raises AssistantLedgerErrorForGood: The partition has rows, but this ledger has no entries up to that day.
         """
         rows = lake.rows_there(self.output_path, self.dataset, day, part)
         if rows and not ledger.has_entries_before(end):
             raise AssistantLedgerErrorForGood(
-                f"{self.dataset} of {day} in {self.output_path} has {rows} rows, and the ledger ({ledger.name}) has no "
-                "entry of that day or earlier: the rows came from another ledger, and are left as they are. Check "
-                "[assistant] ledger_conn_id; a file ledger belongs to one machine."
+                f"{self.dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
+                "entry of that day or earlier: the rows came from another ledger and were not replaced. Check "
+                "[assistant] ledger_conn_id. A ledger in a file is not shared between machines."
             )

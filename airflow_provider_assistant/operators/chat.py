@@ -1,4 +1,4 @@
-"""Operators that chat with the assistant: ``POST …/chat``, ``…/chat/async`` and ``…/chat/session/close``."""
+"""Operators for chats and sessions: ``POST …/chat``, ``…/chat/async`` and ``…/chat/session/close``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _MessageOperator(AssistantOperator):
         self.on_ambiguous = on_ambiguous
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return which chat the task was sending."""
+        """Return the session of the chat, for the log lines of a failure."""
         return Situation(f"chat in session {self.session_id!r} on {self.place()}")
 
     def _chat_message(self) -> ChatMessage:
@@ -80,9 +80,9 @@ class _MessageOperator(AssistantOperator):
     @contextlib.contextmanager
     def _skipping(self) -> Iterator[None]:
         """
-        Skip the task if its message may have arrived and ``on_ambiguous`` is ``skip``.
+        Skip the task if the outcome of its message is ambiguous and ``on_ambiguous`` is ``skip``.
 
-        :raises AirflowSkipException: Instead of the error, if ``on_ambiguous`` is ``skip``.
+        :raises AirflowSkipException: Replaces AssistantAmbiguousErrorForGood if ``on_ambiguous`` is ``skip``.
         """
         try:
             yield
@@ -92,10 +92,10 @@ class _MessageOperator(AssistantOperator):
             raise
 
     def _note_duplicates(self, context: Context, count: int) -> None:
-        """Log how many known earlier attempts may have been carried out as well, and push their number to XCom."""
+        """Log the number of earlier attempts that the service may also have accepted, and push it to XCom."""
         if count:
             self.log.warning(
-                "At least %d earlier attempt(s) may have been carried out as well: session %r may hold the message "
+                "The service may also have accepted at least %d earlier attempt(s): session %r may contain the message "
                 "more than once.",
                 count, self.session_id,
             )  # fmt: skip
@@ -104,33 +104,41 @@ class _MessageOperator(AssistantOperator):
 
 class AssistantChatOperator(_MessageOperator):
     """
-    Ask the assistant and get the answer in the same round trip (``POST …/chat``).
+    Send a message and return the answer from the same round trip (``POST …/chat``).
 
-    For slow answers use :class:`AssistantSubmitChatOperator`, which can wait without a worker slot.
+    Use :class:`AssistantSubmitChatOperator` for slow answers: it can wait without a worker slot. If earlier attempts
+    may have reached the service as well, the operator logs their number and pushes it to XCom as
+    ``possibly_duplicated``.
 
-    :param session_id: The session; reusing it continues the conversation.
-    :param message: The user's text.
-    :param email: E-mail address of the end user.
-    :param response_language: Language code of the reply, such as ``en``.
-    :param on_ambiguous: What to do if the message may have arrived although there is no answer. ``retry``, the default,
-        sends it again after a 5xx or a broken connection, as often as the connection's ``retries`` allow. After a
-        timeout it does not, because the service may still be answering: the try fails, and only a retry of the task
-        sends the message again. ``skip`` and ``fail`` never send it again: the task is skipped, or fails without
-        retries. The number of earlier attempts that may have arrived as well is logged, and pushed to XCom as
-        ``possibly_duplicated``.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/chat`
+
+    :param session_id: The session. Reuse it to continue a conversation.
+    :param message: The user's message.
+    :param email: E-mail address of the end user. Default: None, not sent.
+    :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
+    :param on_ambiguous: What to do if the message may have reached the service although no answer came back. ``retry``
+        (default) sends it again after a 5xx status or a broken connection, up to the connection's ``retries``. After a
+        timeout the service may still be working on the answer, so the try fails, and only a retry of the task sends the
+        message again. ``skip`` skips the task; ``fail`` fails it without retries.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Ask, and return the answer.
+        Send the message and return the answer.
 
-        :return: ``text``, ``session_id``, ``site_id``, ``request_id`` (None where the service shows
-            none), ``seconds``, and ``raw``, the reply as received.
-        :raises AssistantAmbiguousError: The message may or may not have arrived.
-        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``.
+        :param context: Airflow's task context.
+        :return: ``text``, ``session_id``, ``site_id``, ``request_id`` (None if the reply has none), ``seconds`` of the
+            round trip, and ``raw``, the reply as received.
+        :raises AssistantAmbiguousError: The message may or may not have reached the service.
+        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``. Airflow does not retry the task.
         :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.site()
         with self._skipping():
@@ -146,31 +154,39 @@ class AssistantChatOperator(_MessageOperator):
 
 class AssistantSubmitChatOperator(_MessageOperator):
     """
-    Submit a chat (``POST …/chat/async``), and wait for the answer if asked to, without a worker slot if deferrable.
+    Submit an async chat (``POST …/chat/async``) and optionally wait for the answer, on the worker or deferred.
 
-    The submission is recorded in the ledger before and after it is sent: a retried or cleared task takes up the request
-    that it already submitted, unless that request failed or the service lost it.
+    While it waits, it polls ``GET …/chat/requests/{request_id}``. The operator records the submission in the ledger
+    before and after it sends it: a retried or cleared task continues with the request that it already submitted, unless
+    that request failed or the service lost it. If earlier attempts may have been submitted as well, the operator logs
+    their minimum number and pushes it to XCom as ``possibly_duplicated``.
 
-    :param session_id: The session; reusing it continues the conversation.
-    :param message: The user's text.
-    :param email: E-mail address of the end user.
-    :param response_language: Language code of the reply, such as ``en``.
-    :param on_ambiguous: What to do if the chat may have been submitted, now or by an earlier try, although there is no
-        usable reply. ``retry``, the default, submits it again. ``skip`` and ``fail`` never do: the task is skipped, or
-        fails without retries. The minimum number of earlier attempts that may have been submitted as well is logged,
-        and pushed to XCom as ``possibly_duplicated``.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/async-chat`
+
+    :param session_id: The session. Reuse it to continue a conversation.
+    :param message: The user's message.
+    :param email: E-mail address of the end user. Default: None, not sent.
+    :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
+    :param on_ambiguous: What to do if this or an earlier try may have submitted the chat although no usable reply came
+        back. ``retry`` (default) submits it again, ``skip`` skips the task, ``fail`` fails it without retries.
     :param wait_for_completion: Whether to wait for the answer and return it. Default: only with ``deferrable=True``.
     :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
         ``[operators] default_deferrable``.
-    :param poll_interval: Seconds between two polls.
-    :param timeout: How long to wait for the answer, in seconds or as a timedelta.
-    :param reuse: Whether a cleared task takes up the request of an earlier run of it. A retry always does.
-    :param ledger: Whether to use the ledger. Without it, a retry submits the question again.
+    :param poll_interval: Seconds between two polls. Default: 5.
+    :param timeout: Longest wait for the answer, in seconds or as a timedelta. Default: 3600.
+    :param reuse: Whether a cleared task continues with the request of its earlier run. A retry always does. Default:
+        True.
+    :param ledger: Whether to use the ledger. Default: True. Without it, a retry submits the message again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     operator_extra_links = (AssistantRequestLink(),)
 
-    # For the link.
+    # Read by AssistantRequestLink.
     request_id: str | None = None
 
     def __init__(
@@ -195,19 +211,21 @@ class AssistantSubmitChatOperator(_MessageOperator):
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Submit, and wait if that is asked for.
+        Submit the chat, and wait for the answer if ``wait_for_completion`` is set.
 
-        :return: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the epoch;
-            after waiting, in its place, ``state``, ``status``, ``text``, ``error`` (None), ``polls``, ``seconds``
-            (by the service's own times, None where its reply has none), ``noticed_after`` (seconds from submission to
-            the poll that noticed the end) and ``raw``, the last reply as received.
-        :raises AssistantRequestFailed: The request ended failed.
-        :raises AssistantRequestTimeout: It did not end in time; a retry waits on for the same request.
-        :raises AssistantRequestLost: The service no longer knows it; a retry submits the question again.
+        :param context: Airflow's task context.
+        :return: Without waiting: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the
+            epoch. After waiting: ``request_id``, ``session_id``, ``site_id``, ``state``, ``status``, ``text``,
+            ``error`` (None), ``polls``, ``seconds`` (latency by the service's timestamps, None if its reply has none),
+            ``noticed_after`` (seconds from submission to the poll that found the request finished) and ``raw``, the
+            last reply as received.
+        :raises AssistantRequestFailed: The request failed.
+        :raises AssistantRequestTimeout: The request did not finish within ``timeout``. A retry continues to wait.
+        :raises AssistantRequestLost: The service no longer knows the request. A retry submits the message again.
         :raises AssistantAmbiguousError: The chat may or may not have been submitted.
-        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``.
-        :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``. Airflow does not retry the task.
+        :raises AirflowSkipException: The chat may have been submitted, and ``on_ambiguous`` is ``skip``.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.site()
         with Ledger.opened(self.ledger) as ledger:
@@ -254,7 +272,14 @@ class AssistantSubmitChatOperator(_MessageOperator):
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
-        """Return what :meth:`execute` returns after waiting, or raise what it raises."""
+        """
+        Return the answer after a deferral.
+
+        :param context: Airflow's task context.
+        :param event: The trigger's event.
+        :return: The same as :meth:`execute` after waiting.
+        :raises AssistantError: The same errors as :meth:`execute`.
+        """
         restore(self, event)
         site_id = self.hook.site()
         with Ledger.opened(self.ledger, needed=False) as ledger:
@@ -270,19 +295,19 @@ class AssistantSubmitChatOperator(_MessageOperator):
         return {**ended, "session_id": self.session_id, "site_id": site_id}
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return which chat the task was submitting or waiting for."""
+        """Return the session and the request of the chat, for the log lines of a failure."""
         doing = f"async chat in session {self.session_id!r} on {self.place()}"
         if not self.request_id:
             return Situation(doing)
-        kept = " It is recorded: a retry takes it up." if self.ledger else ""
+        kept = " The ledger has it: a retry continues to wait for it." if self.ledger else ""
         return Situation(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
 
     def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
-        """Raise what a poll's error means, if it means that the service lost the request."""
+        """Raise AssistantRequestLost if the error of a poll means that the service lost the request."""
         if is_lost(error, self.request_id, self.hook, ledger):
             raise AssistantRequestLost(
                 f"Lost by the service: chat request {self.request_id!r} of site {self.hook.site()!r}, which it had "
-                f"accepted. A retry or a cleared task submits the question again. The last poll: {error}"
+                f"accepted. A retry or a cleared task submits the question again. Error of the last poll: {error}"
             ) from error
 
     def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
@@ -304,17 +329,17 @@ class AssistantSubmitChatOperator(_MessageOperator):
         }
 
     def _submitted_once(self, context: Context, site_id: str, ledger: Ledger, call: Call[SubmittedChat]) -> Any:
-        """Submit the chat, unless an earlier try did; return its row in the ledger."""
+        """Submit the chat unless an earlier try did. Return its ledger entry."""
         run = RunRef.of(context)
-        # Airflow raises max_tries when a task is cleared.
+        # Airflow increases max_tries when a task is cleared.
         scope = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
         target, key = self.hook.target(), key_of(scope, *(call.json or {}).values())
         earlier = ledger.find(submissions, target, key)
         is_ambiguous = earlier is not None and earlier.outcome in {"intended", "ambiguous"}
         if is_ambiguous and self.on_ambiguous != "retry":
-            raise _left(call, earlier)
+            raise _not_resubmitted(call, earlier)
         if earlier is not None and earlier.outcome == "done" and earlier.state == "lost":
-            self.log.warning("The service lost request %r; the question is submitted again.", earlier.request_id)
+            self.log.warning("The service lost request %r. Submitting the question again.", earlier.request_id)
         ambiguous = int(is_ambiguous)
 
         def send() -> dict[str, Any]:
@@ -338,15 +363,15 @@ class AssistantSubmitChatOperator(_MessageOperator):
         if sent:
             self._note_duplicates(context, ambiguous)
         else:
-            self.log.info("An earlier try of this task submitted this chat; it is taken up, not sent again.")
+            self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")
         return row
 
 
-def _left(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
+def _not_resubmitted(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
     return AssistantAmbiguousErrorForGood(
         f"Not submitted again: an earlier try may have submitted it ({call}). Its error: "
-        f"{earlier.error or 'it ended before it had a reply'} Look at the service whether it was submitted, and tell "
-        "the ledger with 'airflow assistant ledger resolve'.",
+        f"{earlier.error or 'it ended before it had a reply'} Check at the service whether it was submitted, and "
+        "record the result with 'airflow assistant ledger resolve'.",
         endpoint=call.endpoint,
         attempts=earlier.attempts,
     )
@@ -356,7 +381,14 @@ class AssistantCloseSessionOperator(AssistantOperator):
     """
     Close a session (``POST …/chat/session/close``).
 
-    :param session_id: The session.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/chat`
+
+    :param session_id: The session to close.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "session_id")
@@ -370,9 +402,10 @@ class AssistantCloseSessionOperator(AssistantOperator):
         """
         Close the session.
 
-        A 404 in a later try of the task is a success: an earlier try has closed the session.
+        A 404 in a later try of the task counts as success: an earlier try has closed the session.
 
-        :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, None when it was empty.
+        :param context: Airflow's task context.
+        :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, or None if it was empty.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.site()
@@ -387,5 +420,5 @@ class AssistantCloseSessionOperator(AssistantOperator):
         return {"session_id": self.session_id, "site_id": site_id, **reply.as_dict()}
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return which session the task was closing."""
+        """Return the session, for the log lines of a failure."""
         return Situation(f"close of session {self.session_id!r} on {self.place()}")

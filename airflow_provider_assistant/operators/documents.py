@@ -23,7 +23,55 @@ from airflow_provider_assistant.operators.loads import AssistantLoadOperator
 
 
 class AssistantLoadRowsOperator(AssistantLoadOperator):
-    """What loading question-and-answer and text documents share: rows become documents."""
+    """
+    Base of the operators that create one document per row.
+
+    :param source: The rows: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the output of
+        another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a list of
+        these; or a callable that runs on the worker and returns one of these or yields batches of rows.
+    :param columns: Mapping from a field to its column, for columns whose name differs. Default: None.
+    :param constants: Mapping from a field to one value for all rows. Default: None.
+    :param key_columns: Column or columns that identify a row. Default: the whole content of the row. Keys are compared
+        as text, whatever the type of the column, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``).
+    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
+        again and lists it as possibly duplicated, ``skip`` lists it without sending it, ``fail`` stops the load.
+    :param on_change: What to do with a key whose content has changed: ``create`` (default) creates another document and
+        lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
+        ``fail`` stops the load.
+    :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
+        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
+        only new rows.
+    :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
+        it creates every row again. Default: one namespace for all loads of a site and a kind of document.
+    :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
+        documents of another source fails before its first request.
+    :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
+        (and at least 50). Default: False; such a load fails before its first request.
+    :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
+        All other rows are loaded in any case.
+    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
+        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
+        longer contains its row. Default: ``<dag_id>.<task_id>``.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+        timedelta. Default: 300.
+    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
+        Airflow's ``[operators] default_deferrable``.
+    :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
+        the task fails instead of deferring again. Default: 86400, one day.
+    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
+        URL. Default: None, files may lie anywhere.
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
+        then. Default: False, an empty source is an error.
+    :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
+        creates every row again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
 
     template_fields: Sequence[str] = (
         *AssistantLoadOperator.template_fields,
@@ -61,7 +109,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:
         columns = mapping_of(self.payload, self.columns, self.constants)
-        # Not in the constructor: a template or another task's output is a text or a list only when the task runs.
+        # Not in the constructor: templates and outputs of other tasks have no value before the task runs.
         keys = key_names(self.key_columns)
         wanted = wanted_columns(self.payload, columns, keys)
         options: dict[str, Any] = {"csv_options": self.csv_options, "allow_empty": self.allow_empty}
@@ -77,7 +125,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
             )
 
     def reads(self) -> Sequence[Data]:
-        """Return the files, where the rows come from files."""
+        """Return the files of the source; empty if the rows do not come from files."""
         return files_in(self.source)
 
     def _is_whole(self, context: Context) -> bool:
@@ -89,22 +137,60 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     """
     Create one question-and-answer document per row (``POST …/documents/qa``), each row once.
 
-    The whole source is read before the first row is sent. Rows that the ledger has as created are not sent again, so a
-    re-run, a retry or a second task with the same rows creates nothing twice.
+    The operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
+    created: a re-run, a retry or a second task with the same rows creates no duplicates.
 
-    :param source: A dataframe (pandas, polars, pyarrow, DuckDB, …), a list of mappings, usually what another
-        task returned; a path, object storage URL, glob, folder, or list of these, of Parquet, CSV or JSON
-        lines; or a callable that returns one of these, or yields batches, and runs on the worker.
-    :param columns: Mapping from a field to its column, for columns whose name differs; the fields are ``title``,
-        ``question``, ``answer`` and ``category``. Title and category are optional: without their column, or in a row
-        where it is empty, they are not sent.
-    :param constants: Fields with one value for all rows.
-    :param key_columns: Columns that identify a row. Default: its whole content. Values are compared by value and not
-        by type, see :func:`~airflow_provider_assistant.keys.key_text`.
-    :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/load-dataframe`
+
+    :param source: The rows: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the output of
+        another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a list of
+        these; or a callable that runs on the worker and returns one of these or yields batches of rows.
+    :param columns: Mapping from a field to its column, for columns whose name differs: ``{"title": "headline"}``. The
+        fields are ``title``, ``question``, ``answer`` and ``category``. ``title`` and ``category`` are optional: they
+        are not sent if the column is missing or empty. Default: None.
+    :param constants: Mapping from a field to one value for all rows. Default: None.
+    :param key_columns: Column or columns that identify a row. Default: the whole content of the row. Keys are compared
+        as text, whatever the type of the column, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
-
-    The other parameters are those of :class:`~airflow_provider_assistant.operators.loads.AssistantLoadOperator`.
+    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
+        again and lists it as possibly duplicated, ``skip`` lists it without sending it, ``fail`` stops the load.
+    :param on_change: What to do with a key whose content has changed: ``create`` (default) creates another document and
+        lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
+        ``fail`` stops the load.
+    :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
+        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
+        only new rows.
+    :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
+        it creates every row again. Default: one namespace for all loads of a site and a kind of document.
+    :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
+        documents of another source fails before its first request.
+    :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
+        (and at least 50). Default: False; such a load fails before its first request.
+    :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
+        All other rows are loaded in any case.
+    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
+        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
+        longer contains its row. Default: ``<dag_id>.<task_id>``.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+        timedelta. Default: 300.
+    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
+        Airflow's ``[operators] default_deferrable``.
+    :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
+        the task fails instead of deferring again. Default: 86400, one day.
+    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
+        URL. Default: None, files may lie anywhere.
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
+        then. Default: False, an empty source is an error.
+    :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
+        creates every row again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     payload = QADocument
@@ -119,20 +205,60 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     """
     Create one text document per row (``POST …/documents/text``), each row once.
 
-    The whole source is read before the first row is sent. Rows that the ledger has as created are not sent again, so a
-    re-run, a retry or a second task with the same rows creates nothing twice.
+    The operator reads the whole source before it sends the first row. It does not send rows that the ledger records as
+    created: a re-run, a retry or a second task with the same rows creates no duplicates.
 
-    :param source: As for :class:`AssistantLoadQAOperator`.
-    :param columns: Mapping from a field to its column, for columns whose name differs; the fields are ``title``,
-        ``content`` and ``category``. Title and category are optional: without their column, or in a row where it is
-        empty, they are not sent.
-    :param constants: Fields with one value for all rows.
-    :param key_columns: Columns that identify a row. Default: its whole content. Values are compared by value and not
-        by type, see :func:`~airflow_provider_assistant.keys.key_text`.
-    :param csv_options: How CSV files are written: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/load-dataframe`
+
+    :param source: The rows: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the output of
+        another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a list of
+        these; or a callable that runs on the worker and returns one of these or yields batches of rows.
+    :param columns: Mapping from a field to its column, for columns whose name differs: ``{"title": "headline"}``. The
+        fields are ``title``, ``content`` and ``category``. ``title`` and ``category`` are optional: they are not sent
+        if the column is missing or empty. Default: None.
+    :param constants: Mapping from a field to one value for all rows. Default: None.
+    :param key_columns: Column or columns that identify a row. Default: the whole content of the row. Keys are compared
+        as text, whatever the type of the column, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
-
-    The other parameters are those of :class:`~airflow_provider_assistant.operators.loads.AssistantLoadOperator`.
+    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
+        again and lists it as possibly duplicated, ``skip`` lists it without sending it, ``fail`` stops the load.
+    :param on_change: What to do with a key whose content has changed: ``create`` (default) creates another document and
+        lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
+        ``fail`` stops the load.
+    :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
+        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
+        only new rows.
+    :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
+        it creates every row again. Default: one namespace for all loads of a site and a kind of document.
+    :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
+        documents of another source fails before its first request.
+    :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
+        (and at least 50). Default: False; such a load fails before its first request.
+    :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
+        All other rows are loaded in any case.
+    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
+        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
+        longer contains its row. Default: ``<dag_id>.<task_id>``.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+        timedelta. Default: 300.
+    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
+        Airflow's ``[operators] default_deferrable``.
+    :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
+        the task fails instead of deferring again. Default: 86400, one day.
+    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
+        URL. Default: None, files may lie anywhere.
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
+        then. Default: False, an empty source is an error.
+    :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
+        creates every row again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     payload = TextDocument
@@ -145,16 +271,54 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
 
 class AssistantUploadFilesOperator(AssistantLoadOperator):
     """
-    Create one document per file (``POST …/documents``), each file once; files are streamed.
+    Create one document per file (``POST …/documents``), each file once.
 
-    The key of a file is its path below the given folder, and its content decides whether it has changed: all files are
-    read once before the first is sent. The service sees the file's name; if several files have the same name, it is
-    prefixed with the folders in which they differ (``de-readme.md``).
+    The key of a file is its path below the given folder. The operator reads all files once before it sends the first,
+    to compare content hashes with the ledger; it streams each file to the service. The document has the file's name. If
+    several files have the same name, the folders in which they differ become a prefix (``de-readme.md``).
 
-    :param files: One path or several: local paths, object storage URLs, globs or folders. A folder stands for
-        all files below it.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/upload-files`
 
-    The other parameters are those of :class:`~airflow_provider_assistant.operators.loads.AssistantLoadOperator`.
+    :param files: A path or a list of paths: local paths, object storage URLs, globs or folders. A folder selects all
+        files below it.
+    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
+        again and lists it as possibly duplicated, ``skip`` lists it without sending it, ``fail`` stops the load.
+    :param on_change: What to do with a key whose content has changed: ``create`` (default) creates another document and
+        lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
+        ``fail`` stops the load.
+    :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
+        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
+        only new rows.
+    :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
+        it creates every row again. Default: one namespace for all loads of a site and a kind of document.
+    :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
+        documents of another source fails before its first request.
+    :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
+        (and at least 50). Default: False; such a load fails before its first request.
+    :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
+        All other rows are loaded in any case.
+    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
+        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
+        longer contains its row. Default: ``<dag_id>.<task_id>``.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+        timedelta. Default: 300.
+    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
+        Airflow's ``[operators] default_deferrable``.
+    :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
+        the task fails instead of deferring again. Default: 86400, one day.
+    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
+        URL. Default: None, files may lie anywhere.
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
+        then. Default: False, an empty source is an error.
+    :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
+        creates every row again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (*AssistantLoadOperator.template_fields, "files")
@@ -166,7 +330,7 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         self.files = files
 
     def reads(self) -> Sequence[Data]:
-        """Return the files, or the folders that they are in."""
+        """Return the files, or the folders that contain them."""
         return files_in(self.files)
 
     @contextlib.contextmanager
@@ -179,6 +343,6 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         )
 
     def _upload(self, path: Path_, filename: str) -> Upload:
-        # Checked again, because a link may have been changed since the files were listed.
+        # Check again: a symbolic link may have changed since the files were listed.
         check_inside(path, None if self.root is None else storage_path(self.root))
         return as_upload(path, filename)

@@ -1,4 +1,4 @@
-"""The operator that judges answers: scores, comparison, gate, report. It does not use the service."""
+"""The operator that evaluates answers: scores, comparison, gate and report. It sends no requests."""
 
 from __future__ import annotations
 
@@ -42,36 +42,47 @@ DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include"
 
 class AssistantEvaluateOperator(ResultOperator, SkipMixin):
     """
-    Score answers, compare them with an earlier evaluation, and judge them by the rules of a gate.
+    Score answers, compare them with a baseline, check the rules of a gate, and write a report.
 
-    Writes three files to ``<output_path>/<name>/<moment and id of the run>/``: ``scores.parquet``, one row per question
-    and scorer; ``report.html``; and, last, ``summary.json``, see
-    :class:`~airflow_provider_assistant.evaluation.summary.Summary`. They have no time of day in them: a retry writes
-    the same bytes.
+    The operator writes three files to ``<output_path>/<name>/<time and id of the run>/``: ``scores.parquet``, one row
+    per question and scorer; ``report.html``; and, last, ``summary.json``, see
+    :class:`~airflow_provider_assistant.evaluation.summary.Summary`. The files do not contain the time of the
+    evaluation, so a retry writes the same bytes. The operator needs the extra ``evaluation`` and sends no requests.
 
-    :param answers: Parquet that :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote, or any
-        source that it takes, with a column ``answer``.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/evaluate`
+
+    :param answers: The answers: the Parquet file of
+        :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator`, or a dataframe, a list of mappings, a
+        path to Parquet, CSV or JSON Lines files, or a callable that returns one of these. The column ``answer`` and the
+        columns of ``key`` are required.
     :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
-        ``expect_no_answer``, ``weight`` and ``tags``. Default: they are columns of ``answers``.
+        ``expect_no_answer``, ``weight`` and ``tags``. Default: None, they are columns of ``answers``.
     :param output_path: Folder of the evaluations: a local path or an object storage URL.
-    :param scorers: Names of scorers, or dotted paths of your own.
-    :param pass_if: Condition for passing, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that is not
-        applicable to a question is ignored for that question.
-    :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. All
-        must hold. ``latency p95 <= 20`` judges the service's own times, and is not judged where it has none;
-        ``noticed_after p95 <= 60`` judges when polls noticed the answers.
-    :param on_fail: What happens if a rule does not hold: ``fail``, the task fails for good; ``skip_downstream``, it
-        succeeds and the tasks directly behind it are skipped; ``report``, it succeeds.
-    :param baseline: What to compare with: ``previous``, the latest run before this one whose gate did not fail; a
-        mapping with ``tag``; or the path of an evaluation's folder.
-    :param tag: Name of this evaluation, for the ``baseline`` of later ones.
-    :param key: Column that identifies a question, or columns, in both sources.
-    :param csv_options: How CSV files of answers and expectations are written: a mapping with ``delimiter`` (default
-        ``,``), ``encoding`` (default ``utf-8``) and ``quote`` (default ``"``).
-    :param allow_empty: Whether answers without rows or files are a success with zero counts, for which no files are
-        written and no gate is judged. By default it is an error.
-    :param name: Name of the evaluation; ``previous`` and ``tag`` look at those of the same name. Default: DAG and task.
-    :param lake_path: Folder of the datasets, to also write the figures to the dataset ``evaluations``.
+    :param scorers: Names of scorers, or dotted paths of your own functions. Default: ``exact_match``, ``token_f1``,
+        ``must_include``, ``must_not_include``, ``refusal`` and ``latency``.
+    :param pass_if: Condition for a question to pass, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that
+        is not applicable to a question is ignored for that question. Default: None, no pass rate.
+    :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. The
+        gate passes if all rules hold. ``latency p95 <= 20`` checks the latency in seconds by the service's timestamps
+        and is not judged if the replies have none; ``noticed_after p95 <= 60`` checks the seconds until a poll found
+        the answer. Default: no rules.
+    :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``
+        succeeds and skips the tasks directly downstream; ``report`` succeeds.
+    :param baseline: The evaluation to compare with: ``previous``, the latest run before this one whose gate did not
+        fail; ``{"tag": name}``, the latest run before this one with that tag; or the path of an evaluation's folder.
+        Default: None, no comparison.
+    :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
+    :param key: Column or columns that identify a question, in ``answers`` and ``expectations``. Default: ``key``.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``).
+    :param allow_empty: Whether answers without rows or files succeed with zero counts, without files and without a
+        verdict. Default: False, empty answers are an error.
+    :param name: Name of the evaluation. ``previous`` and tags refer to evaluations of the same name. Default:
+        ``<dag_id>.<task_id>``; a mapped task appends its index.
+    :param lake_path: Folder of the datasets. If set, the operator also writes the figures to the dataset
+        ``evaluations``. Default: None.
     """
 
     template_fields: Sequence[str] = (
@@ -92,7 +103,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
     expectations = SourceField()
     inherits_from_skipmixin = True
 
-    # Where the report is, for the link.
+    # Path of the report, read by AssistantReportLink.
     report: ObjectStoragePath | None = None
 
     def __init__(
@@ -131,21 +142,25 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         self.allow_empty = allow_empty
         self.name = name
         self.lake_path = lake_path
-        self._check_what_is_known()
+        self._check_arguments()
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Evaluate.
+        Evaluate the answers and write scores, summary and report.
 
-        :return: ``name``, ``verdict``, ``questions``, ``answered``, ``coverage``, ``pass_rate``, ``means`` by scorer,
-            ``failed_rules``, the first of them with ``rule`` and ``reason``, ``baseline``, the scores compared with,
-            and ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``. A failed gate pushes it too. With
-            ``allow_empty`` and no answers, the verdict is ``none`` and the paths are None.
-        :raises AssistantInputError: A rule, a scorer, the baseline or a source cannot be used, and nothing was written.
-        :raises AssistantGateFailed: The gate failed, and ``on_fail`` is ``fail``. All files are written.
+        :param context: Airflow's task context.
+        :return: ``name``; ``verdict`` (``passed``, ``failed`` or ``none``); ``questions`` and ``answered``, counts;
+            ``coverage`` and ``pass_rate``, shares of 1; ``means``, a mapping from scorer to weighted mean;
+            ``failed_rules``, a list of ``rule`` and ``reason`` of the first ten; ``baseline``, the path of the scores
+            compared with; ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``. The task pushes it to
+            XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is ``none`` and the paths are
+            None.
+        :raises AssistantInputError: A rule, a scorer, the baseline or a source is invalid, and nothing was written.
+        :raises AssistantGateFailed: The gate failed, and ``on_fail`` is ``fail``. All files are written. Airflow does
+            not retry the task.
         """
-        # Importing models and scorers takes longer than a DAG file that imports this may take.
+        # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.evaluate import summarise
         from airflow_provider_assistant.evaluation.history import Place, find_baseline
@@ -185,20 +200,20 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         return self._finished(context, summary, head_of(summary, place, lake_file))
 
     def situation(self, context: Context) -> Situation:
-        """Return which evaluation the task was making, and what it has written."""
+        """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
-        written = f"Scores, summary and report are written: {self.report}." if self.report else "Nothing was written."
+        written = f"Scores, summary and report were written: {self.report}." if self.report else "Nothing was written."
         return Situation(doing, written)
 
     def reads(self) -> Sequence[Data]:
-        """Return the files of answers and expectations."""
+        """Return the files with the answers and the expectations."""
         return [*files_in(self.answers), *files_in(self.expectations)]
 
-    def _check_what_is_known(self) -> None:
+    def _check_arguments(self) -> None:
         """
-        Refuse when the DAG is parsed what needs no rendering to be refused.
+        Validate the arguments that are not templates, so that mistakes show when the DAG is parsed.
 
-        :raises AssistantInputError: Something that was asked for cannot be done.
+        :raises AssistantInputError: An argument is invalid.
         """
         from airflow_provider_assistant.evaluation.scorers import SCORERS
 
@@ -206,7 +221,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         for name in names or ():
             if name not in SCORERS and "." not in name:
                 raise AssistantInputError(
-                    f"scorers: there is no {name!r}, only {', '.join(SCORERS)}, and your own by their dotted path",
+                    f"scorers: there is no {name!r}, only {', '.join(SCORERS)}, and dotted paths of your own functions",
                     field="scorers",
                 )
         gate = self.gate if isinstance(self.gate, str | list | tuple) else ()
@@ -222,7 +237,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         Return the condition for passing and the rules of the gate.
 
         :param names: Names of the scorers, or None if they are not known yet.
-        :raises AssistantInputError: They cannot be used.
+        :raises AssistantInputError: The condition, a rule or the baseline is invalid.
         """
         if isinstance(self.gate, str):
             raise AssistantInputError(f"gate must be a list of rules, not {self.gate!r}", field="gate")
@@ -230,7 +245,9 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         pass_if = None if self.pass_if is None else parse_condition(self.pass_if, names)
         check_baseline(self.baseline)
         if pass_if is None and (rates := [rule.text for rule in rules if rule.name == PASS_RATE]):
-            raise AssistantInputError(f"gate: {rates[0]!r} needs pass_if, which says what passing is", field="pass_if")
+            raise AssistantInputError(
+                f"gate: {rates[0]!r} needs pass_if, the condition for a question to pass", field="pass_if"
+            )
         if self.baseline is None and (drops := [rule.text for rule in rules if rule.is_drop]):
             raise AssistantInputError(f"gate: {drops[0]!r} needs a baseline, such as 'previous'", field="baseline")
         return pass_if, rules
@@ -244,22 +261,23 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         """
         Return the result of an evaluation without answers.
 
-        :raises AssistantInputError: That is not allowed.
+        :raises AssistantInputError: ``allow_empty`` is False.
         """
         if not self.allow_empty:
             raise AssistantInputError(
-                "answers has no rows; nothing was written. If that may be so: allow_empty=True", field="answers"
+                "answers has no rows; nothing was written. If empty answers are valid, set allow_empty=True",
+                field="answers",
             )
-        self.log.info("%s: there are no answers, so nothing is written and no gate is judged.", self._name(context))
+        self.log.info("%s: no answers; no files are written and the gate is not judged.", self._name(context))
         return self.tell(context, empty_head(self._name(context), scorers))
 
     def _name(self, context: Context) -> str:
         return self.name or self.part(context)
 
     def _run(self, context: Context) -> tuple[dict[str, str | None], datetime]:
-        """Return the task instance that evaluates, and the moment that orders evaluations."""
+        """Return the ids of the task instance, and the time by which evaluations are ordered."""
         ti, run = context["ti"], context["dag_run"]
-        # Not the logical date: a run that was started by hand has none, and one with an interval has that of its start.
+        # Not the logical date: manual runs have none, and scheduled runs have the start of their interval.
         moment: datetime = run.run_after
         index = ti.map_index
         about = {
@@ -267,7 +285,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
             "run_id": ti.run_id,
             "task_id": ti.task_id,
             "map_index": None if index is None or index < 0 else str(index),
-            # Iterations of a loop (Airflow 3.4) differ by nothing else.
+            # Iterations of a loop (Airflow 3.4) differ only in their region.
             **({"region": region} if (region := RunRef.of(context).region) else {}),
             "logical_date": run.logical_date.isoformat() if run.logical_date else None,
             "run_after": moment.isoformat(),
@@ -275,7 +293,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         return about, moment
 
     def _write(self, context: Context, place: Place, summary: Summary, scores: pa.Table, page: str) -> str | None:
-        """Write everything; the summary says that all the rest is there, and goes first and comes last."""
+        """Write all files. The summary marks a complete evaluation: it is deleted first and written last."""
         place.summary.unlink(missing_ok=True)
         lake.replace(scores, place.scores)
         lake.replace_bytes(page.encode(), place.report)
@@ -286,14 +304,14 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         return lake_file
 
     def _publish(self, context: Context, summary: Summary, place: Place) -> str:
-        """Replace this run's rows of the dataset."""
+        """Replace this run's file in the dataset ``evaluations``."""
         table = lake.evaluations_table(rows_of(summary, str(place.summary), context["dag_run"].logical_date))
         part = f"{self.part(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
         return self.publish(context, table, str(self.lake_path), "evaluations", day, part=part).path
 
     def _finished(self, context: Context, summary: Summary, head: dict[str, Any]) -> dict[str, Any]:
-        """Let the task end as the gate says."""
+        """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""
         self.log.info(
             "%s: %s. Coverage %.4g, %s. Report: %s",
             summary.name,
@@ -314,18 +332,19 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         self.tell(context, head)
         if summary.gate.verdict != "failed" or self.on_fail == "report":
             return head
-        # What a task returns is not pushed if it ends with an exception, and these two do.
+        # Push here: Airflow does not push the return value of a task that ends with an exception.
         self._push(context, head)
         if self.on_fail == "fail":
             raise AssistantGateFailed(
                 f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name}). Open the report: "
                 f"{head['report_path']}. A retry would judge the same answers: ask again, or change the gate."
             )
-        behind = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
+        downstream = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
         self.log.info(
-            "Skipping %s.", ", ".join(task.task_id for task in behind) or "nothing: no task is behind this one"
+            "Skipping %s.",
+            ", ".join(task.task_id for task in downstream) or "nothing: this task has no downstream tasks",
         )
-        self.skip(ti=context["ti"], tasks=behind)
+        self.skip(ti=context["ti"], tasks=downstream)
         return head
 
     def _push(self, context: Context, head: Mapping[str, Any]) -> None:
@@ -336,7 +355,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
 
 
 def _is_template(value: Any) -> bool:
-    """Whether something has Jinja in it, or is not there before the DAG runs."""
+    """Return whether a value contains Jinja or is an output of another task, so that it is known only at run time."""
     if value is None:
         return False
     if isinstance(value, str):
@@ -347,7 +366,7 @@ def _is_template(value: Any) -> bool:
 
 
 def _read(source: Source) -> pa.Table:
-    """Return all of a source as one table."""
+    """Read a whole source into one table."""
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = {}
@@ -366,15 +385,15 @@ def _read(source: Source) -> pa.Table:
 
 def _check_owner(place: Place, run: Mapping[str, str | None]) -> None:
     """
-    Make sure that a folder is not that of another task.
+    Check that the folder does not contain the evaluation of another task instance.
 
-    :raises AssistantInputError: It is.
+    :raises AssistantInputError: The folder belongs to another task instance.
     """
     found = place.read_summary()
     of = ("dag_id", "task_id", "run_id", "map_index", "region")
     if found and any(found.run.get(item) != run.get(item) for item in of):
         raise AssistantInputError(
             f"{str(place.folder)!r} holds the evaluation of "
-            f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one a name or a folder of its own",
+            f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one another name or output_path",
             field="name",
         )

@@ -1,4 +1,4 @@
-"""Operators for feedback: ``POST …/chat/feedback``, and the export of what was sent."""
+"""Operators that send feedback (``POST …/chat/feedback``) and export the feedback that was sent."""
 
 from __future__ import annotations
 
@@ -38,22 +38,31 @@ class AssistantFeedbackOperator(AssistantOperator):
     """
     Rate the answer to one chat request, or many answers by rules on their scores (``POST …/chat/feedback``).
 
-    The API cannot return feedback, so the ledger records what was sent. A rating that is already the latest one of its
-    request is not sent again, however often the task runs. A rating whose last attempt is ambiguous is sent again.
+    The API cannot return feedback, so the operator records in the ledger what it sent. It does not send a rating that
+    is already the latest one of its request. It sends a rating again if the last attempt is ambiguous.
 
-    Give either ``session_id``, ``request_id`` and ``feedback``, or ``answers``, ``scores`` and ``rules``.
+    Set either ``session_id``, ``request_id`` and ``feedback`` (one rating), or ``answers``, ``scores`` and ``rules``
+    (ratings by rule).
 
-    :param session_id: The session of the request.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/feedback`
+
+    :param session_id: Session of the chat request.
     :param request_id: The chat request.
-    :param feedback: Rating word; ``good`` is the one that the specification shows.
-    :param answers: What :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote: a local path or
-        an object storage URL.
-    :param scores: What the evaluation of these answers wrote, ``scores.parquet``.
-    :param rules: A condition on the scores for each rating word, such as ``{"good": "token_f1 >= 0.8", "bad":
-        "token_f1 < 0.3"}``. An answer gets the word of the first rule that holds; if none does, it is not rated.
-    :param key: The columns that identify a question, as in the evaluation.
+    :param feedback: The rating: a word that the service accepts, such as ``good``.
+    :param answers: Parquet file that :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote: a
+        local path or an object storage URL.
+    :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
+    :param rules: Mapping from a rating to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
+        "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if none holds, it is not
+        rated.
+    :param key: Column or columns that identify a question, as in the evaluation. Default: ``key``.
     :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
-    :param ledger: Whether to use the ledger. Without it, nothing is recorded and a retry sends all ratings again.
+    :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends all ratings again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (
@@ -67,7 +76,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         "key",
     )
 
-    # Of the current try.
+    # State of the current try.
     _rater: Rater | None = None
     _listed: Findings | None = None
 
@@ -107,21 +116,23 @@ class AssistantFeedbackOperator(AssistantOperator):
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Send what was not sent before.
+        Send the ratings that were not sent before.
 
-        :return: Of one rating: ``request_id``, ``session_id``, ``site_id``, ``feedback``, and ``sent``: whether this
-            run sent it. Of ratings by rule: ``rows = sent + already_sent + not_rated + not_answered + failed``,
-            ``by_rating``, how many answers have which rating now, ``possibly_duplicated``, ``site_id``, and
-            ``findings``, the path of the list of ratings that a person should look at, None if there are none.
-        :raises AssistantInputError: The files or the rules are wrong, and nothing was sent.
-        :raises AssistantIncompleteLoad: Ratings by rule could not be sent; a retry sends those and no others.
-        :raises AssistantIncompleteLoadForGood: The service refused each of these; Airflow does not retry the task.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        :param context: Airflow's task context.
+        :return: For one rating: ``request_id``, ``session_id``, ``site_id``, ``feedback``, and ``sent``, whether this
+            run sent it. For ratings by rule: the counts ``rows = sent + already_sent + not_rated + not_answered +
+            failed``; ``by_rating``, the number of answers per rating; ``possibly_duplicated``; ``site_id``; and
+            ``findings``, the path of the findings or None if there are none.
+        :raises AssistantInputError: The files or the rules are invalid, and nothing was sent.
+        :raises AssistantIncompleteLoad: Ratings by rule could not be sent. A retry sends those and no others.
+        :raises AssistantIncompleteLoadForGood: The service rejected every rating that failed. Airflow does not retry
+            the task.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         return self._rate_one(context) if self.rules is None else self.tell(context, self._rate_many(context))
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return what the task was rating, with the counts of this try."""
+        """Return the rating and the counts of this try, for the log lines of a failure."""
         if self.rules is None:
             return Situation(f"rating {self.feedback!r} of request {self.request_id!r} on {self.place()}")
         doing = f"ratings of {self.answers} on {self.place()}"
@@ -134,7 +145,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         return Situation(doing, safe, self._listed.listed if self._listed else None)
 
     def on_kill(self) -> None:
-        """Send no more ratings by rule; requests in flight may still end."""
+        """Stop sending ratings by rule. Requests in flight may still finish."""
         if self._rater:
             self._rater.end()
 
@@ -195,20 +206,20 @@ class AssistantFeedbackOperator(AssistantOperator):
                 self._rater.send(rated.ratings)
             finally:
                 counts = self._rater.counts
-                said = (
+                summary = (
                     f"of {rated.total} answers {counts.sent} were rated by this try and {counts.already_sent} before, "
                     f"{counts.failed} ratings failed, no rule holds for {rated.not_rated}, and {rated.not_answered} "
                     "have no answer"
                 )
-                self.log.info("Site %r: %s.", site_id, said)
+                self.log.info("Site %r: %s.", site_id, summary)
         if counts.failed and self._rater.is_final:
             raise AssistantIncompleteLoadForGood(
-                f"The service refused {counts.failed} ratings ({said}). It would refuse them again. Findings: "
+                f"The service refused {counts.failed} ratings ({summary}). It would refuse them again. Findings: "
                 f"{findings.listed}."
             )
         if counts.failed:
             raise AssistantIncompleteLoad(
-                f"{counts.failed} ratings were not sent ({said}). A retry sends those and no others. Findings: "
+                f"{counts.failed} ratings were not sent ({summary}). A retry sends those and no others. Findings: "
                 f"{findings.listed}."
             )
         warn_of_findings(findings.listed, findings.count)
@@ -226,7 +237,7 @@ def _table(path: Any, field: str) -> pa.Table:
     """
     Read a Parquet file.
 
-    :raises AssistantInputError: It is not there, or something else.
+    :raises AssistantInputError: The file does not exist or is not a Parquet file.
     """
     import pyarrow.parquet as pq
 
@@ -235,22 +246,44 @@ def _table(path: Any, field: str) -> pa.Table:
             return pq.read_table(file)
     except (FileNotFoundError, IsADirectoryError, ValueError) as error:
         raise AssistantInputError(
-            f"{field} must be a Parquet file, and {path} is none that can be read: {error}. Nothing was sent.",
+            f"{field} must be a Parquet file, but {path} cannot be read as one: {error}. Nothing was sent.",
             field=field,
         ) from error
 
 
 class AssistantFeedbackToParquetOperator(LedgerExportOperator):
     """
-    Write the feedback that was sent to the Parquet dataset ``feedback``: one row per rating, on the day it was sent.
+    Export the ratings in the ledger to the Parquet dataset ``feedback``: one row per rating, on the day it was sent.
 
-    The rows are the ledger's, joined with how long each answer took; see :mod:`airflow_provider_assistant.lake`.
+    Each rating is joined with the latency of its answer. A run replaces whole UTC days, so a re-run creates no
+    duplicates. The columns are in :mod:`airflow_provider_assistant.lake`.
 
-    The parameters are those of :class:`~airflow_provider_assistant.operators.base.LedgerExportOperator`.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: Last UTC day to write, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param days: Number of days to write, ending with ``date``. Default: 2, because entries were added to the day before
+        after yesterday's run.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
+        ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
     """
 
     dataset = "feedback"
 
     def table(self, ledger: Ledger, start: datetime, end: datetime, scope: str | None) -> pa.Table:
-        """Return the ratings of a span of time."""
+        """
+        Return the ratings that were sent in a time range.
+
+        :param ledger: The ledger.
+        :param start: First moment of the range, in UTC.
+        :param end: First moment after the range, in UTC.
+        :param scope: API URL of the site, or None for all sites.
+        """
         return lake.feedback_table(feedback_between(ledger.engine, start, end, scope))

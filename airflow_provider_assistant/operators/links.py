@@ -1,4 +1,4 @@
-"""Buttons at a task; Airflow asks for their addresses when the task has ended or defers, whatever its state."""
+"""Links of the operators in the UI. Airflow calls ``get_link`` when a task ends or defers, in any state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from airflow.providers.common.compat.sdk import BaseOperatorLink, ObjectStorageP
 
 from airflow_provider_assistant.lineage import dataset_name
 
-# Where Airflow's API server has the pages of this package.
+# URL prefix of this package's pages on Airflow's API server.
 PAGES = "/assistant"
-# Airflow 3.3 shows no buttons to anything but web pages.
+# Airflow 3.3 shows only links to web pages, so object storage URLs become links to the provider's console.
 CONSOLES = {
     "s3": "https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={key}",
     "gs": "https://console.cloud.google.com/storage/browser/{bucket}/{key}",
@@ -20,17 +20,17 @@ CONSOLES = {
 
 
 class AssistantReportLink(BaseOperatorLink):
-    """The report of an evaluation, as a page of Airflow's API server."""
+    """Link to the report of an evaluation, a page of Airflow's API server."""
 
     name = "Evaluation report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """
-        Return the report's address.
+        Return the URL of the report.
 
-        :param operator: The task.
-        :param ti_key: Its instance.
-        :return: A path at the host of Airflow's UI, or an empty string if the task came to no report.
+        :param operator: The operator.
+        :param ti_key: Key of the task instance.
+        :return: A path on the host of Airflow's UI, or an empty string if the task wrote no report.
         """
         from airflow.providers.common.compat.sdk import conf
 
@@ -39,7 +39,7 @@ class AssistantReportLink(BaseOperatorLink):
         # Without the host, which may have several names.
         base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
         map_index = -1 if ti_key.map_index is None else ti_key.map_index
-        # Airflow 3.4: all iterations of a loop have the map index -1, and an index in their region.
+        # Airflow 3.4: all iterations of a loop have map index -1 and differ in the index in their region.
         region = getattr(ti_key, "region_id", None)
         is_regional = region is not None and region.int != 0
         index = ti_key.region_index if is_regional else map_index
@@ -49,16 +49,16 @@ class AssistantReportLink(BaseOperatorLink):
 
 
 class AssistantDataLink(BaseOperatorLink):
-    """The data that a task wrote: the folder of a dataset, or the file of answers."""
+    """Link to the data that a task wrote: the folder of a dataset, or the file with the answers."""
 
     name = "Data"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002
         """
-        Return the address of the data.
+        Return the URL of the data.
 
-        :param operator: The task.
-        :param ti_key: Its instance.
+        :param operator: The operator.
+        :param ti_key: Key of the task instance.
         :return: A URL, or an empty string if the task wrote nothing.
         """
         written = getattr(operator, "written", ())
@@ -66,24 +66,24 @@ class AssistantDataLink(BaseOperatorLink):
 
 
 class AssistantRequestLink(BaseOperatorLink):
-    """The async chat request that a task submitted, at the service, which wants the API key to show it."""
+    """Link to the chat request that a task submitted. The service requires the API key to show it."""
 
     name = "Chat request"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002
         """
-        Return the request's address.
+        Return the URL of the chat request (``…/chat/requests/{request_id}``).
 
-        :param operator: The task.
-        :param ti_key: Its instance.
-        :return: A URL, or an empty string if nothing was submitted.
+        :param operator: The operator.
+        :param ti_key: Key of the task instance.
+        :return: A URL, or an empty string if the task submitted nothing.
         """
         request_id = getattr(operator, "request_id", None)
         return f"{operator.hook.target()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
 
 
 def _address(uri: str) -> str:
-    """Return where a browser shows this; or what it is called, where no browser can."""
+    """Return a URL that a browser can open, or the URI itself if there is none."""
     path = ObjectStoragePath(uri)
     if path.protocol in {"file", ""}:
         return Path(path.path).absolute().as_uri()

@@ -1,4 +1,4 @@
-"""What the operators that load documents share: everything but what a row is."""
+"""Base class of the operators that load documents."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A service that asks for a longer pause than ``max_pause`` is still busy a few seconds later: a shorter deferral would
-# only cost the start of a task.
+# Seconds. A service that asks for a longer pause than ``max_pause`` is still busy a few seconds later, so a shorter
+# deferral would only cost the start of another task.
 SHORTEST_DEFERRAL = 60.0
 
 
@@ -49,16 +49,16 @@ def flaw_of(
     Return the error that makes a finished load fail, or None if it succeeded.
 
     :param counts: The outcomes of its rows.
-    :param on_ambiguous: The load's parameter: ambiguous rows fail the load only if they will be sent again.
-    :param max_rejected: How many rows may be rejected: a count, or a fraction of all rows if it is below 1.
-    :param listed: A sentence with the path of the findings.
+    :param on_ambiguous: Parameter of the load. Ambiguous rows fail the load only with ``retry``.
+    :param max_rejected: Number of rejected rows that are tolerated: a count, or a fraction of all rows if below 1.
+    :param listed: Sentence with the path of the findings, appended to the message.
     """
-    unclear = counts.ambiguous if on_ambiguous == "retry" else 0
-    if counts.failed or unclear:
-        failed = [f"{counts.failed} rows failed"] * bool(counts.failed)
-        ambiguous = [f"{unclear} rows are ambiguous"] * bool(unclear)
+    ambiguous = counts.ambiguous if on_ambiguous == "retry" else 0
+    if counts.failed or ambiguous:
+        problems = [f"{counts.failed} rows failed"] * bool(counts.failed)
+        problems += [f"{ambiguous} rows are ambiguous"] * bool(ambiguous)
         return AssistantIncompleteLoad(
-            f"{' and '.join(failed + ambiguous)} ({counts}). A retry sends those and no others.{listed}"
+            f"{' and '.join(problems)} ({counts}). A retry sends those and no others.{listed}"
         )
     if counts.rejected > allowed(max_rejected, counts.rows):
         return AssistantInputError(
@@ -73,35 +73,42 @@ class AssistantLoadOperator(AssistantOperator):
     """
     Base of the operators that load documents.
 
-    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` sends it again and
-        lists it as possibly duplicated, ``skip`` does not send it and lists it, ``fail`` stops the load.
-    :param on_change: What to do with a key whose content has changed: ``create`` another document and list the one that
-        it supersedes, because the API can neither update nor delete; ``skip`` the row; or ``fail``.
-    :param on_missing: What to do with documents of this source that it no longer has: list them as ``stale``, because
-        the API cannot delete them, or ``ignore`` them, where a source has only what is new since the last run.
-    :param namespace: Keeps the keys of this load apart from all others on the site, for tables whose keys overlap.
-        Changing it creates every row again. Default: one namespace for all loads of a site and kind of document.
-    :param adopt: Whether to take over keys that belong to another source. Without it, a load that would replace
+    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
+        again and lists it as possibly duplicated, ``skip`` lists it without sending it, ``fail`` stops the load.
+    :param on_change: What to do with a key whose content has changed: ``create`` (default) creates another document and
+        lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
+        ``fail`` stops the load.
+    :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
+        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
+        only new rows.
+    :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
+        it creates every row again. Default: one namespace for all loads of a site and a kind of document.
+    :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
         documents of another source fails before its first request.
-    :param allow_mass_change: Whether more than half of the source's documents, and at least 50, may be replaced or
-        become stale. Without it, such a load fails before its first request.
-    :param max_rejected: How many rows may be bad, as a count or as a fraction below 1, before the task fails.
-        The others are loaded in any case.
-    :param rejects_path: Parquet file, local or an object storage URL, for the findings: every row that a person should
-        look at, with the reason. Default: a file in AIRFLOW_HOME, written if there are findings.
-    :param source_name: Name of the source, whose documents become stale when it no longer has them. Default: DAG and
-        task.
+    :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
+        (and at least 50). Default: False; such a load fails before its first request.
+    :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
+        All other rows are loaded in any case.
+    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
+        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
+        longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_pause: Longest pause, in seconds, that the task waits for when the service asks it to wait.
-    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Default: Airflow's
-        ``[operators] default_deferrable``. Needs the ledger.
-    :param timeout: Longest total time of one try that defers, all pauses included, in seconds or as a timedelta.
-        Default: one day. When it is over, the task fails instead of deferring again.
-    :param root: Folder that all files must lie in, once symbolic links are followed: a local path or an object storage
-        URL. By default they may lie anywhere.
-    :param allow_empty: Whether a source without rows or files is a success with zero counts, in which nothing becomes
-        stale. By default it is an error.
-    :param ledger: Whether to record in the ledger what was created. Without it, every run creates every row again.
+    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+        timedelta. Default: 300.
+    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
+        Airflow's ``[operators] default_deferrable``.
+    :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
+        the task fails instead of deferring again. Default: 86400, one day.
+    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
+        URL. Default: None, files may lie anywhere.
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
+        then. Default: False, an empty source is an error.
+    :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
+        creates every row again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (
@@ -116,7 +123,7 @@ class AssistantLoadOperator(AssistantOperator):
     payload: ClassVar[type[Payload] | None] = None
     kind: ClassVar[str]
     _running: Load | None = None
-    # Of the current try.
+    # State of the current try.
     _record = LoadRecord()
     _listed: Findings | None = None
 
@@ -165,7 +172,7 @@ class AssistantLoadOperator(AssistantOperator):
         self.source_name = source_name
         self.max_concurrency = max_concurrency
         self.max_pause = _seconds(max_pause)
-        # Airflow's default_deferrable may be on for a task that has no ledger.
+        # default_deferrable may be True for a task without the ledger.
         self.deferrable = ledger and is_deferrable(deferrable)
         self.timeout = _seconds(timeout)
         self.root = root
@@ -174,26 +181,29 @@ class AssistantLoadOperator(AssistantOperator):
 
     @abstractmethod
     def _rows(self, site_id: str) -> contextlib.AbstractContextManager[Rows]:
-        """Open what is to be loaded."""
+        """Open the rows of the source."""
 
     def _is_whole(self, context: Context) -> bool:
-        """Return whether this task sees all of its source; a mapped task sees a shard."""
+        """Return whether this task reads its whole source and can find stale documents. A mapped task cannot."""
         is_mapped = context["ti"].map_index is not None and context["ti"].map_index >= 0
         return self.on_missing == "stale" and not is_mapped
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Load what has not been loaded.
+        Create a document for each row that the ledger does not record as created.
 
-        :return: Counts, see :class:`~airflow_provider_assistant.loading.report.Counts`, with ``site_id``,
-            ``source`` and ``findings``, the path of the findings or None if there are none.
-        :raises AssistantInputError: The source as a whole cannot be loaded, and nothing was sent; or more rows
-            than ``max_rejected`` were rejected, and the others are loaded. Airflow does not retry it.
+        :param context: Airflow's task context.
+        :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``changed``,
+            ``possibly_duplicated``, ``stale``, ``requests``, ``throttled``, ``seconds`` and ``rows_per_second``, see
+            :class:`~airflow_provider_assistant.loading.report.Counts`; ``site_id``; ``source``, the name of the source;
+            and ``findings``, the path of the findings or None if there are none.
+        :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``
+            rows were rejected, and the others are loaded. Airflow does not retry the task.
         :raises AssistantIncompleteLoad: Rows failed or are ambiguous. A retry sends those and no others.
-        :raises AssistantRateLimitError: The service asks for a longer pause than ``max_pause``, or than what is left
-            of ``timeout``.
-        :raises AssistantAPIError: 401, 403, 404: the load stopped at once.
+        :raises AssistantRateLimitError: The service asks for a pause longer than ``max_pause``, and the task cannot
+            defer or the pause would end after ``timeout``.
+        :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the load at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         return self._execute(context, until=self.hook.client.now() + self.timeout)
@@ -207,20 +217,22 @@ class AssistantLoadOperator(AssistantOperator):
         rendered: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """
-        Continue after a pause in the triggerer; rows that were created before it count as unchanged.
+        Continue the load after a pause in the triggerer. Rows that were created before count as unchanged.
 
-        :param context: The task's context.
-        :param event: The trigger's event, which is not used.
-        :param until: When ``timeout`` is over, in seconds since the epoch.
-        :param rendered: The templated texts as they were when the task was deferred: Airflow has rendered them again.
+        :param context: Airflow's task context.
+        :param event: The trigger's event. Not used.
+        :param until: When ``timeout`` expires, in seconds since the epoch.
+        :param rendered: Values of the template fields at the time of the deferral. They replace the values that Airflow
+            rendered for this run of the task.
+        :return: The same as :meth:`execute`.
         """
         restore(self, {"rendered": rendered})
         return self._execute(context, until or self.hook.client.now() + self.timeout)
 
     def situation(self, context: Context) -> Situation:
-        """Return what the load was doing, with the counts of this try."""
+        """Return the source and the counts of this try, for the log lines of a failure."""
         doing = f"load of {self._source_name(context)!r} to {self.place()}"
-        return Situation(doing, _safe(self._record.counts), self._listed.listed if self._listed else None)
+        return Situation(doing, _progress(self._record.counts), self._listed.listed if self._listed else None)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         self._record, self._listed = LoadRecord(), None
@@ -245,7 +257,7 @@ class AssistantLoadOperator(AssistantOperator):
         return self.tell(context, result)
 
     def on_kill(self) -> None:
-        """Send nothing more, wait some seconds for the answers to what was sent, and record them."""
+        """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
         if self._running:
             self._running.end()
 
@@ -254,7 +266,7 @@ class AssistantLoadOperator(AssistantOperator):
         """Open the ledger, unless ``ledger`` is False, and record the load in it."""
         with Ledger.opened(self.ledger) as ledger:
             if ledger is None:
-                self.log.warning("ledger=False: every row is posted, and a retry or a second run posts it again.")
+                self.log.warning("ledger=False: this run sends every row, and a retry or another run sends it again.")
                 yield None, LoadRecord()
                 return
             with ledger.load(
@@ -303,7 +315,7 @@ class AssistantLoadOperator(AssistantOperator):
         )
         settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
         facts = {"site_id": self.hook.site(), "kind": self.kind}
-        # One span for all rows: a trace with millions of spans cannot be read.
+        # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", **facts) as span:
             async with AssistantClient(settings) as client:
                 load = Load(client, rows, options, memory=memory, findings=findings, judge_stale=is_whole)
@@ -326,27 +338,29 @@ class AssistantLoadOperator(AssistantOperator):
         return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"
 
     def _defer_after(self, error: AssistantRateLimitError | AssistantAmbiguousError, until: float) -> None:
-        """Defer if the service asks for a pause that ends before the timeout; otherwise return."""
+        """Defer the task if the service asks for a pause that ends before the timeout. Otherwise return."""
         is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
         asked = error.retry_after or 0.0
         if not self.deferrable or not (is_refusal or asked > self.max_pause):
             return
         pause = max(asked, SHORTEST_DEFERRAL)
         if self.hook.client.now() + pause > until:
-            self.log.error("A pause of %.0f s ends after the timeout of %.0f s: not deferred.", pause, self.timeout)
+            self.log.error(
+                "Not deferred: the pause of %.0f s would end after the timeout of %.0f s.", pause, self.timeout
+            )
             return
         from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 
         moment = datetime.now(UTC) + timedelta(seconds=pause)
-        self.log.info("The service asks to come back at %s; until then no worker is needed.", moment)
+        self.log.info("Deferring until %s, because the service asks to back off.", moment)
         texts = {name: getattr(self, name) for name in self.template_fields}
         rendered = {name: text for name, text in texts.items() if isinstance(text, str)}
         kwargs = {"until": until, "rendered": rendered}
         self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", kwargs=kwargs)
 
 
-def _safe(counts: Mapping[str, Any]) -> str:
-    """Return what is safe after a load that failed, with its counts; empty if it sent nothing that was counted."""
+def _progress(counts: Mapping[str, Any]) -> str:
+    """Return the progress of a load that failed, for the log: which rows are recorded, and which are left."""
     if not counts.get("requests"):
         return "Nothing was sent."
     left = counts["failed"] + counts["ambiguous"]

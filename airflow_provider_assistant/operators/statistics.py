@@ -1,4 +1,4 @@
-"""Operators that read the tenant's limits and the sites' statistics: ``GET …/limits`` and ``GET …/statistics``."""
+"""Operators that read limits (``GET …/limits``) and statistics (``GET …/statistics``)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,30 @@ from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.loading.sites import SiteReplies, read_sites
 from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, allowed
 
-# Size limit of the list of failed sites in XCom, in bytes of JSON; the log has all of them.
+# Size limit of the list of failed sites in XCom, in bytes of JSON. The log names all of them.
 FAILED_SITES_BYTES = 5000
-# How many failed sites the error names, and the length limit of each reason in XCom in characters.
+# Number of failed sites in the error message, and length limit of each reason in XCom, in characters.
 FAILED_SITES_NAMED = 10
 REASON_LENGTH = 200
 
 
 class AssistantLimitsOperator(AssistantOperator):
-    """Read the tenant's limits (``GET …/limits``), which the API's specification recommends before any traffic."""
+    """
+    Read the tenant's limits (``GET …/limits``).
+
+    The API's specification recommends this request before any other.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: Not used by this operator.
+    """
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return what the task was reading."""
+        """Return what the task was reading, for the log lines of a failure."""
         return Situation(f"limits on {self.place()}")
 
     @explained
@@ -44,6 +56,7 @@ class AssistantLimitsOperator(AssistantOperator):
         """
         Read the limits.
 
+        :param context: Airflow's task context.
         :return: ``tenant_id``, and ``raw``, the reply as received.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
@@ -55,15 +68,26 @@ class AssistantLimitsOperator(AssistantOperator):
 
 class AssistantLimitsToParquetOperator(ExportOperator):
     """
-    Write the tenant's limits (``GET …/limits``) to the Parquet dataset ``limits``: what is used of what is allowed.
+    Export the tenant's limits and their usage (``GET …/limits``) to the Parquet dataset ``limits``.
 
-    One row per value of the reply, whatever its fields are. A run for a day replaces what this task wrote for
-    that day.
+    The dataset has one row per value of the reply, whatever fields the reply has. A run replaces this task's file in
+    the partition of its day.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run. Limits are a snapshot of
-        the moment they are read, whatever the day: ``captured_at`` says when.
-    :param list_keys: Path of a list to the field whose value names its items; by default their position does.
+    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
+        current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
+    :param list_keys: Mapping from the path of a list to the field that names its items. Default: None, the position
+        names an item.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: Not used by this operator.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "list_keys")
@@ -77,8 +101,10 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         """
         Read the limits and write the partition.
 
-        :return: ``rows``, ``path`` and ``bytes`` of what was written, ``tenant_id``, ``date``.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        :param context: Airflow's task context.
+        :return: ``rows``, ``path`` and ``bytes`` of the file, ``tenant_id`` and ``date``.
+        :raises AssistantInputError: ``date`` is not a date, or another file of the partition already contains the rows.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         tenant_id, day = self.hook.tenant(), self.day(context)
         limits = self.hook.get_limits()
@@ -92,21 +118,31 @@ class AssistantLimitsToParquetOperator(ExportOperator):
 
 class AssistantStatisticsToParquetOperator(ExportOperator):
     """
-    Write the statistics of sites (``GET …/statistics``) to the datasets ``statistics`` and ``statistics_raw``.
+    Export the statistics of sites (``GET …/statistics``) to the datasets ``statistics`` and ``statistics_raw``.
 
-    ``statistics`` has one row per metric of a reply, whatever its fields are; ``statistics_raw`` has the replies as
-    they were. A run for a day replaces what this task wrote for that day.
+    ``statistics`` has one row per metric of a reply, whatever fields the reply has; ``statistics_raw`` has the replies
+    as received. A run replaces this task's files in the partitions of its day.
 
-    :param site_ids: Sites to read at the same time, instead of the one of ``site_id`` or the connection. A site that
-        cannot be read does not prevent the others from being written.
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param site_ids: Sites to read concurrently, instead of the site of ``site_id`` or the connection. If a site fails,
+        the others are still written. Default: None.
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: The day to write, ``YYYY-MM-DD``; by default the day of the DAG run. Statistics are a snapshot
-        of the moment they are read, whatever the day: ``captured_at`` says when.
-    :param list_keys: Path of a list to the field whose value names its items, ``{"documents.by_kind": "kind"}``;
-        by default their position does.
-    :param max_failed_sites: How many of ``site_ids`` may fail, as a count or as a fraction below 1, before the
-        task does.
+    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
+        current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
+    :param list_keys: Mapping from the path of a list to the field that names its items, such as
+        ``{"documents.by_kind": "kind"}``. Default: None, the position names an item.
+    :param max_failed_sites: Number of failed sites that the task tolerates: a count, or a fraction below 1 of
+        ``site_ids``. Default: 0.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "site_ids", "list_keys")
@@ -137,27 +173,31 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         """
         Read the statistics and write the partitions.
 
-        :return: ``rows`` and ``path`` of ``statistics``, ``raw_path`` of ``statistics_raw``, ``bytes`` of both;
-            ``sites``, how many were asked, ``failed``, how many of them could not be read, and ``failed_sites``, the
-            first of these with ``site_id`` and ``error``; ``site_id``, None if there were ``site_ids``; ``date``.
-        :raises AssistantInputError: ``site_ids`` or ``date`` cannot be used, and nothing was sent.
-        :raises AssistantIncompleteExport: More sites than ``max_failed_sites`` could not be read, and the others are
-            written; or none could, and the day is as it was. If the service refused all of these,
-            AssistantIncompleteExportForGood.
-        :raises AssistantError: Of one site, and of 401 and too long a 429 in any case, see
-            :func:`airflow_provider_assistant.api.flow.perform`. Nothing was written.
+        :param context: Airflow's task context.
+        :return: ``rows`` and ``path`` of the ``statistics`` file; ``raw_path`` of the ``statistics_raw`` file;
+            ``bytes`` of both; ``sites``, the number of sites; ``failed``, the number of sites that could not be read;
+            ``failed_sites``, a list of ``site_id`` and ``error`` of the first of them; ``site_id``, None with
+            ``site_ids``; and ``date``.
+        :raises AssistantInputError: ``site_ids`` or ``date`` is invalid, and nothing was sent; or another file of the
+            partition already contains the rows.
+        :raises AssistantIncompleteExport: More than ``max_failed_sites`` sites could not be read. The others are
+            written; if all failed, the partition is unchanged.
+        :raises AssistantIncompleteExportForGood: The same, and the service rejected each of these requests. Airflow
+            does not retry the task.
+        :raises AssistantError: Reading a single site failed; or, with ``site_ids``, the service answered 401 or asked
+            for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         day = self.day(context)
         found = self._one_site() if self.site_ids is None else asyncio.run(self._many_sites(self.site_ids))
         if found.errors and not found.replies:
-            self._fail(found, "None of them is written, and the day is as it was.")
+            self._fail(found, "Nothing was written, and the partition is unchanged.")
         result = self._write(context, found, day)
         if len(found.errors) > allowed(self.max_failed_sites, result["sites"]):
             self._fail(found, f"The other {len(found.replies)} are in {result['path']}.")
         return self.tell(context, result)
 
     def reads(self) -> Sequence[Data]:
-        """Return the statistics of the sites."""
+        """Return the statistics assets of the sites."""
         return [Data(self.asset_uri("statistics", site_id)) for site_id in self.site_ids or [self.hook.site()]]
 
     def _one_site(self) -> SiteReplies:
@@ -167,7 +207,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
     async def _many_sites(self, site_ids: Sequence[str]) -> SiteReplies:
         calls = {site_id: endpoints.get_statistics(site_id) for site_id in _checked(site_ids)}
         if not calls:
-            self.log.warning("site_ids is empty: the day is written without a row.")
+            self.log.warning("site_ids is empty: writing the partition without rows.")
         settings = self.hook.settings.client
         settings = replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency)
         async with LimitedClient(settings) as client:
@@ -197,9 +237,9 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         }
 
     def _fail(self, found: SiteReplies, written: str) -> None:
-        """Fail the task for sites that could not be read."""
+        """Raise the error for sites that could not be read."""
         errors, sites = found.errors, len(found.replies) + len(found.errors)
-        # A text of this package begins with what matters: "404 Not Found: …".
+        # Error messages of this package begin with the status: "404 Not Found: …".
         named = [
             f"{site_id!r} ({str(error).partition(':')[0]})"
             for site_id, error in list(errors.items())[:FAILED_SITES_NAMED]
@@ -207,8 +247,8 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         more = f" and {len(errors) - len(named)} more" if len(errors) > len(named) else ""
         for_good = all(isinstance(error, AirflowFailException) for error in errors.values())
         todo = (
-            "The service would refuse them again: correct site_ids or the key, or allow for them with "
-            "max_failed_sites. Running the task again"
+            "The service would refuse them again: correct site_ids or the API key, or raise max_failed_sites. "
+            "Running the task again"
             if for_good
             else "A retry"
         )
@@ -216,15 +256,15 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         raise kind(
             f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
             f"max_failed_sites={self.max_failed_sites:g} allows. {written} {todo} reads all {sites} sites again and "
-            "replaces the day. The warnings in the log have all reasons."
+            "replaces the day. The warnings in the log name all reasons."
         )
 
 
 def _checked(site_ids: Any) -> list[str]:
     """
-    Return the sites, each once.
+    Return the site ids without duplicates.
 
-    :raises AssistantInputError: They are no list of names.
+    :raises AssistantInputError: ``site_ids`` is not a list of non-empty strings.
     """
     is_list = isinstance(site_ids, Iterable) and not isinstance(site_ids, str | Mapping)
     if not is_list or not all(isinstance(site_id, str) and site_id for site_id in site_ids):
@@ -238,7 +278,7 @@ def _reason(error: AssistantError) -> str:
 
 
 def _listed(errors: Mapping[str, AssistantError]) -> list[dict[str, str]]:
-    """Return as many of the sites as fit into an XCom."""
+    """Return the first failed sites with their errors, within ``FAILED_SITES_BYTES``."""
     listed: list[dict[str, str]] = []
     size = 0
     for site_id, error in errors.items():

@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 
 class AssistantParquetToWarehouseOperator(ResultOperator):
     """
-    Load days of the Parquet datasets into a warehouse, and bring its views up to date.
+    Load partitions of the Parquet datasets into DuckDB or PostgreSQL, and update the views.
 
-    Each dataset has a table of its name, with the day of the partition as column ``date``. All days of all datasets
-    are replaced in one transaction: a run for a day makes the table's rows of that day those of the partition.
+    Each dataset has a table of the same name. The column ``date`` is the day of the partition. One transaction replaces
+    all loaded days of all datasets, so a re-run creates no duplicates. The operator sends no requests.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/warehouse`
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param database: Path of a DuckDB file, which is created if it is missing; or else give ``conn_id``.
-    :param conn_id: Airflow connection to a PostgreSQL database; or else give ``database``.
-    :param datasets: The datasets to load; by default all that were ever exported to ``output_path``.
-    :param date: The last day to load, ``YYYY-MM-DD``; by default the day of the DAG run.
-    :param days: How many days up to that one are loaded. Two, the default, are what the feedback export writes.
-    :param schema: Schema of tables and views in the warehouse.
+    :param database: Path of a DuckDB file on the worker, created if missing. Set this or ``conn_id``.
+    :param conn_id: Airflow connection to a PostgreSQL database. Set this or ``database``.
+    :param datasets: Names of the datasets to load. Default: all that were ever exported to ``output_path``.
+    :param date: Last UTC day to load, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param days: Number of days to load, ending with ``date``. Default: 2, as many as the exports of the ledger.
+    :param schema: Schema of tables and views in the warehouse. Default: ``assistant``.
     """
 
     template_fields: Sequence[str] = ("output_path", "database", "conn_id", "datasets", "date")
@@ -53,7 +57,7 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         super().__init__(**kwargs)
         if (database is None) == (conn_id is None):
             raise AssistantInputError(
-                "give database, the path of a DuckDB file, or conn_id, a PostgreSQL connection", field="database"
+                "set either database, the path of a DuckDB file, or conn_id, a PostgreSQL connection", field="database"
             )
         if days < 1:
             raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
@@ -70,13 +74,14 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Load the days.
+        Load the partitions and update the views.
 
-        :return: ``rows``, how many were loaded, and ``datasets``, how many of each; ``replaced``, how many rows of
-            these days the warehouse had before; ``missing``, how many partitions the lake does not have; ``views``;
-            ``date``, the last day.
-        :raises AssistantInputError: An argument cannot be used, or DuckDB is not installed.
-        :raises AssistantWarehouseError: The warehouse cannot be opened or written; it is as it was.
+        :param context: Airflow's task context.
+        :return: ``rows``, the number of rows loaded; ``datasets``, a mapping from dataset to rows; ``replaced``, the
+            number of rows that the warehouse had for these days before; ``missing``, the number of partitions that do
+            not exist; ``views``, their names; and ``date``, the last day.
+        :raises AssistantInputError: An argument is invalid, or DuckDB is not installed.
+        :raises AssistantWarehouseError: The warehouse cannot be opened or written. It is unchanged.
         """
         from airflow_provider_assistant.lake import warehouse
 
@@ -91,7 +96,7 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         )
         if loaded.missing:
             self.log.warning(
-                "Not in the lake, so of these the warehouse has no rows either: %s.", ", ".join(loaded.missing)
+                "These partitions do not exist, so the warehouse has no rows for them: %s.", ", ".join(loaded.missing)
             )
         result = {
             "rows": sum(loaded.rows.values()),
@@ -102,27 +107,27 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             "date": last.isoformat(),
         }
         self.log.info(
-            "Loaded %d rows of %d day(s) up to %s in place of %d: %s.",
+            "Loaded %d rows for the %d day(s) up to %s, replacing %d rows: %s.",
             result["rows"], self.days, last, loaded.replaced,
             ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items()),
         )  # fmt: skip
         return self.tell(context, result)
 
     def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return which warehouse the task was loading."""
+        """Return the warehouse and its state, for the log lines of a failure."""
         target = f"connection {self.conn_id!r}" if self.conn_id else self.database
         return Situation(
             f"load of {self.output_path} into the warehouse ({target})",
-            "Nothing was changed: all days are replaced in one transaction, which was rolled back.",
+            "Nothing was changed: the load is one transaction, and it was rolled back.",
         )
 
     def reads(self) -> Sequence[Data]:
-        """Return the datasets whose tables were written."""
+        """Return the datasets that were loaded."""
         named = (data.uri.rpartition(".")[2] for data in self.written)
         return [Data(str(ObjectStoragePath(self.output_path) / dataset)) for dataset in named]
 
     def _datasets(self) -> list[str]:
-        """Return the datasets to load; a wrong path must not empty the days of the warehouse."""
+        """Return the datasets to load. Raise for a wrong path, which would empty these days in the warehouse."""
         from airflow_provider_assistant.lake import warehouse
 
         known = warehouse.loadable()
@@ -140,14 +145,14 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             raise AssistantInputError(
                 f"datasets must be a list of some of {', '.join(known)}, not {self.datasets!r:.100}", field="datasets"
             )
-        wanted = list(dict.fromkeys(self.datasets))
-        if never := [dataset for dataset in wanted if not warehouse.exported(self.output_path, dataset)]:
+        selected = list(dict.fromkeys(self.datasets))
+        if missing := [dataset for dataset in selected if not warehouse.exported(self.output_path, dataset)]:
             raise AssistantInputError(
-                f"{self.output_path!r} has no {', '.join(never)}. Nothing was changed. Is it the output_path of the "
+                f"{self.output_path!r} has no {', '.join(missing)}. Nothing was changed. Is it the output_path of the "
                 "exports, and did one run before this task?",
                 field="datasets",
             )
-        return wanted
+        return selected
 
     def _store(self) -> AbstractContextManager[warehouse.Store]:
         from airflow_provider_assistant.lake import warehouse
@@ -158,11 +163,11 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             raise AssistantInputError(
                 f"database must be the path of a file on this worker, not {self.database!r}", field="database"
             )
-        # DuckDB calls a database by the name of its file.
+        # DuckDB names a database after its file.
         if Path(self.database).name.partition(".")[0].casefold() == self.schema.casefold():
             raise AssistantInputError(
-                f"{self.database!r} and the schema {self.schema!r} have the same name, so nobody could say which of "
-                "them a query means: give the file another name",
+                f"{self.database!r} and the schema {self.schema!r} have the same name, which makes names in queries "
+                "ambiguous: rename the file",
                 field="database",
             )
         return warehouse.in_duckdb(self.database)

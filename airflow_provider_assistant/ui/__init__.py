@@ -1,1 +1,1 @@
-"""What the package adds to Airflow's UI."""
+"""Extensions of Airflow's UI."""

@@ -11,9 +11,10 @@ from airflow_provider_assistant.operators.links import PAGES
 
 async def pages(scope: Any, receive: Any, send: Any) -> None:
     """
-    Serve the pages, an ASGI application.
+    Serve the pages as an ASGI application.
 
-    Every process of Airflow imports its plugins, and only the API server needs what is behind this.
+    The application is imported on the first request: every Airflow process imports the plugins, but only the API server
+    serves pages.
     """
     from airflow_provider_assistant.ui.reports import app
 
@@ -21,7 +22,7 @@ async def pages(scope: Any, receive: Any, send: Any) -> None:
 
 
 class AssistantPlugin(AirflowPlugin):
-    """Shows the reports of evaluations; the button at their task leads there."""
+    """Serve the reports of evaluations. The link ``Evaluation report`` of the task opens them."""
 
     name = "assistant"
     fastapi_apps = [{"app": pages, "name": "Assistant", "url_prefix": PAGES}]  # noqa: RUF012 (as Airflow declares it)

@@ -1,10 +1,10 @@
 """
-Make the golden set of the DAG ``assistant_evaluation`` from what ``assistant_knowledge_base`` loads.
+Make the golden set of the DAG ``assistant_evaluation`` from the documents that ``assistant_knowledge_base`` loads.
 
-Run as ``python dags/golden_set/make_golden_set.py``; it writes ``golden_set.csv`` beside itself. Options of Airflow's
-configuration reference and sentences of the guides become questions by a few rules of paraphrase, and what their
-documents say is what is expected. A third kind of question has no answer in the knowledge base. The choice is random,
-with a seed: the same Airflow and the same guides give the same file.
+``python dags/golden_set/make_golden_set.py`` writes ``golden_set.csv`` to its own folder. Simple templates turn options
+of Airflow's configuration reference and sentences of the guides into questions; the text of the document is the
+expected answer. A third kind of question has no answer in the knowledge base. The random choice has a fixed seed, so
+the same version of Airflow and the same guides give the same file.
 """
 
 import csv
@@ -17,10 +17,10 @@ HERE = Path(__file__).parent
 GUIDES = HERE.parent / "guides"
 COLUMNS = ("key", "message", "expected", "must_include", "expect_no_answer", "tags")
 SEED = 20261121
-# Another version of Airflow describes some options in other words: then make the file anew.
+# Other versions of Airflow describe some options differently: make the file again after an upgrade.
 MADE_WITH = "3.3.2"
 OPTIONS = 26
-# One text, or several with this between them, stands in a cell.
+# Separates several texts in one cell.
 SEPARATOR = "|"
 
 ASK_FOR_AN_OPTION = (
@@ -41,7 +41,7 @@ OFF_TOPIC = {
 
 
 def options() -> list[dict[str, str]]:
-    """Return the options that are described in one short paragraph and have a plain default."""
+    """Return the options with a description of one short paragraph and a simple default."""
     from airflow.configuration import retrieve_configuration_description
 
     return [
@@ -54,14 +54,14 @@ def options() -> list[dict[str, str]]:
 
 
 def about_options(rng: random.Random) -> Iterator[dict[str, str]]:
-    """Ask for some options, each in two ways."""
+    """Yield two questions for each of some random options."""
     for option in rng.sample(options(), OPTIONS):
         words = option["name"].replace("_", " ")
         for number, question in enumerate(rng.sample(ASK_FOR_AN_OPTION, 2), start=1):
             yield {
                 "key": f"{option['section']}.{option['name']}.{number}",
                 "message": question.format(**option, words=words),
-                # As assistant_knowledge_base words it.
+                # The text of the document in assistant_knowledge_base.
                 "expected": f"{option['description']} Default: {option['default']}.",
                 "must_include": f"Default: {option['default']}.",
                 "tags": SEPARATOR.join(("configuration", option["section"])),
@@ -69,7 +69,7 @@ def about_options(rng: random.Random) -> Iterator[dict[str, str]]:
 
 
 def about_guides(rng: random.Random) -> Iterator[dict[str, str]]:
-    """Ask for every sentence of the guides by its three longest words."""
+    """Yield a question for every sentence of the guides, made of its three longest words."""
     for path in sorted(path for path in GUIDES.iterdir() if path.suffix in {".md", ".txt"}):
         _title, _, text = path.read_text(encoding="utf-8").partition("\n")
         for number, sentence in enumerate(re.split(r"(?<=\.)\s+", " ".join(text.split())), start=1):
@@ -85,7 +85,7 @@ def about_guides(rng: random.Random) -> Iterator[dict[str, str]]:
 
 
 def without_an_answer(rng: random.Random) -> Iterator[dict[str, str]]:
-    """Ask for what no document says: other subjects, and options that do not exist."""
+    """Yield questions that no document answers: on other subjects, and on options that do not exist."""
     for question, subjects in OFF_TOPIC.items():
         for subject in subjects:
             key = "-".join(re.findall(r"\w+", subject.lower()))
@@ -104,8 +104,8 @@ def without_an_answer(rng: random.Random) -> Iterator[dict[str, str]]:
 
 
 def golden_set() -> list[dict[str, str]]:
-    """Return all questions, the same ones every time."""
-    rng = random.Random(SEED)  # noqa: S311 (the same choice every time, and no secret)
+    """Return all questions. The result is the same for every call."""
+    rng = random.Random(SEED)  # noqa: S311 (reproducible, and not used for secrets)
     unanswerable = {"expected": "", "must_include": "", "expect_no_answer": "true"}
     return [
         *({"expect_no_answer": "false", **row} for row in (*about_options(rng), *about_guides(rng))),
@@ -114,7 +114,7 @@ def golden_set() -> list[dict[str, str]]:
 
 
 def write(path: Path) -> int:
-    """Write the golden set as CSV, and return how many questions it has."""
+    """Write the golden set as CSV, and return the number of questions."""
     rows = golden_set()
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

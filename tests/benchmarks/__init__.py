@@ -1,1 +1,1 @@
-"""What a load costs, as ratios inside one run: `make bench`."""
+"""Benchmarks that compare alternatives within one run: `make bench`."""

@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmarks that the command line selects."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
         "cases",
@@ -31,7 +31,7 @@ def main() -> None:
         _print_table(json.loads(wanted.json.read_text()))
         return
     with tempfile.TemporaryDirectory(prefix="bench-airflow-") as home:
-        # Before anything of Airflow is imported.
+        # Set before the first import of Airflow.
         os.environ.update(AIRFLOW_HOME=home, AIRFLOW__CORE__LOAD_EXAMPLES="False")
         logging.disable(logging.INFO)
         _measure(wanted)

@@ -1,4 +1,4 @@
-"""The benchmarks of asking by the thousand."""
+"""Benchmarks of chat batches and triggers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.benchmarks.measure import Figure, Size, alternated, percentile, ratio
 from tests.benchmarks.service import Service, question
 from tests.live.postgres import programs
 
-# Questions of the mapped tasks.
+# Number of questions for mapped tasks.
 MAPPED = 50
 
 
 def batch(service: Service, size: Size) -> list[Figure]:
-    """One trigger waits for 10,000 requests whose answers come within 60 s, of a service that takes 20 ms."""
+    """One trigger waits for 10,000 requests. Answers are ready within 60 s; each reply takes 20 ms."""
     count, spread, interval = size.rows(10_000), size.seconds * 2, size.seconds * 2 / 3
     seen = _worked("batch", service, count, spread, interval)
     chats = service.asked()
@@ -40,7 +40,7 @@ def batch(service: Service, size: Size) -> list[Figure]:
 
 
 def thousand(service: Service, size: Size) -> list[Figure]:
-    """1,000 triggers in one process wait for a request each, with a client each or with the one that they share."""
+    """1,000 triggers in one process wait for one request each, with separate clients or a shared one."""
     count, spread, interval = size.rows(1_000), size.seconds / 2, size.seconds / 6
     seen: dict[str, list[dict[str, float]]] = {"own": [], "shared": []}
 
@@ -65,7 +65,7 @@ def _worked(what: str, service: Service, *arguments: object) -> dict[str, float]
 
 
 def ask(service: Service, size: Size) -> list[Figure]:
-    """5,000 questions through a real Airflow, to a bare script; answers come within 20 s, polled every 5 s."""
+    """5,000 questions in a real Airflow, compared with a script. Answers are ready within 20 s, polled every 5 s."""
     count, spread, interval = size.rows(5_000), size.seconds * 2 / 3, size.seconds / 6
     questions = [question(number) for number in range(count)]
 
@@ -76,7 +76,7 @@ def ask(service: Service, size: Size) -> list[Figure]:
         return seconds
 
     if size.share < 1 or programs() is None:
-        # Starting an Airflow takes half a minute.
+        # Starting Airflow takes half a minute.
         return [Figure("bare script: questions per second; Airflow is left out", count / bare(), unit="/s")]
     with (
         tempfile.TemporaryDirectory(prefix="bench-asks-") as folder,

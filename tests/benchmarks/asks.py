@@ -1,5 +1,5 @@
 """
-Triggers that wait for answers, in a process of their own.
+Run triggers that wait for answers, in a separate process.
 
 ``python -m tests.benchmarks.asks batch ROOT COUNT SPREAD INTERVAL`` waits in one trigger for many requests.
 ``python -m tests.benchmarks.asks thousand ROOT COUNT SPREAD INTERVAL own|shared`` waits in one trigger for each.
@@ -25,12 +25,12 @@ CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 CONCURRENCY = 32
 LATENCY = 0.02
 TICK = 0.01
-# The triggers' deadline, in seconds: it is not to be met.
+# Deadline of the triggers in seconds, longer than the benchmark takes.
 PATIENCE = 600.0
 
 
 def connection(service: Service) -> str:
-    """Return Airflow's connection to the service."""
+    """Return the Airflow connection to the service."""
     extra = {"site_id": "bench", "max_concurrency": CONCURRENCY}
     host = {"conn_type": "assistant", "host": service.root, "password": "bench-key-0123456789abcdef0123456789"}
     return json.dumps({**host, "extra": extra})
@@ -38,16 +38,16 @@ def connection(service: Service) -> str:
 
 @dataclass
 class Watch:
-    """What a while in an event loop costs: processor time, and how late the loop is for others."""
+    """Cost of work in an event loop: processor time, and the delay that other coroutines see."""
 
     lags: list[float] = field(default_factory=list)
     cpu: float = 0.0
     seconds: float = 0.0
-    # The most processor time within a second.
+    # The maximum processor time within a second.
     busiest: float = 0.0
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run something in an event loop, and watch it."""
+        """Run a coroutine in an event loop, and measure it."""
         return asyncio.run(self._watched(work))
 
     async def _watched(self, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -66,7 +66,7 @@ class Watch:
             await asyncio.sleep(TICK)
             lag = time.perf_counter() - before - TICK
             self.lags.append(lag)
-            # Whoever had come while the loop was busy would have waited for the rest of it.
+            # Coroutines that become ready while the loop is busy wait for the rest of this time.
             self.lags += [lag - TICK * number for number in range(1, int(lag / TICK) + 1)]
 
     async def _sample(self) -> None:
@@ -76,7 +76,7 @@ class Watch:
             self.busiest = max(self.busiest, (time.process_time() - cpu) / (time.perf_counter() - started))
 
     def as_dict(self) -> dict[str, float]:
-        """Return what was seen."""
+        """Return the measurements."""
         return {
             "cpu": round(self.cpu, 3),
             "seconds": round(self.seconds, 2),
@@ -88,7 +88,7 @@ class Watch:
 
 
 def batch(service: Service, count: int, spread: float, interval: float) -> dict[str, Any]:
-    """Wait for many requests in one trigger, and say how much memory that took beyond an idle triggerer."""
+    """Wait for many requests in one trigger, and measure the memory beyond an idle triggerer."""
     import airflow.jobs.triggerer_job_runner  # noqa: F401
 
     gc.collect()
@@ -119,8 +119,8 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
 
 
 def thousand(service: Service, count: int, spread: float, interval: float, client: str) -> dict[str, Any]:
-    """Wait for many requests in a trigger for each."""
-    # A triggerer imports these once, whatever number of triggers it has.
+    """Wait for many requests with one trigger each."""
+    # A triggerer imports these modules once, for all triggers.
     import aiohttp  # noqa: F401
     import airflow.jobs.triggerer_job_runner  # noqa: F401
 
@@ -129,7 +129,7 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
     from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, TriggerEvent
 
     class OwnClientTrigger(AssistantChatRequestTrigger):
-        """The same with a client that nobody shares."""
+        """The same trigger with a separate client."""
 
         async def run(self) -> Any:
             async with AssistantHook(self.assistant_conn_id).async_client() as own:
@@ -178,7 +178,7 @@ async def _event(trigger: Any) -> dict[str, Any]:
 
 
 def main(what: str, root: str, count: str, *numbers: str) -> None:
-    """Do what the command line asks for, and print what came of it."""
+    """Run the selected measurement, and print the result."""
     service = Service(root)
     os.environ[CONNECTION] = connection(service)
     pin(0)

@@ -1,4 +1,4 @@
-"""The benchmarks: each returns its figures, every one with the goal it is held against."""
+"""The benchmarks. Each returns its figures with their goals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT = 300.0
 
 
 def local(service: Service, size: Size) -> list[Figure]:
-    """A trivial service: what the engine itself costs."""
+    """Load into a service without latency, which measures the cost of the engine."""
     url, source = service.documents, loads.rows(size.rows(10_000))
     few, some, many = (loads.bodies(size.rows(full)) for full in (600, 2_000, 10_000))
     service.reset()
@@ -61,7 +61,7 @@ def local(service: Service, size: Size) -> list[Figure]:
 
 
 def latency(service: Service, size: Size) -> list[Figure]:
-    """A service that takes 50 ms for each answer."""
+    """Load into a service that takes 50 ms per reply."""
     service.reset(delay=0.05)
     url, source, less = service.documents, loads.rows(size.rows(6_000)), loads.rows(size.rows(600))
     many, few = loads.bodies(len(source)), loads.bodies(size.rows(1_000))
@@ -88,10 +88,10 @@ def latency(service: Service, size: Size) -> list[Figure]:
 
 
 def limits(service: Service, size: Size) -> list[Figure]:
-    """A service that admits 300 requests per second, with a bucket of one second or of 20 requests."""
+    """Load into a service that admits 300 requests per second, with a bucket of one second or of 20 requests."""
     second = _limited(service, size.seconds, bucket=LIMIT, loaders=1)
     small = _limited(service, size.seconds, bucket=20.0, loaders=1)
-    # How loaders share what there is hangs on who is refused first.
+    # How loaders share the rate depends on which one gets the first 429.
     four = [_limited(service, size.seconds, bucket=LIMIT, loaders=4) for _ in range(min(3, size.rounds))]
     return [
         Figure("bucket of 300: share of the limit", second["share"], 0.95, samples=second),
@@ -108,7 +108,7 @@ def limits(service: Service, size: Size) -> list[Figure]:
 
 
 def _limited(service: Service, seconds: float, *, bucket: float, loaders: int) -> dict[str, Any]:
-    """Load for so long; the share is of the rate, so that a bucket which is full at first may lift it above 1."""
+    """Load for the given seconds, and return the share of the rate. A full bucket at the start may raise it above 1."""
     command = [sys.executable, "-m", "tests.benchmarks.worker", "share", service.root]
     with contextlib.ExitStack() as stack:
         processes = [
@@ -148,7 +148,7 @@ def _limited(service: Service, seconds: float, *, bucket: float, loaders: int) -
 
 
 def rerun(service: Service, size: Size) -> list[Figure]:
-    """Rows that the ledger knows already."""
+    """Load rows that the ledger already records as created."""
     count, scope = size.rows(100_000), "rerun"
     with tempfile.TemporaryDirectory() as folder, loads.sqlite_ledger(Path(folder)) as ledger:
         path = _parquet(Path(folder), count)
@@ -167,7 +167,7 @@ def rerun(service: Service, size: Size) -> list[Figure]:
 
 
 def _fill(ledger: Ledger, path: Path, scope: str) -> None:
-    """Remember all rows of a file as created."""
+    """Record all rows of a file as created."""
     columns = mapping_of(QADocument, None, None)
     with (
         ledger.documents(scope=scope, site_id="bench", source="bench", run=loads.RUN) as memory,
@@ -188,7 +188,7 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
 
 
 def memory(_: Service, size: Size) -> list[Figure]:
-    """Files of one row group, loaded in a process of their own whose service always says yes."""
+    """Load files of one row group in a separate process with a fake client that accepts all rows."""
     peaks = {}
     for full in (100_000, 1_000_000):
         with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +219,7 @@ def _parquet(folder: Path, count: int) -> Path:
 
 
 def ledger(service: Service, size: Size) -> list[Figure]:
-    """What remembering costs."""
+    """Measure the cost of the ledger."""
     service.reset()
     source = loads.rows(size.rows(10_000))
     with contextlib.ExitStack() as stack:
@@ -249,8 +249,8 @@ def ledger(service: Service, size: Size) -> list[Figure]:
 
 
 def imports(_: Service, size: Size) -> list[Figure]:
-    """What every parse of a DAG file pays for importing all operators, sensors, hooks and triggers."""
-    import_seconds()  # compiles what is not compiled yet
+    """Measure the import time of all operators, sensors, hooks and triggers, which every parse of a DAG file pays."""
+    import_seconds()  # the first import compiles bytecode
     seconds = [import_seconds() for _ in range(size.rounds)]
     return [
         Figure("importing everything on top of Airflow", 1000 * median(seconds), 50, at_most=True, unit="ms of a core")

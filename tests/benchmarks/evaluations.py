@@ -1,4 +1,4 @@
-"""What scoring costs."""
+"""Benchmarks of scoring and of the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = 80
 
 
 def evaluate(_: Service, size: Size) -> list[Figure]:
-    """10,000 answers of 80 words, with all scorers, on one core, in a process of its own."""
+    """Score 10,000 answers of 80 words with all scorers, on one core, in a separate process."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -36,7 +36,7 @@ def evaluate(_: Service, size: Size) -> list[Figure]:
 
 
 def report_seconds(size: Size) -> float:
-    """Return the seconds of a core that the report of 5,000 questions takes."""
+    """Return the processor seconds for the report of 5,000 questions."""
     from airflow_provider_assistant.evaluation.report import render
     from tests.unit.evaluation.report.examples import nightly
 
@@ -47,7 +47,7 @@ def report_seconds(size: Size) -> float:
 
 
 def rows(count: int) -> list[dict[str, Any]]:
-    """Return rows of an ask operator's output with expectations; about one answer in five words differs."""
+    """Return rows of a chat batch with expectations. About one word in five of an answer differs."""
     chosen = random.Random(11)
     vocabulary = ["".join(chosen.choices("etaoinshrdlucmfw", k=chosen.randint(2, 9))) for _ in range(3_000)]
     made = []
@@ -82,7 +82,7 @@ def _measure(path: str) -> dict[str, Any]:
     from airflow_provider_assistant.evaluation.scoring import score_cases
 
     scorers = scorers_of(list(SCORERS))
-    pa.array([None])  # where pandas is installed, this imports it
+    pa.array([None])  # imports pandas if it is installed
     imported = status("VmHWM")
     started, used = time.perf_counter(), time.process_time()
     cases = read_cases(pq.ParquetFile(path).read(use_threads=False))

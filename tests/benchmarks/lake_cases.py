@@ -1,4 +1,4 @@
-"""The benchmarks of the lake: a night that is written, and a year that is read."""
+"""Benchmarks of the lake: writing a night and reading a year."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ GROUP BY ALL
 
 
 def night(service: Service, size: Size) -> list[Figure]:
-    """1,000 sites with 200 metrics each: the operator, which writes the replies too, to a script that does not."""
+    """Export 1,000 sites with 200 metrics each: the operator, which also writes the raw replies, and a script."""
     service.reset()
     sites = [f"site-{number:04}" for number in range(size.rows(1_000))]
     os.environ[CONNECTION] = connection(service)
     with tempfile.TemporaryDirectory() as folder:
         root, file = str(Path(folder, "lake")), Path(folder, "script.parquet")
-        # Whoever comes first would pay for the imports.
+        # Import first, so that no contestant pays for it.
         _operator(sites[:50], root)
         rates = alternated(
             {"operator": partial(_operator, sites, root), "script": partial(_script, service, sites, file)}, size.rounds
@@ -62,7 +62,7 @@ def _operator(sites: list[str], root: str) -> float:
 
 
 def _script(service: Service, sites: Sequence[str], path: Path) -> float:
-    """As many workers as requests may be in flight, and one write of the same table."""
+    """Read with one worker per request in flight, and write the same table once."""
     import aiohttp
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -100,7 +100,7 @@ def _script(service: Service, sites: Sequence[str], path: Path) -> float:
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, float | None, str, str]]:
-    """Yield the leaves of a reply whose types are known."""
+    """Yield the values of a reply of known structure."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _leaves(f"{path}.{name}" if path else name, inner)
@@ -116,7 +116,7 @@ def _check(rows: int, sites: int) -> None:
 
 
 def year(_: Service, size: Size) -> list[Figure]:
-    """365 days of 100 sites with 200 metrics each, in one statement."""
+    """Read 365 days of 100 sites with 200 metrics each in one statement."""
     days, sites = max(2, int(365 * size.share)), max(2, int(100 * size.share))
     with tempfile.TemporaryDirectory() as folder:
         _write(folder, days, sites)
@@ -172,7 +172,7 @@ def _check_averages(rows: int, sites: int) -> None:
 
 
 def lake_(service: Service, size: Size) -> list[Figure]:
-    """1,000 sites x 200 metrics written in one task, and 365 days x 100 sites read in one statement."""
+    """Write 1,000 sites x 200 metrics in one task, and read 365 days x 100 sites in one statement."""
     return [*night(service, size), *year(service, size)]
 
 

@@ -1,4 +1,4 @@
-"""Asking in a real Airflow: one task for all questions, or one task and one sensor for each."""
+"""Chat batches in a real Airflow: one task for all questions, or one task and one sensor per question."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class LiveAsks:
     """
     An Airflow with three DAGs: one that does nothing, one that asks all questions, one that maps over some.
 
-    :param folder: Where everything goes.
-    :param service: Who is asked.
+    :param folder: Folder for all files.
+    :param service: The service.
     :param questions: The messages.
-    :param mapped: How many of them the mapped tasks ask.
+    :param mapped: Number of messages for the mapped tasks.
     :param interval: Seconds between polls.
     """
 
@@ -108,11 +108,11 @@ class LiveAsks:
         self._airflow.__exit__(*error)
 
     def start(self) -> float:
-        """Return the seconds that Airflow takes for a task which does nothing but defer."""
+        """Return the seconds that Airflow takes for a task that only defers."""
         return self._run("start")["seconds"]
 
     def ask(self) -> dict[str, Any]:
-        """Ask all questions in one task; each has to have its answer."""
+        """Ask all questions in one task, and check that each has an answer."""
         import pyarrow.parquet as pq
 
         ran = self._run("ask")
@@ -122,11 +122,11 @@ class LiveAsks:
         return ran
 
     def mapped(self) -> dict[str, Any]:
-        """Ask some questions in a task and a sensor for each."""
+        """Ask some questions with one task and one sensor each."""
         return self._run("mapped")
 
     def _run(self, dag_id: str) -> dict[str, Any]:
-        """Run a DAG, and return how long Airflow says it took, and its task instances."""
+        """Run a DAG. Return its duration by Airflow's records and its task instances."""
         run_id = self._airflow.trigger(dag_id)
         state = self._airflow.wait_run(dag_id, run_id, timeout=PATIENCE)
         tasks = self._airflow.task_instances(dag_id, run_id)

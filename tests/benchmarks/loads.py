@@ -1,4 +1,4 @@
-"""Loads through the real engine, as an operator makes them."""
+"""Load through the real engine, like an operator."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def rows(count: int, first: int = 0) -> list[dict[str, Any]]:
 
 
 def bodies(count: int) -> list[dict[str, Any]]:
-    """Return the documents of as many rows."""
+    """Return the documents of these rows."""
     return [{name: value for name, value in one.items() if name != "id"} for one in rows(count)]
 
 
 @contextlib.contextmanager
 def sqlite_ledger(folder: Path) -> Iterator[Ledger]:
-    """Open a ledger of its own in a folder."""
+    """Open a new ledger in a folder."""
     with Ledger(sqlite_engine(folder / f"{uuid.uuid4().hex}.db")) as ledger:
         yield ledger
 
@@ -89,15 +89,15 @@ def load(
     client: Callable[[ClientSettings], AssistantClient] = AssistantClient,
 ) -> tuple[Counts, float]:
     """
-    Load a source, and return what became of it and the seconds it took.
+    Load a source. Return its counts and the duration in seconds.
 
-    :param source: As an operator takes it.
-    :param service: Where to.
-    :param ledger: Remembers; None for plain posting.
-    :param concurrency: The most requests in flight.
-    :param seconds: Stop after so long.
-    :param api_key: Tells this load from others at the service.
-    :param scope: What the ledger calls the site; a new one by default, so that every row is new to it.
+    :param source: The ``source`` of an operator.
+    :param service: The service.
+    :param ledger: The ledger, or None to load without it.
+    :param concurrency: Maximum number of requests in flight.
+    :param seconds: Stop after this time in seconds.
+    :param api_key: API key, by which the service distinguishes loads.
+    :param scope: Scope of the keys in the ledger. Default: a new scope, so that every row is new.
     """
     settings = ClientSettings(service.api, api_key, max_concurrency=concurrency)
 
@@ -130,7 +130,7 @@ def load(
 
 
 def rate(source: Sequence[Any], service: Service, ledger: Ledger | None, *, concurrency: int = 32) -> float:
-    """Return the rows per second of a load in which every row is new; all of them have to arrive."""
+    """Load new rows, check that all arrive, and return the rows per second."""
     before = service.created()
     counts, seconds = load(source, service, ledger, concurrency=concurrency)
     if counts.created != len(source) or service.created() - before != len(source):

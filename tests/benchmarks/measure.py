@@ -1,4 +1,4 @@
-"""Figures: alternating repetitions, medians, and the machine they come from."""
+"""Measure figures: alternating repetitions, medians, and facts about the machine."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LIBRARIES = ("apache-airflow", "aiohttp", "httpx", "pyarrow", "pydantic", "reque
 @dataclass(frozen=True)
 class Size:
     """
-    How much a benchmark does; the smallest only proves that it works.
+    Size of a benchmark. The smallest size only tests that it runs.
 
-    :param rounds: Repetitions that alternate.
-    :param share: Of the rows of a full run.
-    :param seconds: Length of a load against a limited service.
+    :param rounds: Number of alternating repetitions.
+    :param share: Share of the rows of a full run.
+    :param seconds: Duration in seconds of a load into a rate-limited service.
     """
 
     rounds: int = 5
@@ -36,19 +36,19 @@ class Size:
     seconds: float = 30.0
 
     def rows(self, full: int) -> int:
-        """Return how many rows to use where a full run has so many."""
+        """Return the number of rows for this size."""
         return max(50, int(full * self.share))
 
 
 @dataclass(frozen=True)
 class Figure:
     """
-    One number with its goal.
+    A measured number with its goal.
 
-    :param of: What it measures.
+    :param of: Name of the figure.
     :param value: The number.
-    :param goal: The least it should be; with ``at_most``, the most.
-    :param samples: What it is the median of, or made from.
+    :param goal: Minimum to reach; with ``at_most``, the maximum.
+    :param samples: The samples behind the number.
     """
 
     of: str
@@ -60,7 +60,7 @@ class Figure:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the goal is reached; None without one."""
+        """Whether the goal is reached, or None without a goal."""
         if self.goal is None:
             return None
         return self.value <= self.goal if self.at_most else self.value >= self.goal
@@ -82,10 +82,10 @@ def _number(value: float) -> str:
 
 def alternated(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """
-    Measure each contestant in every round, so that all of them meet the same weather.
+    Measure each contestant in every round, so that all run under the same load of the machine.
 
-    :param contestants: Each returns its rate.
-    :param rounds: How often; every second round goes backwards.
+    :param contestants: Functions that return a rate, by name.
+    :param rounds: Number of rounds. Every second round reverses the order.
     """
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds):
@@ -101,17 +101,17 @@ def ratio(rates: Mapping[str, list[float]], of: str, to: str) -> float:
 
 
 def rounded(rates: Mapping[str, list[float]]) -> dict[str, list[float]]:
-    """Return rates that are fit to be read."""
+    """Return rounded rates."""
     return {name: [round(rate, 1) for rate in some] for name, some in rates.items()}
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest value that so many of all do not exceed."""
+    """Return the smallest value that the given share of values does not exceed."""
     return sorted(values)[max(0, math.ceil(percent / 100 * len(values)) - 1)]
 
 
 def worked(module: str, *arguments: str) -> dict[str, Any]:
-    """Do something in a process and an Airflow of its own."""
+    """Run a module in a separate process with its own AIRFLOW_HOME."""
     with tempfile.TemporaryDirectory(prefix="bench-airflow-") as home:
         said = subprocess.run(
             [sys.executable, "-m", module, *arguments],
@@ -126,20 +126,20 @@ def worked(module: str, *arguments: str) -> dict[str, Any]:
 
 
 def reset_peak() -> float:
-    """Forget this process's peak memory, and return the memory that it has now, in MB."""
+    """Reset the peak memory of this process, and return its current memory in MB."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return status("VmRSS")
 
 
 def status(name: str) -> float:
-    """Return what the kernel says of this process, in MB."""
+    """Return a memory figure of this process from the kernel, in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
 
 def pin(core: int) -> None:
-    """Keep this process on one core of those it may use, where there are two or more."""
+    """Pin this process to one core if it may use several."""
     with contextlib.suppress(AttributeError, OSError):
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) > 1:
@@ -147,7 +147,7 @@ def pin(core: int) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return facts about the machine and the libraries."""
     cpu = platform.processor()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What observing costs."""
+"""Benchmarks of metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.benchmarks.service import Service
 
 
 def metrics(service: Service, size: Size) -> list[Figure]:
-    """A load whose metrics go to StatsD, with tags, to the same load with metrics off."""
+    """Compare a load that sends metrics to StatsD with the same load without metrics."""
     from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
 
     service.reset()
@@ -62,7 +62,7 @@ def _sending_to(backend: Callable[[], Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _statsd() -> Iterator[Callable[[], Any]]:
-    """Open a port at which packets arrive and nobody reads them, and make Airflow's client for it."""
+    """Open a UDP port that discards packets, and configure Airflow's StatsD client for it."""
     from airflow.sdk._shared.observability.metrics.statsd_logger import get_statsd_logger
     from statsd import StatsClient
 

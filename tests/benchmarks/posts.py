@@ -1,5 +1,5 @@
 """
-What others do: nothing but post, in the ways people usually do it.
+Baselines: scripts that only post, in common ways.
 
 Each returns documents per second, or questions per second.
 """
@@ -16,7 +16,7 @@ HEADERS = {"X-API-Key": "bench"}
 
 
 def bare_aiohttp(url: str, bodies: Sequence[dict[str, Any]], concurrency: int) -> float:
-    """As many workers as requests may be in flight, one session, no checks, no ledger."""
+    """Post with one worker per request in flight and one session, without checks and without a ledger."""
     import aiohttp
 
     async def run() -> float:
@@ -38,7 +38,7 @@ def bare_aiohttp(url: str, bodies: Sequence[dict[str, Any]], concurrency: int) -
 
 
 def bare_asks(url: str, messages: Sequence[str], concurrency: int, interval: float) -> float:
-    """Submit all questions, then poll all that are open, and again after an interval, until all are answered."""
+    """Submit all questions, then poll the open ones at an interval until all have an answer."""
     import aiohttp
 
     async def run() -> float:
@@ -80,7 +80,7 @@ def bare_asks(url: str, messages: Sequence[str], concurrency: int, interval: flo
 
 
 def httpx_gather(url: str, bodies: Sequence[dict[str, Any]]) -> float:
-    """``httpx.AsyncClient`` as it comes, with its 100 connections, and ``asyncio.gather``."""
+    """Post with ``httpx.AsyncClient`` in its default configuration (100 connections) and ``asyncio.gather``."""
     import httpx
 
     async def run() -> float:
@@ -97,7 +97,7 @@ def httpx_gather(url: str, bodies: Sequence[dict[str, Any]]) -> float:
 
 
 def requests_threads(url: str, bodies: Sequence[dict[str, Any]], concurrency: int) -> float:
-    """A pool of threads, and ``requests.post`` with one session for each thread."""
+    """Post with ``requests`` in a thread pool, one session per thread."""
     import threading
 
     import requests
@@ -117,7 +117,7 @@ def requests_threads(url: str, bodies: Sequence[dict[str, Any]], concurrency: in
 
 
 def requests_loop(url: str, bodies: Sequence[dict[str, Any]]) -> float:
-    """One ``requests.Session``, one row after the other."""
+    """Post with one ``requests.Session``, one row after the other."""
     import requests
 
     started = time.perf_counter()
@@ -129,7 +129,7 @@ def requests_loop(url: str, bodies: Sequence[dict[str, Any]]) -> float:
 
 
 def http_operator(root: str, path: str, bodies: Sequence[dict[str, Any]]) -> float:
-    """Airflow's ``HttpOperator`` mapped over rows, in a real ``dag.test()``, in an Airflow of its own."""
+    """Post with Airflow's ``HttpOperator`` mapped over rows, in ``dag.test()`` and a separate Airflow."""
     import json
     import os
     from datetime import UTC, datetime

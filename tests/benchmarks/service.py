@@ -1,8 +1,8 @@
 """
-A trivial service in a process of its own: it reads a request, counts it, and answers 201.
+A trivial service in a separate process: it reads a request, counts it, and answers 201.
 
-Statistics of a site are always the same. Chats that are asked asynchronously get their answers over a while; of each it
-knows when its answer was ready and when a poll first saw it.
+Statistics of a site never change. Async chats get their answers over some time; for each, the service
+records when its answer was ready and when a poll first returned it.
 
 ``python -m tests.benchmarks.service PORT`` serves; :func:`served` starts it for a ``with`` block.
 """
@@ -26,10 +26,10 @@ from typing import Any
 
 from tests.benchmarks.measure import pin
 
-# Ends every answer: answers of assistants are about this long.
+# Appended to every answer to give it a realistic length.
 _FILLER = " ".join(["and this is what the assistant knows about it."] * 20)
 
-# Of a site.
+# Number of metrics per site.
 METRICS = 200
 
 
@@ -39,12 +39,12 @@ def question(number: int) -> str:
 
 
 def answer(message: str) -> str:
-    """Return what the service answers."""
+    """Return the answer to a message."""
     return f"You asked: {message} {_FILLER}"
 
 
 def statistics() -> dict[str, Any]:
-    """Return the statistics of a site: ``METRICS`` leaves, nine of ten a number, ten to an object."""
+    """Return the statistics of a site: ``METRICS`` values, ten per object, nine of ten a number."""
     groups: dict[str, Any] = {"period": "2026-11"}
     for number in range(METRICS - 1):
         value = f"plan-{number}" if number % 10 == 0 else number * 1.5
@@ -53,7 +53,7 @@ def statistics() -> dict[str, Any]:
 
 
 def request_id(number: int) -> str:
-    """Return the id of the request that was submitted as so many-th, from 0."""
+    """Return the id of a request by its position in the order of submission, from 0."""
     return f"request-{number}"
 
 
@@ -80,12 +80,12 @@ class Limit:
 @dataclass(slots=True)
 class Asked:
     """
-    A chat that was asked asynchronously.
+    An async chat.
 
     :param message: The question.
-    :param ready: When it has its answer, in seconds since the epoch.
-    :param polls: How often it was asked for.
-    :param noticed: When its answer was first sent.
+    :param ready: Time when its answer is ready, in seconds since the epoch.
+    :param polls: Number of polls.
+    :param noticed: Time when a poll first returned its answer, in seconds since the epoch.
     """
 
     message: str
@@ -96,22 +96,22 @@ class Asked:
 
 @dataclass
 class State:
-    """What the service does, and what it has seen, by key."""
+    """The behaviour of the service, and its counts by API key."""
 
     delay: float = 0.0
     limit: Limit | None = None
-    # Seconds over which answers get ready, each after its own share of them.
+    # Seconds over which answers become ready, evenly distributed.
     spread: float = 0.0
     created: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    # Moments of the accepted requests since the last reset.
+    # Times of the accepted requests since the last reset.
     moments: deque[float] = field(default_factory=deque)
     asked: dict[str, Asked] = field(default_factory=dict)
     closed: int = 0
     most_connections: int = 0
 
     def ask(self, message: str) -> str:
-        """Take a question, and return the id of its request."""
+        """Accept a question, and return the id of its request."""
         name = request_id(len(self.asked))
         share = zlib.crc32(name.encode()) / 2**32
         self.asked[name] = Asked(message, time.time() + self.spread * share)
@@ -123,7 +123,7 @@ class App:
 
     def __init__(self) -> None:
         self.state = State()
-        # Those of its server.
+        # Open connections of the server.
         self.connections: set[Any] = set()
         self._statistics = json.dumps(statistics()).encode()
 
@@ -191,7 +191,7 @@ class App:
 
 
 def _chat(state: State, path: str, body: bytes) -> tuple[int, bytes]:
-    """Answer endpoints 6, 7 and 9."""
+    """Answer ``POST …/chat/async``, ``GET …/chat/requests/{request_id}`` and ``POST …/chat/session/close``."""
     last = path.rpartition("/")[2]
     if last == "async":
         return 201, b'{"request_id": "%s"}' % state.ask(json.loads(body)["message"]).encode()
@@ -219,14 +219,14 @@ async def _answer(send: Any, status: int, body: bytes, *headers: tuple[bytes, by
 @dataclass(frozen=True)
 class Chats:
     """
-    What the service has seen of chats, one entry of the lists for each.
+    The chats that the service has received. The lists have one entry per chat.
 
     :param messages: The questions.
-    :param ready: When they had their answers, in seconds since the epoch.
-    :param polls: How often each was asked for.
-    :param noticed: When its answer was first sent; None: never.
-    :param closed: How many sessions were closed.
-    :param connections: The most connections open at once.
+    :param ready: Times when the answers were ready, in seconds since the epoch.
+    :param polls: Number of polls.
+    :param noticed: Times when a poll first returned the answer, or None.
+    :param closed: Number of closed sessions.
+    :param connections: Maximum number of open connections.
     """
 
     messages: list[str]
@@ -238,9 +238,9 @@ class Chats:
 
     def delays(self, count: int) -> list[float]:
         """
-        Return the seconds that passed before each answer was noticed.
+        Return the seconds between each answer becoming ready and the poll that returned it.
 
-        :param count: So many chats have to be there, each once and each noticed.
+        :param count: Expected number of chats. Each must be unique and have been returned by a poll.
         """
         noticed = [moment for moment in self.noticed if moment]
         if not len(set(self.messages)) == len(self.messages) == len(noticed) == count:
@@ -249,7 +249,7 @@ class Chats:
 
     @property
     def polls_each(self) -> float:
-        """How often a chat was asked for."""
+        """Mean number of polls per chat."""
         return sum(self.polls) / len(self.polls)
 
 
@@ -261,21 +261,21 @@ class Service:
 
     @property
     def api(self) -> str:
-        """Its versioned API root."""
+        """URL of the versioned API root."""
         return f"{self.root}/api/v1"
 
     @property
     def documents(self) -> str:
-        """Where documents are posted to."""
+        """URL for creating documents."""
         return f"{self.api}/m2m/sites/bench/documents/qa"
 
     @property
     def chats(self) -> str:
-        """What the URLs of chats begin with."""
+        """Prefix of the URLs of chats."""
         return f"{self.api}/m2m/sites/bench/chat"
 
     def statistics(self, site_id: str) -> str:
-        """Where the statistics of a site are."""
+        """Return the URL of the statistics of a site."""
         return f"{self.api}/m2m/sites/{site_id}/statistics"
 
     def reset(
@@ -287,26 +287,26 @@ class Service:
         outstanding: int = 0,
     ) -> None:
         """
-        Forget what was seen, and behave like this from now on.
+        Reset the counts and configure the service.
 
-        :param delay: Seconds that each answer takes.
+        :param delay: Latency of each reply in seconds.
         :param limit: Rate and bucket of a token bucket.
-        :param spread: Seconds over which chats get ready, each after its own share of them.
-        :param outstanding: How many chats are as if just submitted.
+        :param spread: Seconds over which chats become ready, evenly distributed.
+        :param outstanding: Number of chats to create as if they were just submitted.
         """
         wanted = {"delay": delay, "limit": limit, "spread": spread, "outstanding": outstanding}
         self._ask("reset", json.dumps(wanted).encode())
 
     def seen(self) -> dict[str, Any]:
-        """Return what was seen since the last reset."""
+        """Return the counts since the last reset."""
         return json.loads(self._ask("seen", b"{}"))
 
     def created(self) -> int:
-        """Return how many documents were created since the last reset."""
+        """Return the number of documents created since the last reset."""
         return sum(self.seen()["created"].values())
 
     def asked(self) -> Chats:
-        """Return what became of the chats that were submitted since the last reset, in that order."""
+        """Return the chats submitted since the last reset, in order of submission."""
         return Chats(**json.loads(self._ask("chats", b"{}")))
 
     def _ask(self, what: str, body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Each benchmark runs; how fast is not asked here."""
+"""Each benchmark runs. Its figures are not checked here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Parts of a benchmark that need a process of their own.
+Parts of a benchmark that need a separate process.
 
 ``python -m tests.benchmarks.worker share URL KEY SECONDS CONCURRENCY`` loads until the time is over.
 ``python -m tests.benchmarks.worker memory PATH FOLDER`` loads a file, and prints its peak memory in MB.
@@ -26,7 +26,7 @@ NOWHERE: Any = SimpleNamespace(api="http://127.0.0.1:1/api/v1")
 
 
 class Silent(AssistantClient):
-    """A client whose service always says yes, without a network in between."""
+    """A client without a network that accepts every request."""
 
     async def _aexchange(self, call: Call[Any]) -> Response:
         await asyncio.sleep(0)
@@ -34,7 +34,7 @@ class Silent(AssistantClient):
 
 
 def _import_all(ledger: Ledger | None) -> None:
-    """Import whatever a load imports on first use."""
+    """Import all modules that a load imports on first use."""
     import aiohttp  # noqa: F401
     import pyarrow.parquet  # noqa: F401
 
@@ -42,7 +42,7 @@ def _import_all(ledger: Ledger | None) -> None:
 
 
 def share(url: str, key: str, seconds: str, concurrency: str) -> dict[str, Any]:
-    """Load rows that never end, from the moment that somebody says so on the standard input."""
+    """Load an endless source. Start when a line arrives on standard input."""
     source = loads.rows(int(float(seconds) * 400))
     service = Service(url)
     _import_all(None)
@@ -53,7 +53,7 @@ def share(url: str, key: str, seconds: str, concurrency: str) -> dict[str, Any]:
 
 
 def memory(path: str, folder: str) -> dict[str, Any]:
-    """Load a Parquet file, and say how much memory that took beyond what the imports had taken."""
+    """Load a Parquet file, and measure the memory beyond that of the imports."""
     with loads.sqlite_ledger(Path(folder)) as ledger:
         _import_all(ledger)
         before = reset_peak()
@@ -62,7 +62,7 @@ def memory(path: str, folder: str) -> dict[str, Any]:
 
 
 def mapped(root: str, path: str, count: str) -> dict[str, Any]:
-    """Run a DAG of mapped tasks, and return its rate."""
+    """Run a DAG of mapped tasks, and return the rate."""
     return {"rate": posts.http_operator(root, path, loads.bodies(int(count)))}
 
 

@@ -1,1 +1,1 @@
-"""Tests of what the documentation says."""
+"""Tests of the documentation."""

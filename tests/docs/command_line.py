@@ -1,7 +1,7 @@
 """
-The reference of the command line, from its parser.
+Write the reference of the command line from its parser.
 
-``python -m tests.docs.command_line`` writes it.
+``python -m tests.docs.command_line`` updates the page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEGIN, END = "<!-- from the parser: begin -->\n", "<!-- from the parser: end -->
 
 
 def written() -> str:
-    """Return the page as it should be: what stands outside of the marks stays."""
+    """Return the page with the text between the marks replaced."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{''.join(_of(get_cli_commands(), 'airflow'))}{END}{after}"
@@ -37,7 +37,7 @@ def _of(commands: Iterable[Any], above: str) -> Iterator[str]:
 def _action(command: ActionCommand, name: str) -> str:
     args = [arg for arg in command.args if arg not in COMMON]
     positional = [arg for arg in args if not arg.flags[0].startswith("-")]
-    # Those that take the rest come last.
+    # Arguments that take all remaining words come last.
     positional.sort(key=lambda arg: arg.kwargs.get("nargs") == "*")
     parts = [_metavar(arg) for arg in positional]
     parts.insert(sum(arg.kwargs.get("nargs") != "*" for arg in positional), "[OPTIONS]")

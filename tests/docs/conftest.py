@@ -1,4 +1,4 @@
-"""What the pages take for granted."""
+"""Fixtures that provide what the examples of the pages need."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path) -> None:
-    """Files, folders and a warehouse, named by Variables and a connection."""
+    """Files, folders, a warehouse, and the Variables and the connection that name them."""
     handbook = tmp_path / "handbook"
     handbook.mkdir()
     (handbook / "refunds.md").write_text("# Refunds\n\nRefunds are paid within five working days.\n")

@@ -1,4 +1,4 @@
-"""The pages of the documentation, and what is in them."""
+"""Read the pages of the documentation and their parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
-# Also inside a list, where a block is indented.
+# Also matches indented blocks in lists.
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,}) *(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=indent)(?P=ticks)$",
     re.MULTILINE | re.DOTALL,
@@ -57,7 +57,7 @@ def prose(page: Path) -> str:
 
 
 def section(page: str, heading: str) -> str:
-    """Return what stands under a heading, up to the next heading of the same or a higher level."""
+    """Return the text under a heading, up to the next heading of the same or a higher level."""
     text = (ROOT / page).read_text()
     found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
     assert found, f"{page} has no heading {heading!r}"
@@ -75,5 +75,5 @@ def table(text: str) -> list[dict[str, str]]:
 
 
 def codes(cell: str) -> list[str]:
-    """Return what stands in backticks, in order."""
+    """Return the texts in backticks, in order."""
     return re.findall(r"`([^`]+)`", cell)

@@ -1,7 +1,7 @@
 """
-The runbook, from the table of messages.
+Write the runbook from the table of messages.
 
-``python -m tests.docs.runbook`` writes it.
+``python -m tests.docs.runbook`` updates the page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- from the table of messages: begin -->\n", "<!-- from the tabl
 
 
 def written() -> str:
-    """Return the page as it should be: what stands outside of the marks stays."""
+    """Return the page with the text between the marks replaced."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{_index()}\n{''.join(map(_section, MESSAGES))}{END}{after}"

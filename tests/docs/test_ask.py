@@ -1,4 +1,4 @@
-"""What the page about many questions says of the file, of retries and of failures."""
+"""Check the how-to on chat batches: the file, retries and failures."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_queries(
 # -- why a batch fails -----------------------------------------------------------------------------
 
 BLANK = [*QUESTIONS, {"id": 20, "message": " ", "expected": "", "language": "en"}]
-# By the beginning of the row: what the service does, arguments, and how many requests it has after all tries.
+# Key: beginning of the table row. Value: faults of the service, arguments, number of requests after all tries.
 ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "Most of them failed": ({"fail_messages": "."}, {}, 6),
     "Most of them did not end": ({"processing_seconds": 600}, {"deadline": 0.2}, 3),

@@ -1,4 +1,4 @@
-"""The changes are written down as Keep a Changelog and Semantic Versioning have it."""
+"""The changelog follows Keep a Changelog and Semantic Versioning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every Python block of the documentation does what it shows, against the embedded service."""
+"""Run every Python block of the documentation against the embedded service."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_block_runs(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Run the DAGs of a block, those with a load twice: the second run sends nothing. Run any other block as it is."""
+    """Run a block. Run DAGs with a load twice, and check that the second run sends nothing."""
     connect(retries=4)
     if is_dag(block):
         dags = dags_of(in_folder(block, tmp_path))
@@ -125,7 +125,7 @@ def test_pages_have_blocks() -> None:
 
 @pytest.mark.parametrize("block", blocks("bash", "sh", "console"), ids=lambda block: block.name)
 def test_shell_blocks_name_what_exists(block: Block) -> None:
-    """Make targets, modules and DAGs in shell blocks are real; the commands themselves run in the live tests."""
+    """Make targets, modules and DAGs in shell blocks exist. The live tests run the commands."""
     root = Path(__file__).parents[2]
     makefile = (root / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", block.code, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""The pages about the command line say what its parser says."""
+"""The pages about the command line agree with its parser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def commands():
 
 
 def test_the_reference_is_what_the_parser_says():
-    assert PAGE.read_text() == written(), "python -m tests.docs.command_line writes it anew"
+    assert PAGE.read_text() == written(), "python -m tests.docs.command_line updates it"
 
 
 @pytest.mark.parametrize(("where", "line"), commands())

@@ -1,4 +1,4 @@
-"""The compatibility page says what the matrix found, and what the tests skip."""
+"""The compatibility page agrees with the results of the matrix and with the skipped tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on scores shows true numbers, and leaves no scorer or column out."""
+"""The page on evaluation shows correct numbers, all scorers and all columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queries of the export pages answer what they promise."""
+"""The queries of the export pages return the documented results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS, IN_TIME = (block.code for block in blocks_of(ROOT / "docs/howto/nightly
 
 @pytest.fixture(autouse=True)
 def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A night as it should be, and one of last week that was run again today."""
+    """A normal night, and a night of last week that was run again today."""
     now = datetime(2026, 11, 21, 0, 5, tzinfo=UTC)
     for day in (date(2026, 11, 21), date(2026, 11, 14)):
         capture = lake.Capture(now, {"total": day.day, "plan": "business"}, site_id="acme-docs")

@@ -1,4 +1,4 @@
-"""No DAG of the pages or the examples is green when the service refuses what it does."""
+"""Every DAG of the pages and the examples fails if the service rejects all requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DAG_BLOCKS = [block for block in BLOCKS if is_dag(block)]
 EXAMPLES = sorted((ROOT / "dags").glob("*.py"))
-# These read files or the ledger only.
+# These DAGs only read files or the ledger.
 OFFLINE = {
     "after_the_load",
     "assistant_weekly_report",
@@ -34,7 +34,7 @@ OFFLINE = {
 def run_refused(
     connect: Callable[..., None], run_dag: Callable[..., Run], service: RunningService, files: None
 ) -> Callable[[DAG], None]:
-    """Run a DAG while the service answers 403 to every request; the run has to fail."""
+    """Run a DAG while the service answers 403 to every request, and check that the run fails."""
 
     def run(dag: DAG) -> None:
         service.answer("status:403", times=None)

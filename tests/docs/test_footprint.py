@@ -1,4 +1,4 @@
-"""What README says that an installation grows by."""
+"""Check the installation size that README states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import codes, section, table
 from tests.footprint import MEGA, footprint, requirements
 
-# A new minor version may be smaller or larger; ten megabytes that nobody mentioned may not.
+# Share by which a size may differ: minor versions of dependencies change it.
 TOLERANCE = 0.3
 NOT_COUNTED = {"pandas", "pyarrow"}
 

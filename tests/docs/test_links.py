@@ -1,4 +1,4 @@
-"""Every relative link of the documentation leads somewhere."""
+"""Every relative link of the documentation has a target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that GitHub gives a page's headings."""
+    """Return the anchors that GitHub generates for the headings of a page."""
     found: set[str] = set()
     for heading in HEADING.findall(prose(page)):
         text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)

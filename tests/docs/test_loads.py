@@ -1,4 +1,4 @@
-"""What the pages about loads say of a second run, of changed rows, of shards and of the ledger."""
+"""Check the pages on loads: second runs, changed rows, shards and the ledger."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_four_nights(
         assert len(columns) == 6
         assert {name: str(counts[name]) for name in columns} == {name: night[name] for name in columns}, night
         assert documents_sent(service) - before == counts["requests"]
-        # Someone has to delete the superseded and the stale documents.
+        # A person must delete the superseded and the stale documents.
         assert run.xcom("what_is_left_to_do") == counts["changed"] + counts["stale"]
 
     monkeypatch.chdir(tmp_path)
@@ -218,7 +218,7 @@ def test_tables_of_the_ledger_are_named() -> None:
 # -- why a load fails ------------------------------------------------------------------------------
 
 TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(4)]
-# By the beginning of the row: a fault from the third request on, arguments, and how many documents stand there.
+# Key: beginning of the table row. Value: fault from the third request on, arguments, number of documents.
 ENDS: dict[str, tuple[str | None, dict[str, Any], int]] = {
     "The source cannot be loaded": (None, {"source": [{"title": "T"}]}, 0),
     "More rejected rows": (None, {"source": [{**TEXTS[0], "content": " "}, *TEXTS[1:]]}, 3),

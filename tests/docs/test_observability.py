@@ -1,4 +1,4 @@
-"""The dashboard, the alerts and the exporter's mapping name only what the package sends."""
+"""The dashboard, the alerts and the exporter's mapping use only metrics that the package sends."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.docs.pages import ROOT, codes, section, table
 FOLDER = ROOT / "docs/observability"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())
 ALERTS = [rule for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
-# What Prometheus itself makes of a histogram.
+# Suffixes that Prometheus adds to a histogram.
 SUFFIXES = {"counter": [""], "gauge": [""], "timer": ["_bucket", "_sum", "_count"]}
 SELECTOR = re.compile(r"(airflow_assistant_\w+)(?:\{([^}]*)\})?")
 
 
 def sent() -> dict[str, tuple[str, set[str]]]:
-    """Return kind and tags of each metric; that this table is right is tested elsewhere."""
+    """Return kind and tags of each metric from the reference, which another test checks."""
     rows = table((ROOT / "docs/reference/metrics.md").read_text())
     return {codes(row["Metric"])[0]: (row["Kind"], set(codes(row["Tags"]))) for row in rows}
 
 
 def exported() -> dict[str, set[str]]:
-    """Return the labels of every name that the exporter makes of what is sent."""
+    """Return the labels of every Prometheus metric that the exporter derives from the metrics."""
     mappings = yaml.safe_load((FOLDER / "statsd-exporter.yml").read_text())["mappings"]
     kinds = {"counter": "counter", "observer": "timer", "gauge": "gauge"}
     found: dict[str, set[str]] = {}

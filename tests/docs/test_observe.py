@@ -1,4 +1,4 @@
-"""The mail of the page about observing, as a mail server receives it."""
+"""Check the mail of the how-to on observing, as a mail server receives it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROW = {"title": "t", "question": "q", "answer": "a", "category": "faq"}
 
 
 class Session(socketserver.StreamRequestHandler):
-    """As much of SMTP as a client needs to be rid of a mail."""
+    """A minimal SMTP server that accepts mail."""
 
     def handle(self) -> None:
         self.wfile.write(b"220 tests\r\n")
@@ -38,7 +38,7 @@ class Session(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def mails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """What a mail server has received."""
+    """The mails that the server has received."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
         server.mails = []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What the pages for operators promise."""
+"""Check the pages on operations."""
 
 from __future__ import annotations
 

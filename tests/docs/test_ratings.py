@@ -1,4 +1,4 @@
-"""What the pages say of ratings by rule and of the golden set."""
+"""Check the pages on ratings by rule and on the golden set."""
 
 from __future__ import annotations
 

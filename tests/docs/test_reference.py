@@ -1,4 +1,4 @@
-"""The tables of the reference say what the code says."""
+"""The tables of the reference agree with the code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ METRICS, CONFIGURATION, CONNECTION = (
 
 
 def tasks() -> dict[str, type[BaseOperator]]:
-    """Return the classes for DAGs, by name."""
+    """Return the operators and sensors by name."""
     info = get_provider_info()
     modules = [name for kind in ("operators", "sensors") for group in info[kind] for name in group["python-modules"]]
     return {
@@ -312,7 +312,7 @@ def yes(fact: bool) -> str:
 def test_findings() -> None:
     text = section(DATASETS, "findings")
     said = [(codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(text)]
-    # How the items of a list are called differs between versions of pyarrow.
+    # The name of list items differs between versions of pyarrow.
     types = [re.sub(r"<\w+: ", "<", str(field.type)) for field in report._schema()]
     assert said == [
         (field.name, kind, yes(field.nullable)) for field, kind in zip(report._schema(), types, strict=True)
@@ -351,7 +351,7 @@ def test_states_of_requests() -> None:
 
 
 def in_words(schema: dict[str, Any]) -> str:
-    """Return a type of JSON schema as the page names it."""
+    """Return a type of a JSON schema in the words of the page."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -468,7 +468,7 @@ def test_connection_fields() -> None:
 
 
 def connections() -> list[Any]:
-    """Return the connections that the pages show, as JSON and as URI."""
+    """Return the connections in the pages, as JSON and as URI."""
     found = [pytest.param(block.code, id=block.name) for block in blocks("json") if '"conn_type"' in block.code]
     for block in blocks("text", "bash"):
         for number, shown in enumerate(
@@ -528,7 +528,7 @@ def test_readme_shows_a_short_dag_first() -> None:
 
 
 def names() -> dict[str, list[str]]:
-    """Return every name of this package that a page mentions, with the pages."""
+    """Return every class name of this package that the pages mention, with the pages."""
     found: dict[str, list[str]] = {}
     for page in pages():
         for name in re.findall(r"`(Assistant\w+)(?:\.\w+)?(?:\(\))?`", prose(page)):

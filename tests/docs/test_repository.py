@@ -1,4 +1,4 @@
-"""What the hosts of the repository, the documentation and the registry read of it."""
+"""Check the files that GitHub, Read the Docs and the Airflow registry read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.versions import import_string
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ADDRESSES = re.compile(r"https://(?:github\.com/airflow-provider-assistant|airflow-provider-assistant\.readthedocs)")
-# Where the project has its home. An address that is written once is changed once.
+# Only these files may contain URLs of the project, so that a change of address is small.
 MAY_NAME_IT = {".airflow-registry.yaml", "airflow_provider_assistant/provider_info.py", "pyproject.toml"}
 
 

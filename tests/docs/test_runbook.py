@@ -1,4 +1,4 @@
-"""The runbook says what the table of messages says, and has a section for every exception."""
+"""The runbook agrees with the table of messages and has a section for every exception."""
 
 from __future__ import annotations
 

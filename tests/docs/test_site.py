@@ -1,4 +1,4 @@
-"""The site is built without a warning, is whole, and needs nothing from elsewhere."""
+"""The site builds without warnings, is complete, and loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Page(HTMLParser):
-    """What a page refers to, and what can be referred to in it."""
+    """The links and the anchors of a page."""
 
     path: Path
     links: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
     sidebar = re.search(r'<div class="sidebar-tree">.*?</aside>', (site / "index.html").read_text(), re.DOTALL)
     assert sidebar
     tree = set(re.findall(r'href="([^"#]+)\.html"', sidebar[0]))
-    # The start page is the one that is shown.
+    # Links to the folder show the start page.
     assert wanted - {"index"} <= tree
     assert len(wanted) > 40
 
@@ -89,7 +89,7 @@ def test_examples_are_described(site: Path) -> None:
 @pytest.mark.slow
 def test_search_ranks_guides_before_internals(site: Path) -> None:
     loaded = [Path(urlsplit(load).path).name for load in read(site / "search.html").loads]
-    # The first one defines what the second one changes.
+    # The first script defines what the second one changes.
     assert loaded.index("searchtools.js") < loaded.index("language_data.js")
     assert "Scorer.score = " in (site / "_static" / "language_data.js").read_text()
 
@@ -147,5 +147,5 @@ def test_a_new_page_is_in_the_navigation_by_its_folder(tmp_path: Path) -> None:
 
 def test_picture_shows_the_layers_that_are_enforced() -> None:
     rooms = runpy.run_path(str(TOOLS / "rooms.py"))
-    assert rooms["PICTURE"].read_text() == rooms["drawn"](), "python docs/site/rooms.py draws it anew"
+    assert rooms["PICTURE"].read_text() == rooms["drawn"](), "python docs/site/rooms.py updates it"
     assert all(f">{room}<" in rooms["drawn"]() for layer in rooms["layers"]() for room in layer)

@@ -1,4 +1,4 @@
-"""The tutorials, step by step: what they say that happens, happens."""
+"""Run the tutorials step by step, and check the results that they state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COUNTED = ("created", "unchanged", "rejected", "possibly_duplicated")
 
 @pytest.fixture
 def tutorial(connect: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., DAG]:
-    """Return the DAG of a tutorial, with the changes that its reader makes."""
+    """Return the DAG of a tutorial, with the changes that the tutorial asks for."""
     connect(retries=4)
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
 

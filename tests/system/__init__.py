@@ -1,1 +1,1 @@
-"""What can only be seen on a real Airflow, in a real browser, or from a real package."""
+"""Tests that need a real Airflow, a real browser or a built package."""

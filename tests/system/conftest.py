@@ -1,4 +1,4 @@
-"""One Airflow, one embedded service and one hostile service for all system tests."""
+"""Fixtures shared by all system tests: one Airflow, one embedded service and one hostile service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILING = "must fail"
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which everything of these tests is kept."""
+    """The folder for all files of these tests."""
     return tmp_path_factory.mktemp("system")
 
 
@@ -38,14 +38,14 @@ def service(home: Path) -> Iterator[AssistantService]:
 
 @pytest.fixture(scope="session")
 def parrot() -> Iterator[Parrot]:
-    """A service that repeats the key it was sent."""
+    """A service that repeats the API key in its replies."""
     with Parrot() as parrot:
         yield parrot
 
 
 @pytest.fixture(scope="session")
 def statsd() -> Iterator[StatsdReceiver]:
-    """What Airflow's components send to StatsD."""
+    """A server that receives what Airflow's components send to StatsD."""
     with StatsdReceiver() as receiver:
         yield receiver
 
@@ -69,23 +69,23 @@ def connections(service: AssistantService, parrot: Parrot) -> dict[str, dict[str
 
 @pytest.fixture(scope="session")
 def lake(home: Path) -> Path:
-    """Where the exports go."""
+    """The folder of the exports."""
     return home / "lake"
 
 
 @pytest.fixture(scope="session")
 def imports_log(home: Path) -> Path:
-    """Where Airflow's processes note that they import the hook; see ``tests/system/tracing``."""
+    """The folder where Airflow's processes record that they import the hook, see ``tests/system/tracing``."""
     return home / "imports.log"
 
 
 @pytest.fixture(scope="session")
 def lineage_log(home: Path) -> Path:
-    """Where OpenLineage's file transport writes its events, if its provider is installed."""
+    """The file where OpenLineage's transport writes its events, if its provider is installed."""
     return home / "lineage.jsonl"
 
 
-# Of this package alone: an Airflow that nobody needs any more would slow down the other tests.
+# Per package: a running Airflow would slow down the tests of other packages.
 @pytest.fixture(scope="package")
 def airflow(
     home: Path,
@@ -106,7 +106,7 @@ def airflow(
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
             {"type": "file", "log_file_path": str(lineage_log), "append": True}
         ),
-        # The files do not change. Parsing them every few seconds, and looking for work all the time, would keep a core
+        # The files do not change. Frequent parsing and scheduling would keep a core
         # busy that other tests need.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector that only listens: OTLP over HTTP, metrics and traces."""
+"""A minimal OpenTelemetry collector: receives metrics and traces over OTLP/HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Point(NamedTuple):
-    """The latest state of a metric with its tags; the value of a histogram is its sum, of so many values."""
+    """The latest state of a metric with its tags. For a histogram, the value is the sum of ``count`` values."""
 
     name: str
     tags: dict[str, str]
@@ -22,7 +22,7 @@ class Point(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A span that has ended."""
+    """A finished span."""
 
     name: str
     id: bytes
@@ -34,11 +34,11 @@ class Span(NamedTuple):
 
 
 class OtlpReceiver:
-    """Receives metrics and spans while the context is entered."""
+    """Receive metrics and spans while the context is active."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
-        # Sums go on in each process that sends, so the latest of each is added up.
+        # Sums are cumulative per sending process, so add up the latest value of each.
         self._points: dict[tuple[bytes, str, frozenset[tuple[str, str]]], Point] = {}
         receiver = self
 
@@ -69,12 +69,12 @@ class OtlpReceiver:
         self._server.server_close()
 
     def metrics(self, name: str, **tags: str) -> list[Point]:
-        """Return what was received under a name, with at least these tags."""
+        """Return the points received under a name with at least these tags."""
         points = tuple(self._points.values())
         return [point for point in points if point.name == name and tags.items() <= point.tags.items()]
 
     def receive(self, path: str, body: bytes) -> None:
-        """Take in one request of an exporter."""
+        """Process one request of an exporter."""
         if path == "/v1/metrics":
             for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for scope in resource.scope_metrics:

@@ -1,4 +1,4 @@
-"""A service that repeats the key it was sent wherever it can, in every spelling."""
+"""A hostile service that repeats the API key in all parts of its replies, in every encoding."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import quote
 
-# What a reply says beside the key: where this is found, the key would be too.
+# Replies contain this text next to the key. Where it is found, an unmasked key would be found too.
 MARKER = "polly-wants-a-cracker"
 
 
 class Parrot:
-    """Listens on the loopback interface while the context is entered."""
+    """Listen on the loopback interface while the context is active."""
 
-    # With what JSON, HTML and URLs spell in more than one way.
+    # Contains characters that JSON, HTML and URLs can encode in several ways.
     key = "canary-echo/4c9e+17<b>&d2=="
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(202, {"request_id": said, "session_id": said}, key)
             case ["chat", "requests", _]:
                 self.server.polls[path] += 1
-                # The worker looks once before the triggerer does.
+                # The worker polls once before the triggerer does.
                 ended = self.server.polls[path] > 2
                 status = {"status": "failed", "error": {"message": said}} if ended else {"status": said}
                 self._send(200, {"request_id": said, **status}, key)

@@ -1,4 +1,4 @@
-"""Search everything below a folder, whatever its format, and databases."""
+"""Search all files below a folder, in any format, and databases."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import sqlalchemy as sa
 
 
 def spellings(text: str) -> set[bytes]:
-    """Return a text as it may stand in a file."""
+    """Return a text in the encodings in which a file may contain it."""
     forms = {text, json.dumps(text)[1:-1], repr(text)[1:-1], html.escape(text), quote(text), quote(text, safe="")}
     forms |= {form.replace("/", "\\/") for form in forms} | {form.replace("<", "\\u003c") for form in forms}
     return {form.encode() for form in forms} | {base64.b64encode(text.encode())}
 
 
 def texts_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield what a file says, as it lies there and as its format is read, each with where it is."""
-    with suppress(FileNotFoundError):  # Airflow is at work
+    """Yield the content of a file, raw and decoded by its format, each with its location."""
+    with suppress(FileNotFoundError):  # Airflow may delete files meanwhile
         yield str(path), path.read_bytes()
     if path.suffix == ".db":
         yield from _cells_of_database(f"sqlite:///{path}")
@@ -37,7 +37,7 @@ def texts_of(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _cells_of_database(url: str) -> Iterator[tuple[str, bytes]]:
-    """Yield every cell: in the files themselves, a long text is cut into pages or compressed."""
+    """Yield every cell of a database, because its files split long texts into pages or compress them."""
     engine = sa.create_engine(url)
     with closing(engine.raw_connection()) as database:
         cursor = database.cursor()
@@ -56,7 +56,7 @@ def _bytes(cell: Any) -> bytes:
 
 
 def places(home: Path, *texts: str, database: str | None = None) -> set[str]:
-    """Return where any of the texts stands below a folder, or in a database."""
+    """Return the locations of any of the texts below a folder or in a database."""
     needles = set().union(*map(spellings, texts))
     files = (path for path in home.rglob("*") if path.is_file())
     contents = chain(chain.from_iterable(map(texts_of, files)), _cells_of_database(database) if database else ())

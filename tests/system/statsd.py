@@ -1,4 +1,4 @@
-"""A StatsD server that only listens."""
+"""A minimal StatsD server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Metric(NamedTuple):
 
 
 class StatsdReceiver:
-    """Receives metrics while the context is entered."""
+    """Receive metrics while the context is active."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -42,7 +42,7 @@ class StatsdReceiver:
             self.lines += packet.decode(errors="replace").splitlines()
 
     def metrics(self, name: str, **tags: str) -> list[Metric]:
-        """Return what was received under a name, with at least these tags, in order."""
+        """Return the lines received under a name with at least these tags, in order."""
         found = []
         for line in tuple(self.lines):
             if match := re.fullmatch(r"([^,:]+)((?:,[^:]*)?):([^|]+)\|(\w+).*", line):

@@ -1,4 +1,4 @@
-"""Asking many questions on a real Airflow, whatever happens meanwhile; counted at the service."""
+"""Chat batches on a real Airflow with failures of workers, triggerer and service."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.system
 
 NEVER, SOON = 3600, 0.2
 COUNT, CONCURRENCY = 40, 8
-# Half of all requests: their polls fail for as long as the test wants them to be open.
+# Matches half of all requests. Their polls fail until the test lets them finish.
 HALF = re.compile(r"req_[0-7]")
 FEW = 4
-# More than the connection allows at a time.
+# More questions than the connection allows in flight.
 SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 LABS = "globex-labs/chat/async"
 ENDS = {"AssistantRequestFailed", "AssistantRequestLost", "AssistantRequestTimeout"}
@@ -40,7 +40,7 @@ def rule(action: str, path: str, times: int | None = None, skip: int = 0) -> dic
 
 
 class Runs:
-    """One run of each DAG of ``asking.py``, and what was asked."""
+    """One run of each DAG of ``asking.py``, and its questions."""
 
     def __init__(self, airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
         self.airflow = airflow
@@ -63,7 +63,7 @@ class Runs:
         )
 
     def progress(self) -> str | None:
-        """Return the log of a deferred task once its trigger has said how far it is."""
+        """Return the log of a deferred task after its trigger has logged its progress."""
         log = self.log("asked_through_restarts", "ask")
         return log if "requests are open, ended are" in log else None
 
@@ -71,7 +71,7 @@ class Runs:
         return Counter(self.airflow.task_states(dag_id, self.ids[dag_id]).values())
 
     def connections(self) -> int:
-        """Return how many connections the triggerer has to the service."""
+        """Return the number of connections from the triggerer to the service."""
         port, found = urlsplit(self.service.root).port, 0
         for process in self.airflow.components["triggerer"].tree():
             with suppress(psutil.NoSuchProcess):
@@ -97,12 +97,12 @@ class Runs:
         return pq.read_table(output).to_pylist()
 
     def noted(self, dag_id: str, task_id: str) -> set[str]:
-        """Return the requests whose answers are in the journal of a task."""
+        """Return the requests whose answers are in the batch state of a task."""
         folders = (self.folder / dag_id).glob(f".{task_id}.parquet.*")
         return {answer.request_id or "" for folder in folders for answer in Journal(str(folder)).read_answers()}
 
     def asked(self, message: str) -> dict[str, int]:
-        """Return the requests that ask a message, each with the number of its question."""
+        """Return the requests with a message, each with the number of its question."""
         asked = {request_id: row["message"] for request_id, row in requests_of(self.service).items()}
         return {
             request_id: int(text.removeprefix(message).strip(" ?"))
@@ -111,14 +111,14 @@ class Runs:
         }
 
     def polled(self, since: int = 0) -> Counter[str]:
-        """Return how often each request was polled, from so many entries of the service's journal on."""
+        """Return the number of polls of each request, from a given entry of the service's journal on."""
         entries = self.service.journal(method="GET", path="chat/requests/", limit=100_000)
         return Counter(entry["path"].rpartition("/")[2] for entry in entries[since:])
 
 
 @pytest.fixture(scope="module")
 def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path) -> Runs:
-    """All of them at the same time, over when a test sees them."""
+    """All runs, started at the same time and finished before the tests check them."""
     runs = Runs(airflow, service, lake)
     service.reset("journal", "faults")
     rules = [
@@ -162,7 +162,7 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
 
 
 def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
-    """Every question has the answer that the service gave to it, in the order of the source."""
+    """Check that every question has the answer of the service, in the order of the source."""
     requests = requests_of(runs.service)
     rows = runs.rows(dag_id, task_id)
     assert [row["id"] for row in rows] == list(range(COUNT))
@@ -201,7 +201,7 @@ def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) 
     dag_id = "asked_by_a_killed_worker"
     assert runs.task(dag_id, "ask") == ("success", 2)
     complete(runs, dag_id, "ask", "Killed")
-    # The service goes on with what it was asked, also when nobody waits for it.
+    # The service continues to process requests even if no task waits for them.
     wait_for("late ones", lambda: len(runs.asked("Killed")) == COUNT + CONCURRENCY, timeout=WAIT)
     twice = {number for number, times in Counter(runs.asked("Killed").values()).items() if times > 1}
     assert len(twice) == CONCURRENCY
@@ -265,7 +265,7 @@ def test_no_key_is_in_a_journal_a_ledger_a_log_or_the_output(runs: Runs, home: P
 
 
 def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
-    """Each would have a connection of its own, where the Airflow connection allows four."""
+    """Without the limit, each trigger would open its own connection; the Airflow connection allows four."""
     dag_id, runs = "asked_by_many", Runs(airflow, service, lake)
     service.reset("journal", "faults")
     service.faults(processing_seconds=NEVER, latency=0.1)

@@ -1,4 +1,4 @@
-"""Waiting for answers on a real Airflow, whatever happens meanwhile."""
+"""Waiting for async answers on a real Airflow with restarts and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.live.service import AssistantService
 
 pytestmark = pytest.mark.system
 
-# Requests end when the test says so, not when a clock does.
+# The test finishes requests explicitly, not after a delay.
 NEVER, SOON = 3600, 0.2
 
 
@@ -33,7 +33,7 @@ def test_a_killed_triggerer_changes_nothing_and_asks_nothing_twice(
     run_id = airflow.trigger(dag_id)
 
     airflow.wait_task(dag_id, run_id, sensor, "deferred")
-    # The first is the sensor's own, before it defers.
+    # The sensor itself makes the first poll, before it defers.
     wait_for("polls by the triggerer", lambda: polls(service, requests) > 2, timeout=WAIT)
     airflow.stop("triggerer", kill=True)
     before = polls(service, requests)
@@ -89,10 +89,10 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(airflow: LiveAirflow, service: AssistantService) -> Runs:
-    """All of them at the same time, over when a test sees them."""
+    """All runs, started at the same time and finished before the tests check them."""
     runs = Runs(airflow, service)
     service.reset("journal")
-    # The worker's own look passes, the triggerer's do not.
+    # The poll of the worker passes; those of the triggerer fail.
     revoked = {"key": "globex-readonly", "path": "chat/requests"}
     rules = [{"action": "status:401", "match": revoked, "skip": 1, "times": None}]
     service.faults(processing_seconds=NEVER, rules=rules)
@@ -166,7 +166,7 @@ def test_a_task_cleared_while_it_waits_takes_up_its_request(runs: Runs) -> None:
 
 
 def test_no_chat_is_submitted_twice(runs: Runs) -> None:
-    """Each task has a session or message of its own, so that each submission has a body of its own."""
+    """Each task has a unique session or message, so each submission has a unique body."""
     accepted = runs.service.journal(method="POST", path="chat/async", status=202)
     assert len({entry["digest"] for entry in accepted}) == len(accepted) == 7
 

@@ -1,4 +1,4 @@
-"""What a running Airflow tells OpenLineage, where its provider is installed."""
+"""OpenLineage events of a running Airflow, if OpenLineage's provider is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_nightly_export_is_told(lineage_log: Path, lake: Path) -> None:
         mine = [event for event in events if event["job"]["name"].startswith("assistant_nightly_export.")]
         return {data["name"]: data for event in mine for data in event.get("outputs", ())}
 
-    # Tasks send events from processes of their own.
+    # Tasks send events from separate processes.
     wait_for("events", lambda: f"{lake}/statistics" in written(), timeout=WAIT)
     statistics = written()[f"{lake}/statistics"]
     assert statistics["namespace"] == "file"

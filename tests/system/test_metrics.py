@@ -1,4 +1,4 @@
-"""Metrics as a StatsD server receives them, from the worker and from the triggerer."""
+"""Metrics of the worker and the triggerer, as a StatsD server receives them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.system.statsd import StatsdReceiver
 
 pytestmark = pytest.mark.system
 
-# Seconds that the service takes for an answer: first it does not end, then it does.
+# Processing time of the service in seconds: first it never finishes, then it does.
 NEVER, SOON = 3600, 0.2
 
 

@@ -1,4 +1,4 @@
-"""Metrics and spans as an OpenTelemetry collector receives them, from a worker and the triggerer of a real Airflow."""
+"""Metrics and spans of a worker and the triggerer of a real Airflow, as an OpenTelemetry collector receives them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
 from tests.system.otlp import OtlpReceiver, Span
 
-# Sockets and names are tested in tests/integration/test_telemetry.py as well, without an Airflow to be started.
+# tests/integration/test_telemetry.py also tests sockets and names, without starting Airflow.
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 DAG = "assistant_async_chat"
-# Seconds that the service takes for an answer: first it does not end, then it does.
+# Processing time of the service in seconds: first it never finishes, then it does.
 NEVER, SOON = 3600, 0.2
 
 
@@ -30,7 +30,7 @@ def otlp() -> Iterator[OtlpReceiver]:
 
 @pytest.fixture(scope="module")
 def observed(home: Path, service: AssistantService, otlp: OtlpReceiver) -> Iterator[LiveAirflow]:
-    """An Airflow of its own, because StatsD and OpenTelemetry exclude each other."""
+    """A separate Airflow, because StatsD and OpenTelemetry exclude each other."""
     dags = home / "observed-dags"
     dags.mkdir()
     (dags / f"{DAG}.py").write_text((Path(__file__).parents[2] / "dags" / f"{DAG}.py").read_text())

@@ -1,4 +1,4 @@
-"""The package as a user gets it: built, installed into an empty environment, seen by Airflow."""
+"""The built package, installed into an empty environment and loaded by Airflow."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "airflow_provider_assistant"
 EXAMPLES = f"{PACKAGE}/example_dags"
 CONSTRAINTS = ROOT / "constraints" / "airflow-3.3.txt"
-# A package index that is slow must not look like a package that is broken.
+# Generous limits: a slow package index must not look like a broken package.
 DOWNLOADS = 600
 
 
 def run(*command: str | Path, home: Path, timeout: float = 300, more: Mapping[str, str] | None = None) -> str:
-    """Run a command to its good end, away from this environment's packages and Airflow."""
+    """Run a command without this environment's packages and Airflow. Fail if the command fails."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW", "PYTHON", "VIRTUAL_ENV"))}
     done = subprocess.run(
         [str(part) for part in command],
@@ -60,7 +60,7 @@ def built(home: Path) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def python(home: Path, built: tuple[Path, Path]) -> Path:
-    """The Python of an environment that holds the wheel and what the wheel asks for."""
+    """The Python of an environment with the wheel and its dependencies."""
     _, wheel = built
     run(sys.executable, "-m", "venv", "--without-pip", home / "venv", home=home)
     python = home / "venv" / "bin" / "python"
@@ -97,7 +97,7 @@ def test_the_wheel_has_the_example_dags_and_their_data(built: tuple[Path, Path])
 
 
 def test_links_of_the_long_description_work_without_the_repository(built: tuple[Path, Path]) -> None:
-    """They lead to files of this version in the repository that pyproject.toml names."""
+    """Relative links of README become links to files of this version in the repository of pyproject.toml."""
     with zipfile.ZipFile(built[1]) as wheel:
         [metadata] = [wheel.read(name).decode() for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     source = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
@@ -132,7 +132,7 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
 
 
 def test_the_same_source_gives_the_same_bytes(home: Path) -> None:
-    """Built twice, in folders of other names and dates."""
+    """Build twice, in folders with different names and dates."""
     builds = []
     for number in range(2):
         source = home / f"source{number}"

@@ -1,7 +1,7 @@
 """
-The report of an evaluation in a browser: what hostile texts do to it, and how it looks.
+The report of an evaluation in a browser: safety with hostile texts, and layout.
 
-With ``UPDATE_IMAGES=1`` in the environment, the pictures of the documentation are taken anew.
+Set ``UPDATE_IMAGES=1`` to update the screenshots of the documentation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ return [...document.body.querySelectorAll('*')]
     .filter(one => !one.closest('.scroll, .hidden, thead') && one.getBoundingClientRect().right > width + 1)
     .map(one => one.outerHTML.slice(0, 120))
 """
-# The ratio that WCAG asks of small text, of every element that has text of its own.
+# Checks the contrast ratio that WCAG requires for small text, for every element with text.
 FAINT = """
 const parse = colour => { const [r, g, b, a] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a ?? 1] };
 const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
@@ -80,12 +80,12 @@ class Viewer:
         return self.driver.execute_script(script)
 
     def requests(self) -> list[str]:
-        """Return what the page asked for since it was opened, itself included."""
+        """Return the requests of the page since it was opened, including the page itself."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
 
     def picture(self, path: Path, *, top: str, height: int) -> None:
-        """Save what is seen from an element downwards."""
+        """Save a screenshot from an element downwards."""
         place = self.run(f"return document.querySelector('{top}').getBoundingClientRect().top + scrollY - 24")
         width = self.run("return innerWidth")
         clip = {"x": 0, "y": max(0, place), "width": width, "height": height, "scale": 1}
@@ -115,7 +115,7 @@ def hostile_report() -> str:
 
 
 def without_policy(html: str) -> str:
-    """Leave out what forbids scripts, so that only the escaping is left to stop them."""
+    """Remove the policy that forbids scripts, so that only the escaping protects the page."""
     start = html.index('<meta http-equiv="Content-Security-Policy"')
     return html[:start] + html[html.index(">", start) + 1 :]
 

@@ -1,4 +1,4 @@
-"""A real Airflow tries a task again when the service said, not when the task's ``retry_delay`` is over."""
+"""A real Airflow retries a task after the service's Retry-After, not after the task's ``retry_delay``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.live.service import AssistantService
 pytestmark = pytest.mark.system
 
 PAUSE = 5
-# Seconds, as in the DAG.
+# Seconds, the same as in the DAG.
 RETRY_DELAY = 3600
 
 

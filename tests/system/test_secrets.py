@@ -1,4 +1,4 @@
-"""No API key outside of the environment: not in a log, a console, a database, a Parquet file."""
+"""The API key appears only in the environment: in no log, console output, database or Parquet file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHO_FAILS = {"use_the_hook", "chat", "rate", "close", "wait", "ask"}
 
 @pytest.fixture(scope="module")
 def ran(airflow: LiveAirflow, service: AssistantService, exported: str) -> dict[str, dict[str, str | None]]:
-    """The states of the tasks of the examples, of a wrong key, and of a service that repeats the key."""
+    """Task states of the examples, of a DAG with a wrong key, and of a DAG whose service repeats the key."""
     service.reset("faults")
     service.faults(processing_seconds=0.2)
     runs = {dag_id: airflow.trigger(dag_id) for dag_id in (*LOADING, "assistant_async_chat", "unauthorized")}
@@ -43,7 +43,7 @@ def test_everything_ran(ran: dict[str, dict[str, str | None]]) -> None:
 
 @pytest.mark.usefixtures("ran")
 def test_the_search_finds_what_is_there(home: Path, airflow: LiveAirflow, lake: Path) -> None:
-    """What a service says beside the key reaches all of these places, so the key would too."""
+    """The marker of the service reaches all these places, so an unmasked key would too."""
     found = places(home, MARKER, database=airflow.database.url)
 
     ledger = airflow.home / "assistant_ledger.db"
@@ -81,7 +81,7 @@ def test_no_key_is_in_a_command_line(airflow: LiveAirflow, connections: dict[str
 
 @pytest.mark.usefixtures("ran")
 def test_no_answer_of_airflow_has_a_key(airflow: LiveAirflow, connections: dict[str, dict[str, Any]]) -> None:
-    """As the UI and the API show runs: logs, XCom, rendered fields."""
+    """Check logs, XCom and rendered fields as the UI and the API show them."""
     keys = {connection["password"] for connection in connections.values()}
     seen = []
     for dag_id in ("parrots", "unauthorized"):

@@ -1,7 +1,7 @@
 """
-The connection form, in Airflow's UI in a browser and as its API describes it.
+The connection form in Airflow's UI and in its API.
 
-With ``UPDATE_IMAGES=1`` in the environment, the pictures of the documentation are taken anew.
+Set ``UPDATE_IMAGES=1`` to update the screenshots of the documentation.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ EXTRA_LABELS = [
 HIDDEN_LABELS = {"Host", "Password", "Login", "Port", "Schema"}
 
 
-# React puts new elements in place of those that were just found, and moves them.
+# React replaces and moves elements after they were found.
 NOT_YET = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
 
 
 class Browser:
-    """Chromium, looking at Airflow."""
+    """Chromium with Airflow's UI open."""
 
     def __init__(self, home: Path) -> None:
         self.driver = chromium(home, "--window-size=1000,2000")
         self._wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=NOT_YET)
 
     def find(self, selector: str, text: str | None = None) -> WebElement:
-        """Wait for an element that can be seen, by a CSS selector and the text in it."""
+        """Wait for a visible element with a CSS selector and a text."""
 
         def found(driver: Chrome) -> WebElement | None:
             for element in driver.find_elements(By.CSS_SELECTOR, selector):
@@ -76,7 +76,7 @@ class Browser:
         return self._wait.until(found, f"no {selector} {text or ''}")
 
     def read(self, text: str) -> None:
-        """Wait until the page says something."""
+        """Wait until the page contains a text."""
         said = "return document.body.textContent"
         self._wait.until(lambda driver: text in driver.execute_script(said), f"{text!r} is not there")
 
@@ -96,24 +96,24 @@ class Browser:
         self._wait.until(done, trouble)
 
     def open(self, group: str) -> None:
-        """Unfold a group of the form, which folds the one that was open."""
+        """Open a group of the form. This closes the group that was open."""
         self.click("button[data-part=item-trigger]", group)
         self.find("button[data-part=item-trigger][aria-expanded=true]", group)
         self._settled()
 
     def _settled(self) -> None:
-        """Wait for the end of all animations but endless ones."""
+        """Wait until all finite animations have finished."""
         ending = "a => a.playState === 'running' && isFinite(a.effect.getComputedTiming().endTime)"
         running = f"return document.getAnimations().filter({ending}).length"
         self._wait.until(lambda driver: not driver.execute_script(running), "animations do not end")
 
     def labels(self) -> list[str]:
-        """Return the labels that can be seen, in their order."""
+        """Return the visible labels in order."""
         found = self.driver.find_elements(By.CSS_SELECTOR, "[role=dialog] label[data-part=label]")
         return [label.text.removesuffix("*").strip() for label in found if label.is_displayed()]
 
     def picture(self, path: Path) -> None:
-        """Save a picture of the form, all of which fits into the window."""
+        """Save a screenshot of the form, which fits into the window."""
         self.driver.execute_script("document.activeElement.blur()")
         self._settled()
         form = self.find("[role=dialog]")
@@ -128,7 +128,7 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow) -> Iterator[Browser]:
-    """A browser in which an administrator has logged in."""
+    """A browser with an administrator logged in."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("NO_PROXY", "127.0.0.1,localhost")
         environment.setenv("no_proxy", "127.0.0.1,localhost")
@@ -145,7 +145,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow) -> I
 
 
 def imported_hook(airflow: LiveAirflow, imports_log: Path) -> bool:
-    """Return whether a process of the api-server has imported the hook."""
+    """Return whether a process of the API server has imported the hook."""
     server = {str(process.pid) for process in airflow.components["api-server"].tree()}
     return imports_log.exists() and bool(server & set(imports_log.read_text().split()))
 
@@ -240,7 +240,7 @@ def test_the_form_in_a_browser(
 
 @pytest.fixture(scope="module")
 def judged(airflow: LiveAirflow) -> str:
-    """A run that has a report."""
+    """A DAG run with a report."""
     run_id = airflow.trigger("judging")
     assert airflow.wait_run("judging", run_id) == "success"
     return run_id
@@ -255,7 +255,7 @@ def test_a_button_of_the_task_leads_to_its_report(airflow: LiveAirflow, browser:
     browser.find("h1")
     assert browser.driver.current_url.startswith(f"{airflow.base_url}/assistant/reports/judging/")
     assert "judging.judge" in browser.driver.title
-    # What the page may not do, the browser would say here.
+    # The browser logs here what the policy of the page blocks.
     assert not [entry for entry in browser.driver.get_log("browser") if "/assistant/" in entry["message"]]
 
 

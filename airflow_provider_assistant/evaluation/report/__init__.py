@@ -1,4 +1,4 @@
-"""The report of an evaluation: one HTML file that needs nothing else."""
+"""Render the report of an evaluation as one self-contained HTML file."""
 
 from airflow_provider_assistant.evaluation.report.page import GENERATOR, render
 

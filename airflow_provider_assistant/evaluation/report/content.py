@@ -1,4 +1,4 @@
-"""What the report shows of the questions: the worst, the unanswered, the changed, each list as long as can be read."""
+"""Select the questions that the report lists: the worst, the unanswered and the changed ones."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MAX_RUNS = 30
 @dataclass(frozen=True, slots=True)
 class Some(Generic[Row]):
     """
-    The rows that are shown.
+    A shortened list.
 
-    :param rows: The first ones.
-    :param more: How many are not shown.
+    :param rows: The rows that are shown.
+    :param more: Number of rows that are not shown.
     """
 
     rows: Sequence[Row]
@@ -42,10 +42,13 @@ class Some(Generic[Row]):
 @dataclass(frozen=True, slots=True)
 class Answered:
     """
-    A question and its answer, beside what was expected.
+    A question with its answer and expected answer, side by side.
 
-    :param mean: Of its scores.
-    :param expected: None if only conditions were expected.
+    :param case: The question.
+    :param mean: Mean of its scores.
+    :param scores: Its scores, by scorer.
+    :param expected: The expected answer, or None if there are only other expectations.
+    :param answer: The answer.
     """
 
     case: Case
@@ -86,8 +89,11 @@ def worst(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Ans
     """
     Return the answered questions with the lowest mean score, lowest first.
 
-    :param scores: Only scores from 0 to 1 of which more is better are in the mean, and no question with nothing but
-        full scores is among the worst.
+    The mean includes only scores from 0 to 1 for which higher is better. Questions with a mean of 1 are not listed.
+
+    :param summary: The summary of the evaluation.
+    :param cases: The questions.
+    :param scores: The table of scores.
     """
     by_key = _scores(scores)
     shares = [name for name, scorer in summary.scorers.items() if scorer.histogram and scorer.higher_is_better]
@@ -131,7 +137,7 @@ def scoring_errors(scores: pa.Table) -> Some[ScoringError]:
 
 
 def changes(summary: Summary, cases: Iterable[Case]) -> list[Changes]:
-    """Return the questions that got worse or better than in the baseline, by scorer."""
+    """Return the questions that got worse or better compared with the baseline, by scorer."""
     if summary.comparison is None:
         return []
     messages = {case.key: case.message for case in cases}
@@ -149,9 +155,10 @@ def changes(summary: Summary, cases: Iterable[Case]) -> list[Changes]:
 
 def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
     """
-    Return the last evaluations, oldest first, the present one last.
+    Return the last evaluations, oldest first, ending with the current one.
 
-    :param trend: Earlier ones, in any order; the present one may be among them.
+    :param summary: The current evaluation.
+    :param trend: Earlier evaluations in any order. They may include the current one.
     """
     earlier = [one for one in trend if (one.run, one.asked_at) != (summary.run, summary.asked_at)]
     earlier.sort(key=lambda one: one.asked_at or "")
@@ -159,7 +166,7 @@ def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
 
 
 def tags(summary: Summary) -> Some[str]:
-    """Return the tags; if there are too many, those of the most questions."""
+    """Return the tags. If there are more than ``MAX_TAGS``, return those with the most questions."""
     names = list(summary.tags)
     if len(names) > MAX_TAGS:
         common = set(sorted(names, key=lambda name: -summary.tags[name].questions)[:MAX_TAGS])

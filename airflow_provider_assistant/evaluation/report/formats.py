@@ -1,4 +1,4 @@
-"""Numbers, dates and texts, as a reader sees them."""
+"""Format numbers, dates and texts for the report."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 NONE = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
-# Control characters have pictures of their own in Unicode. Marks that change the direction of what follows could make a
-# text look like another one.
+# Show control characters as Unicode control pictures, and direction marks as code points: they could make a text look
+# like another one.
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
 _DIRECTIONS = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 _LEGIBLE: dict[int, int | str] = {**_CONTROLS, **_DIRECTIONS}
@@ -19,39 +19,40 @@ def legible(text: str) -> str:
     """
     Make every character visible and encodable.
 
-    :param text: Anything; lone surrogates and unassigned controls become the replacement character.
+    :param text: Any text. Lone surrogates and unassigned control characters become the replacement character.
     """
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").translate(_LEGIBLE))
 
 
 def shortened(text: str, limit: int) -> str:
     """
-    Cut a text to be named rather than read.
+    Shorten a text to one line.
 
-    :param text: Of any length.
-    :param limit: Characters, without the ellipsis.
+    :param text: Text of any length.
+    :param limit: Maximum number of characters, without the ellipsis.
     """
     line = " ".join(legible(text[: 8 * limit]).split())
     return line if len(line) <= limit and len(text) <= 8 * limit else f"{line[:limit].rstrip()}…"
 
 
 def count(value: int) -> str:
-    """Return a number of things."""
+    """Format a count, with thousands separators."""
     return f"{value:,}"
 
 
 def counted(value: int, one: str, many: str | None = None) -> str:
     """
-    Return a number of things and their name.
+    Format a count with its noun.
 
-    :param one: The name of one.
-    :param many: Of none or several, if that is not an s more.
+    :param value: The count.
+    :param one: The noun in the singular.
+    :param many: The noun in the plural. Default: the singular with an ``s``.
     """
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
 def score(value: float | None) -> str:
-    """Return a score; what is not quite 1 is not shown as 1."""
+    """Format a score with three decimals. A score below 1 is never rounded to 1."""
     if value is None:
         return NONE
     text = f"{value:.3f}".replace("-", MINUS)
@@ -59,7 +60,7 @@ def score(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a share of 1; what is not quite all is not shown as all, and something is not shown as nothing."""
+    """Format a share of 1 as percent. A share between 0 and 1 is never rounded to 0 % or 100 %."""
     if value is None:
         return NONE
     text = f"{100 * value:.1f}"
@@ -71,7 +72,7 @@ def percent(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration with three significant digits, or whole seconds."""
+    """Format a duration in seconds with three significant digits, or as whole seconds from 100 on."""
     if value is None:
         return NONE
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
@@ -79,7 +80,7 @@ def seconds(value: float | None) -> str:
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """Return a difference."""
+    """Format a difference with its sign."""
     if value is None:
         return NONE
     text = f"{value:+.{digits}f}".replace("-", MINUS)
@@ -87,7 +88,7 @@ def signed(value: float | None, digits: int = 3) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Return what a rule looked at, with more digits if it lies next to a round number, which may be the limit."""
+    """Format the value of a rule, with more digits close to a round number, which may be the threshold."""
     if value is None:
         return NONE
     nearly_round = value != round(value, 4) == round(value, 2)
@@ -96,9 +97,9 @@ def exact(value: float | None) -> str:
 
 def moment(value: str | None) -> str:
     """
-    Return a time in UTC.
+    Format a time in UTC.
 
-    :param value: ISO 8601; what is none is returned as it is.
+    :param value: Time in ISO 8601. Any other text is returned unchanged.
     """
     if not value:
         return NONE
@@ -111,6 +112,6 @@ def moment(value: str | None) -> str:
 
 
 def day(value: str | None) -> str:
-    """Return the day of a time in UTC, short enough for an axis; empty if there is none."""
+    """Format the UTC day of a time for an axis (``MM-DD``). Empty without a time."""
     text = moment(value)
     return text[5:10] if text.endswith(" UTC") else ""

@@ -1,4 +1,4 @@
-"""The page: what is shown of an evaluation, and in which words."""
+"""Render the page of the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.summary import ScorerSummary, Summary
 
 HERE = Path(__file__).parent
-# By this a report is known for one.
+# Identifies the reports that this package wrote.
 GENERATOR = '<meta name="generator" content="airflow-provider-assistant">'
 QUANTILES = {"p50": "p50 (median)", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99"}
 FORMATS: dict[str, Callable[..., str]] = {
@@ -31,16 +31,17 @@ TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
 
 def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Sequence[Summary] = ()) -> str:
     """
-    Write the report of an evaluation as one HTML file, which loads nothing and runs no scripts.
+    Return the report of an evaluation as one HTML page that loads nothing and runs no scripts.
 
-    The same input gives the same bytes, and any text can be encoded in UTF-8 afterwards. Lists of questions are
-    shortened; what is left out is counted.
+    The same input gives the same text, and the text can always be encoded in UTF-8. Long lists of questions are
+    shortened; the report shows the number of omitted rows.
 
-    :param summary: The evaluation.
-    :param cases: Its questions, in the order in which those that are equally bad are to be shown.
-    :param scores: Their scores, one row per question and scorer.
-    :param trend: Summaries of earlier evaluations, in any order; the last ones are shown.
-    :raises AssistantInputError: if matplotlib is not installed.
+    :param summary: The summary of the evaluation.
+    :param cases: The questions. Questions with equal scores are listed in this order.
+    :param scores: The table of scores, one row per question and scorer.
+    :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30. Default: none.
+    :return: The HTML page.
+    :raises AssistantInputError: matplotlib is not installed.
     """
     runs = content.runs(summary, trend)
     measure = _measure(summary)
@@ -80,14 +81,14 @@ def _template() -> Template:
 
 
 def _legible(value: Any) -> Any:
-    # Markup is a str too: it is made of parts that have been here.
+    # Markup is a subclass of str and contains only text that was made legible before.
     return formats.legible(value) if type(value) is str else value
 
 
 def _markup(svg: str) -> Any:
     from markupsafe import Markup
 
-    # matplotlib escapes, and there are only numbers and dates in it.
+    # Safe: matplotlib escapes text, and the charts contain only numbers and dates.
     return Markup(svg)  # noqa: S704
 
 
@@ -96,7 +97,7 @@ def _picture(scorer: ScorerSummary) -> Any:
 
 
 def _measure(summary: Summary) -> str:
-    """Return which time is shown: the service's, or where no reply has it, until a poll noticed the answer."""
+    """Return the duration to show: latency, or ``noticed_after`` if no reply has timestamps."""
     return "noticed_after" if summary.noticed_after.count and not summary.latency.count else "latency"
 
 
@@ -110,7 +111,7 @@ def _durations(summary: Summary, cases: Sequence[Case]) -> Any:
 
 
 def _lines(summary: Summary, runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
-    """Return name, present value and picture of every figure that at least two runs have."""
+    """Return title, current value and chart of every figure that at least two runs have."""
     measure = _measure(summary)
     figures: list[tuple[str, Callable[[Summary], float | None], Callable[[float | None], str], float]] = [
         ("Coverage", lambda one: one.questions.coverage, formats.percent, 1),

@@ -1,8 +1,7 @@
 """
-Pictures as SVG, to stand in a page.
+Draw the charts of the report as inline SVG.
 
-They have no colours and no fonts of their own but take the page's, so they follow it into dark mode, and no texts but
-numbers and dates.
+The charts use the colours and fonts of the page, so they support dark mode. Their only text is numbers and dates.
 """
 
 from __future__ import annotations
@@ -19,20 +18,21 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-WIDTH = 320  # points, which are pixels where the picture has its natural size
-# Stand-ins for what the page's style sheet calls these colours.
+WIDTH = 320  # in points; one point is one pixel at the natural size of the chart
+# Placeholders that are replaced by CSS variables of the page.
 BAR, INK, FAINT, AXIS = "#010101", "#020202", "#030303", "#040404"
 _COLOURS = {BAR: "--bar", INK: "--ink", FAINT: "--faint", AXIS: "--muted"}
-# Settings of matplotlib are the process's; they are put back.
+# matplotlib settings are global to the process, so they are restored after drawing.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "assistant", "text.parse_math": False, "axes.unicode_minus": False}
 _lock = Lock()
 
 
 def histogram(counts: Sequence[int]) -> str:
     """
-    Draw how many scores lie where between 0 and 1.
+    Draw the histogram of scores between 0 and 1.
 
-    :param counts: Of equal parts.
+    :param counts: Number of scores per bin. The bins have equal width.
+    :return: The chart as SVG.
     """
 
     def draw(axes: Axes) -> None:
@@ -47,10 +47,11 @@ def histogram(counts: Sequence[int]) -> str:
 
 def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> str:
     """
-    Draw how many answers took how long.
+    Draw the histogram of durations.
 
-    :param values: Seconds, at least one.
-    :param marks: Names and places of lines, the last of which is as far as the picture goes.
+    :param values: Durations in seconds, at least one.
+    :param marks: Label and position in seconds of each vertical line. The chart ends just after the last line.
+    :return: The chart as SVG.
     """
     parts = 30
     end = max(1.05 * max((place for _, place in marks), default=max(values)), 1e-3)
@@ -75,16 +76,17 @@ def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> st
 
 def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[float], str], most: float) -> str:
     """
-    Draw a figure from run to run.
+    Draw the trend of a figure over the runs.
 
-    :param values: None where a run does not have it.
-    :param dates: Of each run; the first and the last are written.
-    :param write: Writes a value at the axis.
-    :param most: What a value can be at most; at least, it can be 0.
+    :param values: One value per run; None if the run does not have the figure.
+    :param dates: One date per run. The axis shows the first and the last.
+    :param write: Formats the values at the axis.
+    :param most: Upper limit of the figure. The lower limit is 0.
+    :return: The chart as SVG.
     """
     known = [value for value in values if value is not None]
     low, high = min(known), max(known)
-    # Noise in the third digit shall not look like a mountain.
+    # Use a minimum range, so that small noise does not look like a large change.
     span = max(high - low, 0.05, 0.04 * abs(high))
     high = min((low + high + span) / 2, max(high, most))
     low = max(high - span, min(low, 0.0))
@@ -136,7 +138,7 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def _inlined(svg: str) -> str:
-    """Make a file's SVG part of a page: without a size, and with nothing that could clash with another one's."""
+    """Return an SVG file as inline SVG: without a size, and without ids that could clash with other charts."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     box = re.search(r'viewBox="[^"]*"', svg)

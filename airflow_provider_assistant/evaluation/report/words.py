@@ -1,4 +1,4 @@
-"""Which words of two texts differ."""
+"""Mark the words in which two texts differ."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from itertools import pairwise
 from airflow_provider_assistant.evaluation.report.formats import legible
 from airflow_provider_assistant.evaluation.text import UNSPACED
 
-# What a reader takes in of one text; comparing costs up to the square of the tokens.
+# Length limits of a text that is shown. The comparison is quadratic in the number of tokens.
 MAX_CHARACTERS = 1500
 MAX_TOKENS = 600
-# Prose has some thousands; in what is beyond, the most frequent tokens are not compared but marked.
+# Prose has some thousands of pairs. Beyond this limit, the most frequent tokens are marked without comparison.
 MAX_PAIRS = 30_000
 
 
@@ -29,10 +29,10 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Side:
     """
-    One of two texts.
+    One of two compared texts.
 
-    :param pieces: The text, up to where it was cut.
-    :param left_out: Characters after that.
+    :param pieces: The text, up to the length limit.
+    :param left_out: Number of characters after the limit.
     """
 
     pieces: tuple[Piece, ...]
@@ -41,10 +41,11 @@ class Side:
 
 def compare(expected: str, answer: str) -> tuple[Side, Side]:
     """
-    Mark the words that only one of two texts has, whatever their case.
+    Mark the words that only one of two texts has. The comparison ignores case.
 
-    :param expected: Of any length; what is beyond ``MAX_CHARACTERS`` or ``MAX_TOKENS`` is cut off.
-    :param answer: The same.
+    :param expected: The expected answer. Text beyond ``MAX_CHARACTERS`` or ``MAX_TOKENS`` is cut off.
+    :param answer: The answer, with the same limits.
+    :return: Both texts with their differences marked.
     """
     (left, left_out), (right, right_out) = _tokens(expected), _tokens(answer)
     keys = _keys(left), _keys(right)
@@ -57,13 +58,13 @@ def compare(expected: str, answer: str) -> tuple[Side, Side]:
 
 
 def plain(text: str) -> Side:
-    """Return a text that is compared with nothing, cut the same way."""
+    """Return a text without comparison, cut to the same limits."""
     tokens, left_out = _tokens(text)
     return Side((Piece("".join(tokens), differs=False),), left_out)
 
 
 def split(text: str) -> list[str]:
-    """Split a text into words, marks and, where a script has no spaces, characters; spaces follow what they follow."""
+    """Split a text into words, marks and, in scripts without spaces, characters. Spaces belong to the token before."""
     starts = [place for place in range(len(text)) if place == 0 or _begins(text[place - 1], text[place])]
     return [text[start:end] for start, end in pairwise([*starts, len(text)])]
 
@@ -92,7 +93,7 @@ def _keys(tokens: list[str]) -> list[str]:
 
 
 def _pairs(left: list[str], right: list[str]) -> int:
-    """Return how many pairs of places have the same token, all of which the comparison looks at, again and again."""
+    """Return the number of position pairs with equal tokens, which determines the cost of the comparison."""
     numbers = Counter(right)
     return sum(numbers[token] for token in left)
 

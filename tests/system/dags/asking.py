@@ -1,4 +1,4 @@
-"""Every way in which a batch of questions can go, each with messages of its own."""  # noqa: INP001
+"""DAGs for every outcome of a chat batch, each with unique messages."""  # noqa: INP001
 
 import os
 from datetime import timedelta
@@ -14,7 +14,7 @@ SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 
 
 def ask(task_id: str, message: str, **arguments):
-    """Ask a message forty times over, each time a little different, and wait in the triggerer."""
+    """Ask forty variants of a message, and wait in the triggerer."""
     return AssistantAskOperator(
         task_id=task_id,
         source=[{"id": number, "message": f"{message} {number}?"} for number in range(40)],
@@ -26,7 +26,7 @@ def ask(task_id: str, message: str, **arguments):
 
 @dag(schedule=None, catchup=False)
 def asked_through_restarts():
-    """The triggerer is killed, and another one started."""
+    """The triggerer is killed and restarted."""
     ask("ask", "Through restarts")
 
 
@@ -38,7 +38,7 @@ def asked_by_a_killed_worker():
 
 @dag(schedule=None, catchup=False)
 def asked_and_cleared():
-    """Cleared while it waits, and meant to take up what was asked, or not; marked failed, and cleared then."""
+    """Tasks that are cleared while they wait, with and without reuse; and one that is marked failed, then cleared."""
     ask("taken_up", "Taken up")
     ask("anew", "Anew", reuse=False)
     ask("marked", "Marked")
@@ -46,7 +46,7 @@ def asked_and_cleared():
 
 @dag(schedule=None, catchup=False)
 def asked_in_vain():
-    """Three ways to get no answers."""
+    """Three ways to get no answer: failed, lost and timed out."""
     ask("failed", "This must fail", site_id="globex-help", **GLOBEX)
     ask("lost", "Lost", site_id="acme-shop")
     ask("late", "Late", deadline=10)
@@ -54,7 +54,7 @@ def asked_in_vain():
 
 @dag(schedule=None, catchup=False)
 def asked_by_many():
-    """A sensor for each of many requests, over a connection for a few."""
+    """One sensor per request, over a connection with few requests in flight."""
 
     @task
     def submit() -> list[str]:

@@ -1,4 +1,4 @@
-"""A load that is asked to come back later than it is willing to wait."""  # noqa: INP001
+"""A load whose service asks for a longer pause than ``max_pause``."""  # noqa: INP001
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
 
 @dag(schedule=None, catchup=False)
 def coming_back():
-    """Without the policy, the next try would come in an hour."""
+    """Load with the retry policy. Without it, the next try would start after an hour."""
     AssistantLoadTextOperator(
         task_id="load",
         source=[{"title": f"Coming back {number}", "content": "C", "category": "faq"} for number in range(4)],

@@ -1,4 +1,4 @@
-"""Every way in which waiting for an async chat request can go, each on a site of its own where POSTs are counted."""  # noqa: INP001
+"""DAGs for every outcome of waiting for a chat request, each with a separate site to count its requests."""  # noqa: INP001
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ def complete():
 
 @dag(schedule=None, catchup=False, default_args={"retry_delay": timedelta(seconds=1)})
 def on_the_worker():
-    """The same on the worker, which is killed."""
+    """Submit and wait in one task, on the worker, which is killed."""
     AssistantSubmitChatOperator(
         task_id="ask",
         session_id="{{ run_id }}",
@@ -36,7 +36,7 @@ def on_the_worker():
 
 @dag(schedule=None, catchup=False, default_args={"retries": 0, **GLOBEX})
 def cleared():
-    """Submit and wait in the triggerer; cleared while it waits."""
+    """Submit and wait in the triggerer. The task is cleared while it waits."""
     AssistantSubmitChatOperator(
         task_id="ask", session_id="{{ run_id }}", message="Who now?", site_id="globex-labs", **WAITING
     )
@@ -44,7 +44,7 @@ def cleared():
 
 @dag(schedule=None, catchup=False, default_args={"retries": 0, **GLOBEX})
 def failed():
-    """The service reports failure: to a sensor, to an operator."""
+    """The request fails, for a sensor and for an operator."""
     submit = AssistantSubmitChatOperator(
         task_id="submit", session_id="{{ run_id }}", message="This one must fail.", site_id="globex-help"
     )
@@ -62,7 +62,7 @@ def failed():
 
 @dag(schedule=None, catchup=False, default_args={"retries": 2, "retry_delay": timedelta(seconds=1), **GLOBEX})
 def late():
-    """No answer before the deadline."""
+    """The request does not finish before the timeout."""
     submit = AssistantSubmitChatOperator(
         task_id="submit", session_id="{{ run_id }}", message="When?", site_id="globex-labs"
     )
@@ -78,7 +78,7 @@ def late():
 
 @dag(schedule=None, catchup=False, default_args={"retries": 3, "retry_delay": timedelta(seconds=1)})
 def unauthorized():
-    """A wrong key; a key that stops to be known while a task waits."""
+    """A wrong API key, and a key that becomes invalid while a task waits."""
     AssistantSubmitChatOperator(
         task_id="wrong_key", session_id="{{ run_id }}", message="Who?", assistant_conn_id="assistant_wrong_key"
     )

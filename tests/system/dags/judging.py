@@ -1,4 +1,4 @@
-"""An evaluation of answers that are given here, for what the UI shows of it."""  # noqa: INP001
+"""An evaluation of fixed answers, for the tests of the UI."""  # noqa: INP001
 
 import os
 

@@ -1,4 +1,4 @@
-"""Every operator against a service that repeats the key, and marks where its words go."""  # noqa: INP001
+"""Every operator against a service that repeats the API key and adds a marker to its replies."""  # noqa: INP001
 
 from datetime import timedelta
 
@@ -27,11 +27,11 @@ SESSION = {"session_id": "{{ run_id }}"}
     default_args={"assistant_conn_id": PARROT, "retries": 0, "retry_delay": timedelta(seconds=1)},
 )
 def parrots():
-    """Let it speak."""
+    """Run every operator."""
 
     @task
     def use_the_hook() -> None:
-        """Print what a reply says, log it, and fail with what a refusal says."""
+        """Print and log a reply, and fail with the text of a rejection."""
         import logging
 
         from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -44,7 +44,7 @@ def parrots():
 
     use_the_hook()
     AssistantLimitsOperator(task_id="limits")
-    # Apart from the nightly export: it has the same site.
+    # A separate folder, because the nightly export uses the same site.
     AssistantStatisticsToParquetOperator(task_id="statistics", output_path="{{ var.value.assistant_lake }}/parrots")
     AssistantChatOperator(task_id="chat", message="Hello?", **SESSION)
     AssistantFeedbackOperator(task_id="rate", request_id="any", feedback="good", **SESSION)

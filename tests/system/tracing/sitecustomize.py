@@ -1,4 +1,4 @@
-"""Note which process imports the hook: Python runs this at its start where PYTHONPATH leads here."""  # noqa: INP001
+"""Record which processes import the hook. Python runs this module at start if PYTHONPATH contains its folder."""  # noqa: INP001
 
 import os
 import sys
@@ -8,11 +8,11 @@ HOOK = "airflow_provider_assistant.hooks.assistant"
 
 
 class Witness:
-    """Sees what is looked for and finds nothing."""
+    """A finder that observes imports and never finds a module."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
-        """Note the process if it looks for the hook."""
+        """Record the process if it imports the hook."""
         if name == HOOK:
             with Path(os.environ["ASSISTANT_TEST_IMPORTS"]).open("a") as log:
                 log.write(f"{os.getpid()}\n")

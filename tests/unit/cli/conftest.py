@@ -1,4 +1,4 @@
-"""Commands run in this process, as a shell would run them."""
+"""Fixtures that run commands in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGGERS = ("", "airflow", "airflow_provider_assistant", "airflow_provider_assist
 
 
 class Ran(NamedTuple):
-    """What became of a command."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -35,7 +35,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture
 def _as_before() -> Iterator[None]:
-    """A command ends with its process, and leaves the log and the environment as it wants them."""
+    """Restore the log and the environment after a command, which normally ends with its process."""
     environment = dict(os.environ)
     states = [
         (logger, logger.level, logger.propagate, logger.handlers[:]) for logger in map(logging.getLogger, LOGGERS)
@@ -50,7 +50,7 @@ def _as_before() -> Iterator[None]:
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], _as_before: None, ledger_home: Path) -> Callable[..., Ran]:
-    """Run a command with these arguments."""
+    """Return a function that runs a command with the given arguments."""
 
     def run(*argv: Any) -> Ran:
         capsys.readouterr()
@@ -64,14 +64,14 @@ def cli(capsys: pytest.CaptureFixture[str], _as_before: None, ledger_home: Path)
 
 @pytest.fixture
 def faq(tmp_path: Path) -> Path:
-    """A file of three rows, all of them good."""
+    """A file of three valid rows."""
     return rows(
         tmp_path / "faq.csv", ("1", "Refunds", "In five days."), ("2", "Hours", "Nine to five."), ("3", "A", "B")
     )
 
 
 def rows(path: Path, *rows: tuple[str, str, str]) -> Path:
-    """Write rows of id, title and answer."""
+    """Write rows with id, title and answer."""
     lines = [
         "id,title,question,answer,category",
         *(f"{key},{title},{title}?,{answer},faq" for key, title, answer in rows),

@@ -1,4 +1,4 @@
-"""Chatting from a shell."""
+"""The chat command."""
 
 from __future__ import annotations
 

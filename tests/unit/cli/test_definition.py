@@ -1,4 +1,4 @@
-"""What Airflow reads whenever somebody types ``airflow``."""
+"""The definitions that every ``airflow`` command imports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_command_leads_to_a_function_that_knows_its_arguments(name):
 
 
 def test_the_definition_imports_nothing_but_itself():
-    """Every `airflow` command reads it, whatever it is for."""
+    """Every `airflow` command imports the definitions, so the import must be fast."""
     done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
     assert {name for name in json.loads(done.stdout.splitlines()[-1]) if not name.startswith("airflow.")} <= {
         "airflow_provider_assistant",

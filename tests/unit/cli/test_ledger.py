@@ -1,4 +1,4 @@
-"""Looking into the ledger, and settling what only people can."""
+"""The ledger commands: listing entries, and recording the outcome of ambiguous ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOAD = ("--key", "id")
 
 @pytest.fixture
 def in_doubt(connection, cli, faq, service):
-    """One of three rows may be on the site, and is."""
+    """One of three rows is ambiguous, and its document exists on the site."""
     service.answer("store-then-status:503", path="/documents/qa$")
     assert cli("load", faq, *LOAD).code == 1
     (entry,) = cli("ledger", "ambiguous", "-o", "json").json
@@ -25,7 +25,7 @@ def in_doubt(connection, cli, faq, service):
 
 
 def claimed(service, key="9"):
-    """Claim a row as a task does that was killed before it said what came of it."""
+    """Claim a row like a task that was killed before it recorded the outcome."""
     with (
         Ledger.open() as ledger,
         ledger.documents(

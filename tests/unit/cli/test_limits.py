@@ -1,4 +1,4 @@
-"""Showing limits."""
+"""The limits command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading a file from a shell: what the load operators do, without a DAG."""
+"""The load command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches a terminal, a pipe and a program."""
+"""Output on a terminal, in a pipe and as JSON."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ def test_a_pipe_sees_no_progress(out, capsys):
 
 @pytest.mark.parametrize("word", ["test", "1234", "assistant", "key"])
 def test_a_key_that_is_an_ordinary_word_changes_no_output(out, word):
-    """As the client leaves replies alone: JSON would lose its numbers, and sentences their words."""
+    """Short or word-like keys are not replaced: that would change numbers in JSON and words in sentences."""
     out.hide(word)
     assert out.clean(f"this is a {word}: 1234") == f"this is a {word}: 1234"

@@ -1,4 +1,4 @@
-"""A ledger whose keys were digests of types: one command, and nothing is created again."""
+"""The rekey command: after it, an older ledger creates no row again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.operators.test_documents import load, many
 
 
 def former_key(*values):
-    """Return a key as it was made when types counted."""
+    """Return a key in the older format, which depends on types."""
     texts = [str(value) for value in values]
     if not all(type(value) is str for value in values):
         texts.append(",".join(type(value).__name__ for value in values))
@@ -25,7 +25,7 @@ def former_key(*values):
 
 
 def age(rows, *columns):
-    """Make the ledger what an older version would have written for these rows."""
+    """Fill the ledger with the entries that an older version would have written for these rows."""
     with Ledger.open() as ledger, ledger.engine.begin() as connection:
         for row in rows:
             values = [row[column] for column in columns]

@@ -1,4 +1,4 @@
-"""From errors to exit codes."""
+"""Errors become exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key is in no output, also where the service or the user repeats it, and with everything logged."""
+"""No output contains the API key, even if the service or the user repeats it, and with the most detailed log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smoke flow, step by step."""
+"""The smoke command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person tells the ledger after work at the service, and what keeps it small."""
+"""The commands forget, loads, prune and findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGED = ("1", "Refunds", "In six days.")
 
 @pytest.fixture
 def changed(connection, cli, faq):
-    """A second load: row 1 superseded its document, rows 2 and 3 are stale. Returns its findings file."""
+    """Load twice: row 1 has superseded its document, rows 2 and 3 are stale. Return the findings file."""
     cli("load", faq, *LOAD)
     rows(faq, CHANGED)
     ran = cli("load", faq, *LOAD, "-o", "json")
@@ -141,7 +141,7 @@ def test_loads_of_the_command_line_are_listed_with_how_they_ended(cli, changed, 
 
 
 def age(days):
-    """Move everything in the ledger into the past."""
+    """Move all entries of the ledger into the past."""
     then = datetime.now(UTC) - timedelta(days=days)
     with Ledger.open() as ledger, ledger.engine.begin() as database:
         for table in (documents, questions, submissions, ratings):

@@ -1,5 +1,5 @@
 """
-The published evaluation of SQuAD v1.1, ``evaluate-v1.1.py``, as it stands there, without its reading of files.
+The published evaluation script of SQuAD v1.1, ``evaluate-v1.1.py``, unchanged except for reading files.
 
 Rajpurkar and others, "SQuAD: 100,000+ Questions for Machine Comprehension of Text", 2016.
 """

@@ -1,4 +1,4 @@
-"""Answers and expectations become cases, or an error that says what is wrong where."""
+"""Joining answers and expectations into cases, and the errors of invalid tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def answered(*keys, **columns):
 
 
 def case(**cells):
-    """Return the case of one answer that carries these columns."""
+    """Return the case of one answer with these columns."""
     return read_cases(table({**ANSWER, **cells}))[0]
 
 
@@ -157,7 +157,7 @@ def test_a_weight_is_1_unless_given(cell, weight):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ({"weight": 0}, "'q1': weight must be more than 0; leave a question out"),
+        ({"weight": 0}, "'q1': weight must be more than 0; remove the row"),
         ({"weight": -1.0}, "weight must be more than 0"),
         ({"weight": math.inf}, "weight must be a finite number"),
         ({"weight": "heavy"}, "weight must be a number, not 'heavy'"),
@@ -195,12 +195,12 @@ def test_several_columns_are_one_key():
 @pytest.mark.parametrize(
     ("answers", "wanted", "key", "message"),
     [
-        (answered("q1", "q1"), None, "key", r"answers: 1 keys are there more than once, such as 'q1'"),
+        (answered("q1", "q1"), None, "key", r"answers: 1 duplicate keys, such as 'q1'"),
         (
             answered("q1"),
             table(*[{"key": "q1", "expected": "x"}] * 2),
             "key",
-            r"expectations: 1 keys .* more than once",
+            r"expectations: 1 duplicate keys",
         ),
         (answered("q1", None), None, "key", r"answers: 'key' is empty in 1 rows, such as number 2"),
         (answered("q1", " "), None, "key", r"answers: 'key' is empty in 1 rows"),
@@ -218,13 +218,13 @@ def test_several_columns_are_one_key():
             answered("q1"),
             table({"key": "Q1", "expected": "x"}),
             "key",
-            r"no key in common: 'q1' on one side, 'Q1' on the",
+            r"no key in common: 'q1' in the answers, 'Q1' in the",
         ),
         (
             answered("q1"),
             table({"key": "q1", "message": "Return?", "expected": "x"}),
             "key",
-            r"1 questions were asked in other words than in the expectations, such as 'q1'",
+            r"1 questions have a different text in the expectations, such as 'q1'",
         ),
     ],
 )
@@ -234,7 +234,7 @@ def test_tables_that_do_not_fit_are_refused(answers, wanted, key, message):
 
 
 def test_only_a_few_keys_are_named():
-    with pytest.raises(AssistantInputError, match=r"9 keys .* such as 'q0', 'q1', 'q2', 'q3', 'q4', …;"):
+    with pytest.raises(AssistantInputError, match=r"9 duplicate keys, such as 'q0', 'q1', 'q2', 'q3', 'q4', …;"):
         read_cases(answered(*(f"q{number}" for number in range(9)), *(f"q{number}" for number in range(9))))
 
 

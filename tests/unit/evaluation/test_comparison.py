@@ -1,4 +1,4 @@
-"""Two evaluations are compared question by question, and what is not the same is not compared."""
+"""Comparing two evaluations: only unchanged questions are compared."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def test_a_scorer_that_the_baseline_did_not_have_is_left_out():
 
 
 def test_a_table_that_holds_no_scores_is_refused():
-    with pytest.raises(AssistantInputError, match="'p' is no table of scores: it has no column case, scorer"):
+    with pytest.raises(AssistantInputError, match="'p' is not a table of scores: it has no column case, scorer"):
         compare(table(), pa.table({"key": ["a"]}), higher_is_better=UP, baseline={"path": "p"})

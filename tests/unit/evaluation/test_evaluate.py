@@ -1,4 +1,4 @@
-"""Scores become a summary whose counts add up."""
+"""Building the summary: its counts add up."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_tags_have_figures_of_their_own():
     [
         ("mark >= 3", 1, 1, 2),
         ("shaky >= 1", 2, 0, 2),
-        # b: fails by its mark, whatever the scorer that raised would have said; c: has no mark, and needs none.
+        # b fails because of its mark, although another scorer raised an error; mark is not applicable to c.
         ("mark >= 3 and shaky >= 1", 2, 1, 1),
     ],
 )

@@ -1,4 +1,4 @@
-"""Means, quantiles, histograms, and intervals that hold the truth as often as they say."""
+"""Means, quantiles, histograms, and the coverage of the confidence intervals."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_a_histogram_counts_every_score_once():
 
 
 def scores(random: np.random.Generator, size: int, wrong: float) -> np.ndarray:
-    """Scores as they are: quite wrong, quite right, or anything in between."""
+    """Realistic scores: 0, 1, or a value in between."""
     kind = random.choice(3, size=size, p=[wrong, 0.65 - wrong, 0.35])
     return np.select([kind == 0, kind == 1], [0.0, 1.0], random.beta(3, 2, size))
 
 
 def differences(random: np.random.Generator, size: int) -> list[float]:
-    """A version that answers 40 % of the questions anew, and 5 % of these worse: 0.02 lost."""
+    """A version with new answers to 40 % of the questions, 5 % of them worse: a loss of 0.02."""
     before = scores(random, size, wrong=0.20)
     after = np.where(random.random(size) < 0.6, before, scores(random, size, wrong=0.25))
     return list(after - before)
@@ -48,7 +48,7 @@ def differences(random: np.random.Generator, size: int) -> list[float]:
 @pytest.mark.parametrize("size", [50, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 5.0]], ids=["equal weights", "unequal weights"])
 def test_the_interval_holds_the_truth_as_often_as_it_says(size, weights, monkeypatch):
-    monkeypatch.setattr(figures, "RESAMPLES", 1000)  # the ends are a little less steady; the test is quicker
+    monkeypatch.setattr(figures, "RESAMPLES", 1000)  # less precise ends, but a faster test
     random = np.random.default_rng(20261121)
     held = 0
     for _ in range(1000):

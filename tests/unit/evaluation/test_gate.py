@@ -1,4 +1,4 @@
-"""What comes of the rules of a gate."""
+"""Verdicts on the rules of a gate."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_mean_that_leaves_questions_out_says_so():
 def test_a_rule_with_nothing_to_judge_by_fails(rule, found, says):
     verdict = judged(rule, found)
     assert (verdict.verdict, verdict.value) == ("failed", None)
-    assert verdict.reason.startswith("nothing to judge by: ")
+    assert verdict.reason.startswith("no data: ")
     assert says in verdict.reason
     assert verdict_of([verdict]) == "failed"
 

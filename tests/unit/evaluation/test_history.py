@@ -1,4 +1,4 @@
-"""Folders of evaluations, and which was before which."""
+"""Folders of evaluations, their order, and the choice of the baseline."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def test_a_summary_that_is_none_is_named(tmp_path):
     broken = place(tmp_path, moment=NIGHT - timedelta(days=1))
     broken.folder.mkdir(parents=True)
     broken.summary.write_text("{}")
-    with pytest.raises(AssistantInputError, match=r"2026-11-20.*summary\.json' is no summary of an evaluation"):
+    with pytest.raises(AssistantInputError, match=r"2026-11-20.*summary\.json' is not a summary of an evaluation"):
         list(place(tmp_path).earlier())

@@ -1,4 +1,4 @@
-"""Which word an answer gets: the first rule that holds for its scores."""
+"""Ratings by rule: the first rule that holds determines the rating."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_an_answer_whose_request_the_service_did_not_show_is_not_rated():
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({}, "rules must be a condition for each word"),
-        ("token_f1 >= 0.8", "rules must be a condition for each word"),
+        ({}, "rules must map each rating to a condition"),
+        ("token_f1 >= 0.8", "rules must map each rating to a condition"),
         ({" ": "token_f1 >= 0.8"}, "non-empty word"),
-        ({"good": "token_f1 => 0.8"}, r"rules\['good'\].*no 'scorer >= number'"),
+        ({"good": "token_f1 => 0.8"}, r"rules\['good'\].*not 'scorer >= number'"),
         ({"good": "bleu >= 0.8"}, r"rules\['good'\].*no scorer 'bleu', only token_f1"),
         ({"good": "__import__('os')"}, r"rules\['good'\]"),
     ],
@@ -110,7 +110,7 @@ def test_rules_that_cannot_be_used_are_named(rules, message):
     ids=["it took another time", "it failed"],
 )
 def test_scores_of_other_answers_are_refused(row):
-    with pytest.raises(AssistantInputError, match="scores are of other answers: 1 questions differ, such as 'a'"):
+    with pytest.raises(AssistantInputError, match="scores belong to other answers: 1 questions differ, such as 'a'"):
         rate(answers("a", "b"), scores(row, ("b", "token_f1", 0.9)), RULES)
 
 

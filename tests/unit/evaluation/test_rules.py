@@ -1,4 +1,4 @@
-"""Conditions and rules: what they mean, and what is refused."""
+"""Parsing conditions and rules, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def test_what_does_not_apply_is_not_asked():
         ("", "must be text"),
         (None, "must be text"),
         (0.5, "must be text"),
-        ("token_f1", "is no 'scorer >= number'"),
-        ("token_f1 >= high", "is no 'scorer >= number'"),
-        ("token_f1 >= nan", "is no 'scorer >= number'"),
-        ("token_f1 >= 80%", "is no 'scorer >= number'"),
-        ("0.8 <= token_f1", "is no 'scorer >= number'"),
-        ("token_f1 => 0.8", "is no 'scorer >= number'"),
-        ("token_f1 >= 0.5 or must_include >= 1", "is no 'scorer >= number'"),
-        ("token_f1 >= 0.5 and", "something is missing beside 'and'"),
-        ("__import__('os').system('x') >= 1", "is no 'scorer >= number'"),
+        ("token_f1", "is not 'scorer >= number'"),
+        ("token_f1 >= high", "is not 'scorer >= number'"),
+        ("token_f1 >= nan", "is not 'scorer >= number'"),
+        ("token_f1 >= 80%", "is not 'scorer >= number'"),
+        ("0.8 <= token_f1", "is not 'scorer >= number'"),
+        ("token_f1 => 0.8", "is not 'scorer >= number'"),
+        ("token_f1 >= 0.5 or must_include >= 1", "is not 'scorer >= number'"),
+        ("token_f1 >= 0.5 and", "a term is missing before or after 'and'"),
+        ("__import__('os').system('x') >= 1", "is not 'scorer >= number'"),
         ("bleu >= 0.5", "there is no scorer 'bleu', only token_f1, must_include, my.own.score"),
     ],
 )
@@ -112,11 +112,11 @@ def test_a_rule_is_read(text, name, tag, of, comparison, threshold):
         ("bleu >= 0.5", "there is no scorer 'bleu'"),
         ("latency <= 20", "there is no scorer 'latency'"),
         ("token_f1 p96 >= 0.5", "the quantiles are p5, p25"),
-        ("token_f1[billing] p95 >= 0.5", "quantiles are those of all questions"),
+        ("token_f1[billing] p95 >= 0.5", "quantiles are computed over all questions only"),
         ("coverage p95 >= 0.5", "coverage is one number and has no p95"),
         ("pass_rate drop <= 0.1", "pass_rate is one number and has no drop"),
         ("token_f1 drop >= 0.02", "use <="),
-        ("token_f1 drop <= -0.02", "a drop is a loss and not negative"),
+        ("token_f1 drop <= -0.02", "the limit of a drop must not be negative"),
     ],
 )
 def test_a_bad_rule_is_refused_with_what_is_wrong(text, says):

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001
-"""What each scorer gives, the traps they fall into, and the checks that do not."""
+"""The values of each scorer, their known weaknesses, and the checks."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_an_own_scorer_sees_question_expected_answer_and_row(own):
 
 @pytest.fixture
 def own(monkeypatch):
-    """A module of the user's."""
+    """A module with user-defined scorers."""
 
     def length(question, expected, answer, row):
         module.seen = (question, expected, answer, row)

@@ -1,4 +1,4 @@
-"""The table of scores: every question and scorer has its row, and an error is neither a zero nor a NaN."""
+"""The table of scores: one row per question and scorer; an error is neither 0 nor NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.evaluation.test_scorers import make_case
 
 
 def scored(value, **options):
-    """Return the row of a scorer that returns a value, or raises it."""
+    """Return the row of a scorer that returns or raises the given value."""
 
     def score(_):
         if isinstance(value, BaseException):
@@ -90,8 +90,8 @@ def test_truths_and_numbers_are_scores(value, score):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "it returned nan; None says that there is nothing to score by"),
-        (np.float64("nan"), "it returned nan; None says"),
+        (float("nan"), "it returned nan; return None if the scorer is not applicable"),
+        (np.float64("nan"), "it returned nan; return None"),
         (float("inf"), "it returned inf"),
         (1.01, "it returned 1.01, which is not from 0 to 1"),
         (-0.1, "it returned -0.1, which is not from 0 to 1"),

@@ -1,4 +1,4 @@
-"""Exact match and token F1 are those of the published SQuAD v1.1 evaluation."""
+"""Exact match and token F1 equal those of the published SQuAD v1.1 evaluation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAIRS = [
 WORDS = st.lists(
     st.sampled_from(["a", "an", "the", "The", "cat", "CAT", "cat's", "not", "1,000", "-", "x.y"]), max_size=12
 )
-# Letters that neither fold nor decompose into other ones: there the two cannot differ.
+# Letters that neither fold nor decompose: for them, both implementations must agree.
 LATIN = "".join(
     char
     for char in map(chr, range(0xC0, 0x250))

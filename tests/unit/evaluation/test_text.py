@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001
-"""What makes no difference between two texts, in every script, and what does."""
+"""Normalisation of texts in many scripts: which differences it ignores and which it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ask operator against the service: every question once, every answer in the file."""
+"""AssistantAskOperator against the embedded service: it asks every question once and writes every answer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def output(tmp_path):
 
 @pytest.fixture
 def ask(run_operator, output):
-    """Ask in an Airflow."""
+    """Run the operator in a DAG."""
 
     def asked(source=QUESTIONS, **arguments):
         arguments = {**DEFAULTS, "output_path": str(output), **arguments}
@@ -84,7 +84,7 @@ def context(run_id="run", max_tries=0, map_index=-1):
 
 @pytest.fixture
 def execute(output):
-    """Execute an operator without Airflow, in a new process as it were; the counts have to add up."""
+    """Execute the operator without a DAG, like a new process, and check that the counts add up."""
 
     def executed(source=QUESTIONS, *, run_id="run", max_tries=0, map_index=-1, **arguments):
         arguments = {**DEFAULTS, "output_path": str(output), **arguments}
@@ -108,7 +108,7 @@ def posts(service, path=SUBMIT):
 
 
 def polled(service):
-    """Return how often each request was polled."""
+    """Return the number of polls of each request."""
     return Counter(entry.path.rpartition("/")[2] for entry in service.journal("GET", POLL))
 
 
@@ -139,7 +139,7 @@ def until(holds):
 
 
 def only(output):
-    """The journal is gone, and nothing else was left beside the output."""
+    """Check that the folder of the output contains no other files."""
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
@@ -174,7 +174,7 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
     only(output)
 
 
-# -- what is asked ---------------------------------------------------------------------------------
+# -- source and parameters ---------------------------------------------------------------------------------
 
 
 def test_what_stands_beside_a_question_keeps_its_type(service, connection, execute, output, tmp_path):
@@ -349,7 +349,7 @@ def test_half_a_surrogate_pair_harms_nobody_else(spelling, service, connection, 
     (tmp_path / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     for _ in range(2):
         result = execute(str(tmp_path / "questions.jsonl"), key_columns=(), max_failed=1)
-        # The service takes no such message.
+        # The service rejects this message.
         assert (result["complete"], result["rejected"]) == ((1, 1) if spelling == "message" else (2, 0))
         assert [row[spelling] for row in rows_of(output)] == [rows[0][spelling], "half \\ud83d"]
     assert len(service.rows("requests")) == result["complete"]
@@ -412,7 +412,7 @@ def test_deferrable_follows_the_configuration(default, given, expected, monkeypa
     assert operator.deferrable is expected
 
 
-# -- conversations ---------------------------------------------------------------------------------
+# -- sessions ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -475,7 +475,7 @@ def test_a_conversation_with_an_open_question_is_not_closed(service, connection,
     def submitted(batch, questions):
         submit(batch, questions)
         until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
-        # Behind the deadline each is polled once.
+        # After the deadline, each request is polled once more.
         service.answer("status:503", path=POLL, times=1)
 
     monkeypatch.setattr(Batch, "submit", submitted)
@@ -571,7 +571,7 @@ def test_the_key_is_nowhere(service, canary, execute, output, caplog, capfd):
     assert canary not in f"{result} {rows_of(output)} {caplog.text} {capfd.readouterr()}"
 
 
-# -- failures told apart, and what a retry does ----------------------------------------------------
+# -- failures, and what a retry does ----------------------------------------------------
 
 
 @deferrables
@@ -603,7 +603,7 @@ def test_failed_questions_are_asked_anew_by_the_retry_and_the_others_are_not(
 
 
 def _from_second_try(what):
-    """Return a hook that does something before each retry, but not when a deferred try resumes."""
+    """Return a hook that calls a function before each retry, but not when a deferred try resumes."""
     done = {1}
 
     def hook(context):
@@ -712,7 +712,7 @@ def test_the_worst_names_the_error_and_rejected_rows_count_for_none(service, con
 
 def test_without_a_ledger_a_retry_asks_everything_again_and_says_so(service, connection, execute, output, ledger_home):
     failing(service, [1])
-    with pytest.raises(AssistantRequestFailed, match="asks everything again"):
+    with pytest.raises(AssistantRequestFailed, match="asks all questions again"):
         execute(many(3), ledger=False)
     service.behave(fail_messages=None)
     assert counts(execute(many(3), ledger=False)) == {"complete": 3, "submitted": 3, "sessions_closed": 3}
@@ -770,16 +770,16 @@ def test_the_service_is_down(service, connection, execute, output):
     assert (result["complete"], result["possibly_duplicated"]) == (3, 3)
 
 
-# -- again -----------------------------------------------------------------------------------------
+# -- retries and cleared tasks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mode", "deferrable"), [("async", False), ("async", True), ("sync", False)])
-@pytest.mark.parametrize("reuse", [True, False], ids=["taken up", "anew"])
+@pytest.mark.parametrize("reuse", [True, False], ids=["reused", "asked again"])
 def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, output):
     at = timezone.datetime(2026, 11, 20)
     results = []
     for retries in range(2):
-        # This Airflow makes the task instance anew; a real one raises max_tries, as more retries do here.
+        # dag.test() creates a new task instance. A real Airflow increases max_tries, so the test sets more retries.
         with DAG(f"cleared_{mode}_{deferrable}_{reuse}", schedule=None) as dag:
             AssistantAskOperator(
                 task_id="task", source=QUESTIONS, output_path=str(output), mode=mode, deferrable=deferrable,
@@ -869,11 +869,11 @@ def test_answers_are_kept_where_the_output_is_gone(mode, service, connection, ex
 
 
 class Killed(BaseException):
-    """As if by SIGKILL: nothing after it is done."""
+    """Stands for SIGKILL: no code runs after it."""
 
 
 def killed_at(monkeypatch, owner, name, *, after=False):
-    """Have this function kill the process, once."""
+    """Replace a function by one that raises Killed on the first call."""
     method = getattr(owner, name)
 
     def kill(*arguments, **options):
@@ -925,7 +925,7 @@ def test_killed_when_most_had_come(service, connection, execute, output, monkeyp
     noted = Journal(str(folder))
     assert len(noted.read_answers()) == 18
     (path, *_) = folder.glob("answers-*")
-    # As a kill in the middle of a write leaves it.
+    # A file as a kill during a write leaves it.
     path.write_bytes(path.read_bytes()[:-5])
     missing = len(noted.read_open())
     assert missing == 3
@@ -984,7 +984,7 @@ def test_a_failed_message_in_sync_mode_is_not_submitted(service, connection, exe
 
 
 def deferred(source, output, **arguments):
-    """Execute until it defers; return the operator and what it deferred with."""
+    """Execute the operator until it defers. Return the operator and the deferral."""
     arguments = {**DEFAULTS, "output_path": str(output), "deferrable": True, **arguments}
     operator = operator_of(source, arguments)
     with pytest.raises(TaskDeferred) as caught:
@@ -1061,12 +1061,12 @@ def test_a_late_answer_is_taken_after_the_deadline_too(service, connection, outp
     assert resumed(many(3), output, event, deadline=0)["complete"] == 3
 
 
-# -- ended from outside ----------------------------------------------------------------------------
+# -- on_kill ----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def end_when():
-    """End an operator from another thread, as a signal handler would, when something holds."""
+    """Call on_kill() from another thread, like a signal handler, as soon as a condition holds."""
     threads = []
 
     def watch(operator, holds):

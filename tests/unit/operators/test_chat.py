@@ -1,4 +1,4 @@
-"""Chat operators against the service: what XCom holds, and what is asked how often."""
+"""Chat operators against the embedded service: their XCom values and their requests."""
 
 from __future__ import annotations
 

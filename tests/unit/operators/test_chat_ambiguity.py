@@ -1,4 +1,4 @@
-"""Sync chats and closed sessions whose request may have been carried out although it failed."""
+"""Ambiguous requests of sync chats and of closing a session."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_after_a_5xx_it_is_sent_again_and_said_so(service, connect, run_operator
     assert run.state == "success"
     assert run.xcom(key="possibly_duplicated") == 1
     assert len(service.rows("requests")) == 2
-    assert "session 's' may hold the message more than once" in caplog.text + "".join(capfd.readouterr())
+    assert "session 's' may contain the message more than once" in caplog.text + "".join(capfd.readouterr())
 
 
 def test_without_a_fault_nothing_is_said_of_duplicates(service, connection, run_operator):

@@ -1,4 +1,4 @@
-"""The operators that load documents, counted at the service: what arrives, what is reported, what is refused."""
+"""Load operators against the embedded service: created documents, counts and rejected rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def context(run_id="run", map_index=-1, task_id="load"):
 
 
 def load(source, kind=AssistantLoadQAOperator, *, run_id="run", map_index=-1, task_id="load", **options):
-    """Execute an operator without Airflow; the counts have to add up."""
+    """Execute an operator without a DAG, and check that the counts add up."""
     name = "files" if kind is AssistantUploadFilesOperator else "source"
     operator = render(kind(task_id=task_id, **{name: source}, **options))
     result = operator.execute(context(run_id, map_index, task_id))

@@ -1,4 +1,4 @@
-"""The operator that judges answers: its files, its ends, and what they say of each other."""
+"""AssistantEvaluateOperator: its files, its verdicts and its errors."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def operator(tmp_path):
 
 @pytest.fixture
 def evaluate(operator, monkeypatch):
-    """Evaluate as a run of that night would; without pictures, which are slow."""
+    """Evaluate as the run of a given day, without charts, which are slow."""
     monkeypatch.setattr(report, "render", lambda summary, cases, scores, trend: f"{len(trend)} runs before")
 
     def run(answers, *, night=0, run_id=None, map_index=-1, **arguments):
@@ -153,7 +153,7 @@ def files(root):
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-# -- what is written -------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------
 
 
 def test_three_files_say_the_same(operator, tmp_path):
@@ -234,7 +234,7 @@ def test_mapped_tasks_have_folders_of_their_own(evaluate):
 def test_a_folder_of_another_task_is_not_overwritten(evaluate, operator):
     evaluate(good(2), name="golden")
     with pytest.raises(
-        AssistantInputError, match=r"holds the evaluation of dag_id nightly.*a name or a folder of its own"
+        AssistantInputError, match=r"holds the evaluation of dag_id nightly.*give this one another name or output_path"
     ):
         execute(operator(good(2), name="golden"), dag_id="other")
 
@@ -254,7 +254,7 @@ def test_a_retry_writes_the_same_bytes(operator, tmp_path):
 
 
 def killed(at, folder, arguments):
-    """Evaluate, and end before the rename of a file or after it; a process that has threads could not be forked."""
+    """Evaluate in a new process, and kill it before or after a rename. A process with threads cannot be forked."""
     steps = iter(range(100))
     rename = Path.replace
 
@@ -272,7 +272,7 @@ def killed(at, folder, arguments):
 
 @pytest.mark.parametrize("killed_at", range(8))
 def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, operator, tmp_path):
-    """Four files, and a kill before each rename and after it."""
+    """Kill the process before and after the rename of each of the four files."""
     arguments = {"lake_path": str(tmp_path / "lake"), "pass_if": "token_f1 >= 0.5", "gate": ["pass_rate >= 0.5"]}
     execute(operator([*worse(5), *good(20)[5:]], **arguments))
 
@@ -282,7 +282,7 @@ def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, ope
     assert child.exitcode == -signal.SIGKILL
     folder = tmp_path / "evaluations" / "nightly.judge"
     (run,) = folder.iterdir()
-    # What has a summary is whole.
+    # An evaluation with a summary is complete.
     assert (run / "summary.json").exists() is (killed_at == 7)
     execute(operator(good(), **arguments))
     after = files(tmp_path)
@@ -347,13 +347,13 @@ def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behi
     assert summary.gate.rules[0].rule == "token_f1 >= 0.6"
     page = Path(head["report_path"]).read_text()
     assert f"<title>{'Passed' if passed else 'Failed'}: " in page
-    # The link is there whatever came of it.
+    # The link exists for every verdict.
     link = run.xcom("judge", key="_link_AssistantReportLink")
     assert unquote(link) == f"/assistant/reports/{run.dag_id}/{run.run_id}/judge/-1"
 
 
 def test_iterations_of_a_loop_have_reports_of_their_own(operator):
-    """In Airflow 3.4 they share DAG, run, task and map index."""
+    """In Airflow 3.4, iterations of a loop have the same DAG, run, task and map index."""
     link, regions = AssistantReportLink(), [UUID(int=7), UUID(int=8)]
     pages = []
     for index, region in enumerate(regions):
@@ -388,7 +388,7 @@ def test_a_first_run_has_nothing_to_compare_with_and_says_so(evaluate):
     (rule,) = summary_of(head).gate.rules
     assert (rule.verdict, rule.reason) == (
         "not_judged",
-        "not judged: there is no baseline yet; this evaluation can be the next one's",
+        "not judged: there is no baseline yet; this evaluation can become the baseline of the next",
     )
 
 
@@ -476,9 +476,9 @@ def test_scores_alone_are_a_baseline(evaluate, tmp_path):
         ({"tag": "v9"}, "no evaluation before this one in .* has the tag 'v9'"),
         ("/no/such/folder", "baseline '/no/such/folder' does not exist"),
         ("EMPTY", "has no summary.json"),
-        ("SELF", "the output of this very run"),
+        ("SELF", "the output folder of this run itself"),
         ("NOT_PARQUET", "cannot be read"),
-        ("OTHER_PARQUET", "is no table of scores"),
+        ("OTHER_PARQUET", "is not a table of scores"),
     ],
 )
 def test_a_baseline_that_is_not_there_is_refused_before_anything_is_written(baseline, says, evaluate, tmp_path):
@@ -507,7 +507,7 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
     assert comparison.scorers["token_f1"].paired == 10
 
 
-# -- refused input ---------------------------------------------------------------------------------
+# -- invalid input ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -519,7 +519,7 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
         ({"gate": ["token_f1 >= much"]}, "write it like"),
         ({"gate": "token_f1 >= 0.5"}, "gate must be a list of rules"),
         ({"gate": ["token_f1 >= {{ x }}", "chrf >= 0.5"]}, "there is no scorer 'chrf'"),
-        ({"pass_if": "token_f1 > high"}, "is no 'scorer >= number'"),
+        ({"pass_if": "token_f1 > high"}, "is not 'scorer >= number'"),
         ({"gate": ["pass_rate >= 0.5"]}, "needs pass_if"),
         ({"gate": ["token_f1 drop <= 0.1"]}, "needs a baseline"),
         ({"baseline": {"run": "x"}}, "baseline must be a path"),

@@ -1,4 +1,4 @@
-"""A day of an export is there once: whoever writes it, under whatever name, from whichever ledger."""
+"""Exports write each row of a day once, also after a rename or with another ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OF_THE_LEDGER = ("feedback", "requests", "loads")
 
 @pytest.fixture
 def recorded(service, connection):
-    """A ledger with one of everything of today."""
+    """A ledger with one entry of each kind for today."""
     with Ledger.open() as ledger:
         chat = {"site_id": "acme-docs", "session_id": "s"}
         ledger.once(submissions, SCOPE, key_of("k"), RUN, lambda: {"request_id": "r"}, **chat)

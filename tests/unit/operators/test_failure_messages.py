@@ -1,4 +1,4 @@
-"""Whatever ends a task, its log says first what happened and where, what is safe, and what to do."""
+"""The log of a failed task says what happened, what is safe, and what to do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def context():
 
 @pytest.fixture
 def failed(connection, caplog):
-    """Execute an operator that fails; return its three lines and its error."""
+    """Execute an operator that fails. Return its three log lines and its error."""
 
     def execute(operator, error):
         operator.render_template_fields({})
@@ -88,7 +88,7 @@ def test_a_batch_with_questions_that_failed(failed, service, tmp_path):
     happened, safe, todo, error = failed(ask, AssistantRequestFailed)
     assert names_the_connection(happened)
     assert str(output) in happened
-    assert f"2 of 4 questions have their answer in {output}" in safe
+    assert f"2 of 4 questions have an answer in {output}" in safe
     assert "A retry keeps the answers" in todo
     assert str(error)[:40] == "2 of 4 questions have no answer (2 comple"[:40]
 
@@ -100,7 +100,8 @@ def test_a_batch_that_is_refused(failed, service, tmp_path):
     )
     happened, safe, todo, _ = failed(ask, AssistantError)
     assert "403 Forbidden" in happened
-    assert "2 of 4 questions were submitted by this try and 0 before; a retry takes them up." in safe
+    submitted = "2 of 4 questions were submitted by this try and 0 before; a retry continues to wait for their answers."
+    assert submitted in safe
     assert "Check the plan" in todo
     assert "Airflow does not retry this task" in todo
 
@@ -111,7 +112,7 @@ def test_a_batch_with_bad_rows_names_its_findings(failed, tmp_path):
         task_id="ask", source=rows, output_path=str(tmp_path / "a.parquet"), poll_interval=0.05, deferrable=False
     )
     _, safe, todo, _ = failed(ask, AssistantInputError)
-    assert "4 of 5 questions have their answer" in safe
+    assert "4 of 5 questions have an answer" in safe
     assert "Fix these rows in the source" in todo
     assert f"Findings: {tmp_path}" in todo
 
@@ -322,7 +323,7 @@ def test_errors_of_others_are_explained_too(error, caplog):
 
 
 def test_the_findings_of_the_try_are_named_without_asking_the_storage(connection, service, caplog, monkeypatch):
-    """A storage that fails while the error is handled would replace the error by its own."""
+    """An error of the storage during error handling must not replace the original error."""
     service.answer("status:400", path="documents", times=1)
     rows = [{"title": "T", "question": f"Q{number}?", "answer": "A", "category": "c"} for number in range(2)]
     load = AssistantLoadQAOperator(task_id="load", source=rows)

@@ -1,4 +1,4 @@
-"""A refusal that would only be repeated fails the task at its first try, whatever its retries."""
+"""A permanent rejection fails the task at its first try, without retries."""
 
 from __future__ import annotations
 

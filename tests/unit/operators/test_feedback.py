@@ -52,7 +52,7 @@ def test_another_rating_is_another(service, connection, run_operator):
 
 
 def rate_now(request_id, feedback):
-    """Rate without an Airflow; return whether it was sent."""
+    """Execute the operator without a DAG. Return whether it sent the rating."""
     context = {"ti": SimpleNamespace(dag_id="dag", run_id="run", task_id="rate", map_index=-1)}
     operator = AssistantFeedbackOperator(task_id="rate", session_id="s", request_id=request_id, feedback=feedback)
     with contextlib.closing(operator.hook.client):
@@ -60,7 +60,7 @@ def rate_now(request_id, feedback):
 
 
 def submitted(count=1):
-    """Submit questions, and return their requests."""
+    """Submit questions. Return their request ids."""
     hook = AssistantHook()
     with contextlib.closing(hook.client):
         return [hook.submit_chat("s", f"Question {number}?").request_id for number in range(count)]
@@ -68,7 +68,7 @@ def submitted(count=1):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_service_has_the_latest_rating(seed, service, connection):
-    """Any order of words: each is sent unless it is the latest of its request."""
+    """A rating is sent unless it is already the latest of its request, in any order of ratings."""
     requests, random, expected = submitted(2), Random(seed), []
     for _ in range(12):
         request_id, word = random.choice(requests), random.choice(["good", "bad", "so-so"])

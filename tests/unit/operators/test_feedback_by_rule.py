@@ -1,4 +1,4 @@
-"""Rating many answers by rules on their scores: each once, and counts that add up."""
+"""Ratings by rule: each answer is rated once, and the counts add up."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def context(task_id="rate"):
 
 
 class Evaluated:
-    """Answers of the service, and scores of them, as files."""
+    """Files with answers of the service and their scores."""
 
     def __init__(self, folder, service):
         self.answers, self.scores = str(folder / "answers.parquet"), str(folder / "scores.parquet")
         self.service = service
 
     def ask(self, score, **options):
-        """Ask as many questions as there are scores; those without one are not scored."""
+        """Ask one question per score. None means no score."""
         source = [{"key": f"q{number}", "message": f"Question {number}?"} for number in range(len(score))]
         options = {"mode": "sync", "max_failed": len(score), "key_columns": "key", **options}
         ask = AssistantAskOperator(task_id="ask", source=source, output_path=self.answers, **options)
@@ -259,7 +259,7 @@ def test_a_ledger_that_cannot_be_read_sends_nothing(evaluated, service):
 
 
 def when_rated(service, count, do):
-    """Do something from another thread, as a signal handler would, when so many ratings were sent."""
+    """Call a function from another thread, like a signal handler, after a number of ratings."""
 
     def wait():
         deadline = time.monotonic() + 120
@@ -335,7 +335,7 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_sent(field, evaluate
     evaluated.ask([0.9])
     (tmp_path / "other.txt").write_text("no Parquet")
     for path in ("missing.parquet", "other.txt"):
-        with pytest.raises(AssistantInputError, match=f"{field} must be a Parquet file, and .*{path}") as raised:
+        with pytest.raises(AssistantInputError, match=f"{field} must be a Parquet file, but .*{path}") as raised:
             evaluated.operator(**{field: str(tmp_path / path)}).execute(context())
         assert raised.value.field == field
     assert service.posts(FEEDBACK) == 0
@@ -356,7 +356,7 @@ def test_in_a_dag_with_templates_and_a_retry(evaluated, service, run_operator):
     assert run.xcom()["by_rating"] == {"good": 1, "bad": 1}
 
 
-# -- ratings that the service refuses --------------------------------------------------------------
+# -- rejected ratings --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 410, 418, 422])

@@ -1,4 +1,4 @@
-"""What a source's types do from night to night: nothing, as long as its values stay."""
+"""Keys are compared by value: another column type does not create rows again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.operators.test_documents import ROWS, load
 
 QA = "/documents/qa$"
 IDS = itertools.count(1, 10)
-# A column of ids as each kind of source delivers it.
+# A column of ids in the type of each kind of source.
 KINDS = {
     "list of int": lambda ids: ids,
     "list of float": lambda ids: [float(n) for n in ids],
@@ -46,7 +46,7 @@ KINDS = {
 
 
 def frame_of(kind, ids):
-    """Return a source of one kind; the texts around the key are of that library's kind, too."""
+    """Return a source of one kind. All its columns have types of that library."""
     column = KINDS[kind](ids)
     texts = {name: [f"{ROWS[0][name]} {n}" for n in ids] for name in ("title", "question", "answer", "category")}
     if isinstance(column, pd.Series):

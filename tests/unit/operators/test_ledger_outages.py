@@ -1,4 +1,4 @@
-"""Tasks whose ledger is away while an answer comes: the answer is worth more than its record."""
+"""Outages of the ledger: the task keeps the answer even if it cannot be recorded."""
 
 from __future__ import annotations
 

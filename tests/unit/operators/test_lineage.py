@@ -1,4 +1,4 @@
-"""What tasks say they have read and written, and where their buttons lead."""
+"""Lineage of the operators, and the URLs of their links."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUESTIONS = [{"id": number, "message": f"Question {number}?"} for number in rang
 
 @pytest.fixture
 def ran(ran, connection):
-    """Run an operator that is connected to the service."""
+    """Run an operator against the embedded service."""
     return ran
 
 

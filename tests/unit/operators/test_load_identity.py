@@ -1,4 +1,4 @@
-"""To which source a key belongs, and how much of a site one load may change."""
+"""Ownership of keys by sources, and the limit on mass changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestOwner:
         done = load(changed, task_id="after", adopt=True)
         assert counts(done) == {"unchanged": 4, "created": 1}
         assert done["changed"] == 1
-        # Without it from now on; what is missing is missing here.
+        # Without the argument from now on, so its rows are missing here.
         done = load(changed[1:], task_id="after", run_id="next")
         assert (done["unchanged"], done["stale"]) == (4, 1)
         assert [kind for kind, _, _ in listed(ledger_home, "next", "after")] == ["stale"]

@@ -1,4 +1,4 @@
-"""What the log of a load says to a tired engineer: first what happened, what is safe, and what to do."""
+"""The log of a failed load says what happened, what is safe, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of the service that the specification does not list, and rate limits that last: what a load makes of them."""
+"""Loads with unexpected replies of the service and with lasting rate limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, con
     service.server.service.faults.add(f"status:{status}", path="documents", skip=3)
     assert counts(render(operator()).execute(context())) == {"created": 8, "rejected": 1}
     assert len(service.documents()) == service.posts() - 1 == 8
-    # The next night asks again for the row that was refused.
+    # The next run sends the rejected row again.
     assert counts(render(operator()).execute(context("tomorrow"))) == {"unchanged": 8, "created": 1}
 
 
@@ -71,7 +71,7 @@ def test_a_redirect_stays_an_error_of_the_connection(service, connection):
 
 
 def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect):
-    """No single pause is longer than ``max_pause``, all together are."""
+    """Each pause is shorter than ``max_pause``; the total is longer."""
     connect(retries=3)
     service.server.service.faults.add("retry-after:0", skip=2, times=None)
     operator = render(
@@ -105,7 +105,7 @@ def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, co
 
 
 def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_path):
-    """Airflow renders them again, which for a time or a random text is something else."""
+    """Airflow renders templates again after a deferral, which changes times and random texts."""
     connect(retries=1)
     service.server.service.faults.add("retry-after:600", skip=1, times=None)
     before, after = str(tmp_path / "before.parquet"), str(tmp_path / "after.parquet")
@@ -124,7 +124,7 @@ def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_
 
 
 def test_without_a_ledger_nothing_is_deferred(service, connect, monkeypatch):
-    """A load that resumes without a ledger would begin with its first row again."""
+    """Without a ledger, a resumed load would start again at the first row."""
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     connect(retries=1)
     service.server.service.faults.add("retry-after:3600", skip=3, times=None)
@@ -140,7 +140,7 @@ def test_deferrable_needs_the_ledger():
 
 
 def test_one_page_of_a_proxy_does_not_end_a_wait(service, connection, run_operator):
-    """A success that is not JSON, while polling."""
+    """A poll gets a success status with a body that is not JSON."""
     from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
     service.behave(processing_seconds=0.3)

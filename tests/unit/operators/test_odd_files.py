@@ -1,4 +1,4 @@
-"""Files that vanish, change, cannot be opened or have odd names: each costs itself and nothing else."""
+"""Files that vanish, change, cannot be opened or have odd names affect only themselves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def titles(service):
 
 @pytest.fixture
 def stored(request):
-    """A folder whose files change once the first of them has been read."""
+    """A folder whose files change after the first one has been read."""
     root = f"changing://{request.node.name.translate(str.maketrans('[]', '--'))}"
     for name in "abcde":
         STORAGE.pipe_file(f"{root}/{name}.md", f"# {name}".encode())
@@ -58,7 +58,7 @@ CHANGES = {
 @pytest.mark.parametrize("how", CHANGES)
 def test_one_file_that_changes_costs_one_file(how, name, service, connection, stored, ledger_home):
     change, reason = CHANGES[how]
-    # Read once as the first of five: the first is changed behind its look, the third before it.
+    # One file has been read at that time: the first file changes after its hash was computed, the third before.
     STORAGE.change = lambda: change(f"{stored}/{name}.md")
     is_read_later = name == "c"
     if is_read_later and how in {"grows", "shrinks"}:
@@ -72,13 +72,13 @@ def test_one_file_that_changes_costs_one_file(how, name, service, connection, st
 
 
 def after(opened, change):
-    """Change the storage when a file is read for that many times."""
+    """Change the storage at the given number of reads."""
     STORAGE.change = change if opened == 1 else lambda: after(opened - 1, change)
 
 
 @pytest.mark.parametrize("how", ["vanishes", "grows", "shrinks", "is emptied"])
 def test_a_file_that_changes_while_others_are_sent(how, service, connection, stored, ledger_home):
-    # Five are read to be checked; the sixth reading is the first upload.
+    # Five reads compute the hashes; the sixth read is the first upload.
     after(6, lambda: CHANGES[how][0](f"{stored}/e.md"))
     with pytest.raises(AssistantInputError, match="5 rows: 4 created, 1 rejected"):
         upload(stored, max_concurrency=1)

@@ -1,4 +1,4 @@
-"""Sources as production has them: mixed, cut, growing, empty, written by a spreadsheet."""
+"""Sources with problems of production: mixed types, cut files, growing files, empty files, spreadsheet exports."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_required_column_that_no_line_has_is_named(service, connection, tmp_pa
 
 
 class Changing(MemoryFileSystem):
-    """A storage whose files change once they have been read."""
+    """A storage whose files change after they have been read."""
 
     protocol = ("changing",)
     change = None
@@ -146,7 +146,7 @@ class Changing(MemoryFileSystem):
         opened = super()._open(path, mode, **options)
         if "r" not in mode or not (change := self.change):
             return opened
-        # The first reading is the look at the source; what comes later is the sending.
+        # The first read is the preflight; later reads belong to sending.
         self.change, content = None, opened.read()
         change()
         return io.BytesIO(content)
@@ -178,7 +178,7 @@ def test_a_file_that_grows_or_shrinks_after_it_was_checked(more, suffix, service
             load(path, **options)
     assert service.posts(QA) == min(1010, 1010 + more)
     assert ("it changed in between" in caplog.text) is bool(more)
-    # The next night has no trace of it.
+    # The next run is not affected.
     assert load(path, run_id="next", **options)["created"] == max(0, more)
 
 

@@ -1,4 +1,4 @@
-"""The package's own operations as Parquet: every async request, and every try of a load."""
+"""Exports of the ledger to Parquet: chat requests and loads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def execute(kind, **arguments):
 
 @pytest.fixture
 def export(tmp_path):
-    """Write a dataset, and return its rows of all days."""
+    """Export a dataset. Return its rows of all days."""
 
     def exported(kind, **arguments):
         result = execute(kind, output_path=str(tmp_path / "lake"), **arguments)
@@ -111,7 +111,7 @@ def test_ends_of_a_batch(service, connection, ask, export):
     ask(["Three?"], "late.parquet", max_failed=1, deadline=0)
     lost = submit(wait_for_completion=False)["request_id"]
     rows = export(AssistantRequestsToParquetOperator)
-    # The two of one batch are submitted at the same time.
+    # The two questions of the batch are submitted at the same time.
     assert sorted(row["state"] for row in rows[:2]) == ["complete", "failed"]
     assert [row["state"] for row in rows[2:]] == ["timed_out", "open"]
     assert [row["completed_at"] is None for row in rows] == [False, False, True, True]

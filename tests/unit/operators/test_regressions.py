@@ -1,4 +1,4 @@
-"""Defects that were found once, each as a user of the operators met it."""
+"""Regression tests of the operators, one per defect."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def execute(operator, iteration=None):
 
 @pytest.fixture
 def service_of(monkeypatch):
-    """A service that gives one JSON to every request."""
+    """A service that returns the same JSON for every request."""
     servers = []
 
     def start(body):
@@ -155,7 +155,7 @@ def test_an_iteration_of_a_loop_rates_once(service, connection):
 
 
 def test_nothing_of_the_embedded_service_is_too_short_for_airflow_s_masker(caplog, connection, service):
-    """Every log began with a warning, because the tenant's name had four letters."""
+    """Every log began with a warning, because the tenant id had only four letters."""
     from airflow.sdk.log import mask_secret
 
     with caplog.at_level(logging.WARNING):

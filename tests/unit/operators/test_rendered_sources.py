@@ -1,4 +1,4 @@
-"""What the UI's Rendered Templates shows of a source: a few words, whatever is in it."""
+"""The UI's Rendered Templates page shows a short description of a source, not its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits and statistics: as XCom, and as Parquet."""
+"""Limits and statistics: XCom values and Parquet datasets."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_statistics_mapped_over_sites(service, connection, run_operator, tmp_pat
 
 def test_the_day_is_utc_and_a_backfill_is_told_by_two_columns(service, connection, run_operator, tmp_path):
     berlin = timezone(timedelta(hours=2))
-    logical = datetime(2025, 10, 26, 0, 30, tzinfo=berlin)  # the night in which clocks are set back
+    logical = datetime(2025, 10, 26, 0, 30, tzinfo=berlin)  # the night of the change to winter time
     run = run_operator(
         AssistantStatisticsToParquetOperator, output_path=str(tmp_path), run_options={"logical_date": logical}
     )
@@ -166,7 +166,7 @@ BERLIN = "Europe/Berlin"
         ("2024-02-29T12:00:00", "UTC", "2024-02-29"),
         ("2024-02-29T23:59:59.999999", BERLIN, "2024-02-29"),
         ("2024-03-01T00:30:00", BERLIN, "2024-02-29"),
-        # Midnight of the days on which clocks are set forward and back, and of those after them.
+        # Midnights of the days of both clock changes, and of the days after.
         ("2026-03-29T00:00:00", BERLIN, "2026-03-28"),
         ("2026-03-30T00:00:00", BERLIN, "2026-03-29"),
         ("2026-10-25T00:00:00", BERLIN, "2026-10-24"),
@@ -178,7 +178,7 @@ def test_the_day_is_that_of_the_logical_date_in_utc(moment, zone, day):
 
 
 def test_every_night_of_a_local_schedule_has_a_day_of_its_own():
-    """Also those of 23 and 25 hours: no day is written twice, none is left out."""
+    """Days of 23 and 25 hours: no day is written twice or left out."""
     for first in (datetime(2026, 3, 27), datetime(2026, 10, 23)):  # noqa: DTZ001 (midnights of a local calendar)
         nights = [(first + timedelta(days=day)).replace(tzinfo=ZoneInfo(BERLIN)) for day in range(5)]
         days = [_day(logical_date=night) for night in nights]
@@ -258,7 +258,7 @@ def test_limits_to_parquet(service, connection, run_operator, tmp_path):
 
 
 class Sites(ScriptedService):
-    """A service with every site there is; some of them answer what they are told to, in turn."""
+    """A service that knows every site. Given sites return the given replies in turn."""
 
     def __init__(self, **answers):
         super().__init__()
@@ -391,7 +391,7 @@ def test_none_that_can_be_read_leaves_the_old_day(export, tmp_path):
     with Sites(a=[BROKEN], b=[BROKEN]) as sites:
         run = export(sites, ["a", "b"], max_failed_sites=5)
     assert run.state == "failed"
-    assert "the day is as it was" in str(run.error)
+    assert "the partition is unchanged" in str(run.error)
     assert written(tmp_path) == before
 
 

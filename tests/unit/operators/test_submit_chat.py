@@ -1,4 +1,4 @@
-"""One async chat over several tries: a request that was lost, templates after a deferral, and when it ended."""
+"""One async chat over several tries: lost requests, templates after a deferral, and completion times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = timezone.datetime(2026, 11, 20)
 waits = pytest.mark.parametrize(
     "waiting", [{"wait_for_completion": True}, {"deferrable": True}], ids=["on the worker", "deferred"]
 )
-# What is another text whenever it is rendered.
+# Templates that render to a different text each time.
 FRESH = "{{ macros.uuid.uuid4() }}"
 
 
@@ -38,7 +38,7 @@ def context():
 
 
 def ended(hook, request_id, trigger=None, **times):
-    """Return the event of a trigger that saw the end of a request."""
+    """Return the event of a trigger for a finished request."""
     request = {**hook.get_chat_request(request_id).as_dict(), "state": "complete", "polls": 1, "seconds": 1.0}
     return {"request": {**request, **times}, **carried(trigger and trigger.rendered)}
 

@@ -1,4 +1,4 @@
-"""The operator that loads the lake into a warehouse: what it takes, what it says."""
+"""AssistantParquetToWarehouseOperator: its arguments, results and errors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_was_loaded_is_told(load, root, database):
 
 def test_missing_partitions_are_named_in_the_log(load, capsys):
     load(days=3)
-    assert f"has no rows either: statistics/date={FIRST - timedelta(days=1)}." in capsys.readouterr().out
+    assert f"has no rows for them: statistics/date={FIRST - timedelta(days=1)}." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("days", "rows"), [(1, 2), (2, 4), (3, 4)])
@@ -102,8 +102,8 @@ def test_the_asset_event_has_the_result(load):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give database.*or conn_id"),
-        ({"database": "a", "conn_id": "b"}, "give database.*or conn_id"),
+        ({}, "set either database.*or conn_id"),
+        ({"database": "a", "conn_id": "b"}, "set either database.*or conn_id"),
         ({"database": "a", "days": 0}, "days must be at least 1"),
         ({"database": "a", "schema": 'x"; DROP'}, "schema must be a plain SQL name"),
     ],

@@ -1,4 +1,4 @@
-"""The page of a report: what is shown, to whom, and what never is."""
+"""The page of a report: access, content and refused files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PAGE = f"<!DOCTYPE html>\n{GENERATOR}\n<h1>Passed</h1>"
 
 @pytest.fixture
 def client(monkeypatch):
-    """Someone who may see all; who may not is for a running Airflow to say."""
+    """A client with access to everything. System tests check access on a running Airflow."""
     monkeypatch.setitem(reports.app.dependency_overrides, reports.may_see, lambda: None)
     return TestClient(reports.app)
 
 
 @pytest.fixture
 def get(client, run_operator):
-    """Have a task leave something in XCom, and ask for its report."""
+    """Push a value to XCom for a task, and request its report."""
 
     def asked(result, *, task_id="judge", map_index=-1, multiple_outputs=True):
         @task(task_id="judge", multiple_outputs=multiple_outputs)
@@ -118,7 +118,7 @@ def test_where_it_is_is_said_if_it_cannot_be_read(place, get):
 @pytest.mark.usefixtures("_airflow_database")
 @pytest.mark.parametrize(("asked", "expected"), [("", {}), (f"?region={REGION}", {"region_id": REGION})])
 def test_an_iteration_of_a_loop_is_found_by_its_region(asked, expected, client, monkeypatch):
-    """As Airflow 3.4 reads XComs; older ones have no regions."""
+    """Simulate how Airflow 3.4 reads XComs. Older versions have no regions."""
     read = []
 
     def get_many(*, run_id, dag_ids, task_ids, map_indexes, region_id=None):

@@ -1,4 +1,4 @@
-"""Evaluations to be reported, made from a seed."""
+"""Generated evaluations for tests of the report, reproducible by a seed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STATUS_ERRORS = {"failed": "The service ended the request: model overloaded", "t
 
 
 def case(number: int = 0, **values: Any) -> Case:
-    """Return a question that was answered as expected, but for what is given."""
+    """Return a correctly answered question with the given fields replaced."""
     defaults: dict[str, Any] = {
         "key": f"faq-{number:04d}",
         "message": "When are refunds paid?",
@@ -63,7 +63,7 @@ def case(number: int = 0, **values: Any) -> Case:
 
 
 def scored(cases: list[Case], **scores: Any) -> pa.Table:
-    """Return a table of scores: by scorer, one for each case."""
+    """Return a table of scores from a list of scores per scorer."""
     rows = [
         {
             "key": one.key,
@@ -93,7 +93,7 @@ def distribution(values: list[float]) -> Distribution:
 
 
 def summary_of(cases: list[Case], scores: pa.Table, **values: Any) -> Summary:
-    """Sum up, roughly as the evaluation does."""
+    """Build a summary, roughly like the evaluation."""
     total, answered = len(cases), sum(one.answer is not None for one in cases)
     unanswered: dict[str, int] = {}
     for one in cases:
@@ -151,7 +151,7 @@ def scorer_summary(name: str, found: list[tuple[float | None, str]]) -> parts.Sc
 
 
 def questions(number: int, seed: int = 1) -> list[Case]:
-    """Return questions of realistic length, some of them badly answered and some not at all."""
+    """Return questions of realistic length, with some wrong and some missing answers."""
     chance = random.Random(seed)
     cases = []
     for place in range(number):
@@ -188,7 +188,7 @@ def _answer(sentences: list[str], chance: random.Random) -> str:
 
 
 def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
-    """Return an evaluation as there is one every night: with a baseline, a gate that fails, tags and a trend."""
+    """Return a typical nightly evaluation with a baseline, a failed gate, tags and a trend."""
     cases = questions(number)
     scores = score_cases(cases, scorers_of(["token_f1", "chrf", "must_include", "latency"]))
     plain = summary_of(cases, scores)

@@ -1,4 +1,4 @@
-"""An evaluation in which every text tries to break the report."""
+"""An evaluation whose texts try to break the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HOSTILE = [
 
 
 def hostile() -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
-    """Return an evaluation with these texts in the place of every name, message, answer and reason."""
+    """Return an evaluation with these texts as names, messages, answers and reasons."""
     cases = []
     for number, text in enumerate(HOSTILE):
         marks = {"key": f"{number} {text[:2000]}", "message": text, "tags": (text[:2000],), "request_id": text[:200]}
@@ -52,7 +52,7 @@ def hostile() -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
                 expected=None, answer=None, status=text or "failed", error=text, **{**marks, "key": f"u{number} {text}"}
             ),
         ]
-    # A table has no room for what is no Unicode.
+    # A table cannot store text that is not valid Unicode.
     tables = [one for one in cases if one.key.isprintable() or "\ud800" not in one.key]
     errors = [one.message if number % 4 == 0 else 0.01 * number for number, one in enumerate(tables)]
     scores = scored(tables, token_f1=[0.01 * number for number in range(len(tables))], custom=errors)

@@ -19,7 +19,7 @@ INLINE = {"code", "del", "ins"}
 
 
 class Page(HTMLParser):
-    """Elements in their order, which have to be closed in the right order, and the text of each section."""
+    """Parse a page: check that elements are closed in order, and collect the text of each section."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -97,8 +97,11 @@ def test_the_order_is_from_the_verdict_to_the_details(night: Page) -> None:
             gate("failed", "failed", on_fail="skip_downstream"),
             ["The task succeeds, and the tasks after it are skipped."],
         ),
-        (gate("failed", "failed", on_fail="report"), ["✗ Failed:", "This is only reported: the task succeeds."]),
-        (gate("none"), ["No gate:", "There are no rules: the figures are for you to judge."]),
+        (
+            gate("failed", "failed", on_fail="report"),
+            ["✗ Failed:", "The task succeeds, because the gate only reports."],
+        ),
+        (gate("none"), ["No gate:", "There are no rules, so the figures are not judged."]),
     ],
 )
 def test_the_verdict_says_in_words_what_follows(gate: parts.Gate, told: list[str]) -> None:
@@ -127,7 +130,7 @@ def test_every_scorer_has_a_picture_or_at_least_its_figures() -> None:
     report = page(summary_of(cases, scores), cases, scores)
     told = report.sections["scores"]
     assert "token_f1 0.300 0.200" in told
-    assert "latency less is better 2.00\u202fs".replace("\u202f", " ") in told
+    assert "latency lower is better 2.00\u202fs".replace("\u202f", " ") in told
     assert "faq-0002 token_f1 broken <b>" in told
 
 
@@ -182,7 +185,7 @@ def test_answers_without_durations_have_no_latency() -> None:
     cases = [case(answer="No.", seconds=None)]
     scores = scored(cases, token_f1=[0.0])
     told = page(summary_of(cases, scores), cases, scores).sections
-    assert "No answer says how long it took." in told["latency"]
+    assert "No answer has a duration." in told["latency"]
     assert "no answer has a duration" in told["coverage"]
     assert "The 1 answered question with" in told["worst"]
 
@@ -250,8 +253,8 @@ def test_changes_are_named_and_the_changed_set_is_told(night: Page) -> None:
     [message] = [one.message for one in cases if one.key == worst.key]
     told = night.sections["changes"]
     assert f"{worst.key} {message} {worst.before:.3f} {worst.after:.3f} −{worst.before - worst.after:.3f}" in told
-    assert "Compared are 388 questions" in told
-    assert "The set has changed, and these are not compared: 4 changed questions, 8 new, 3 removed." in told
+    assert "Compared: 388 questions" in told
+    assert "The set of questions has changed. Not compared: 4 changed questions, 8 new, 3 removed." in told
     assert f"And {comparison.scorers['token_f1'].worse - content.MAX_CHANGES} more" in told
 
 
@@ -271,7 +274,7 @@ def test_less_latency_is_better() -> None:
     )
     summary = summary_of(cases, scores, comparison=comparison)
     assert '<span class="better">−1.000</span>' in render(summary, cases, scores)
-    assert "The set has not changed." in page(summary, cases, scores).sections["changes"]
+    assert "The set of questions has not changed." in page(summary, cases, scores).sections["changes"]
 
 
 def test_the_page_needs_nothing_and_runs_nothing(night: Page) -> None:

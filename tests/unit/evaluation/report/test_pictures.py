@@ -72,8 +72,8 @@ def test_durations_end_after_the_last_mark() -> None:
     ("values", "written"),
     [
         ((0.5, 0.9), ["0.500", "0.900"]),
-        ((0.7, None, 0.7), ["0.675", "0.725"]),  # noise does not become a mountain
-        ((0.999, 1.0), ["0.950", "1.000"]),  # and no share is more than 1
+        ((0.7, None, 0.7), ["0.675", "0.725"]),  # small noise does not look like a large change
+        ((0.999, 1.0), ["0.950", "1.000"]),  # the axis of a share ends at 1
         ((0.0, 0.002), ["0.000", "0.026"]),
     ],
 )

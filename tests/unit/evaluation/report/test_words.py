@@ -9,7 +9,7 @@ from airflow_provider_assistant.evaluation.report.words import Side
 
 
 def shown(side: Side) -> str:
-    """Write what differs in brackets."""
+    """Return the texts with differences in brackets."""
     return "".join(f"[{piece.text}]" if piece.differs else piece.text for piece in side.pieces)
 
 
