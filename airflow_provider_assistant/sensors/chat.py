@@ -43,7 +43,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     .. seealso::
         For more information on how to use this sensor, take a look at the guide:
-        https://airflow-provider-assistant.readthedocs.io/en/stable/howto/async-chat.html
+        :doc:`/howto/async-chat`
 
     :param request_id: Id of the chat request, as ``POST …/chat/async`` returned it. Templated.
     :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``. Templated.

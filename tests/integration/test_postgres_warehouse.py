@@ -172,7 +172,7 @@ def test_concurrent_loads_of_one_day_create_no_duplicates(engine, root, read):
 def test_a_lock_that_stays_is_an_error(engine, root, load):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     with warehouse.in_postgres(sa.create_engine(engine.url)):
-        with pytest.raises(AssistantWarehouseError, match=r"lock timeout.*as it was"):
+        with pytest.raises(AssistantWarehouseError, match=r"lock timeout.*is unchanged"):
             load(FIRST, lock_timeout=0.1)
 
 

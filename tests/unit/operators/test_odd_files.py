@@ -132,7 +132,9 @@ def test_files_of_the_same_name_given_one_by_one(service, connection, tmp_path):
 
 def test_two_folders_with_the_same_paths_are_refused_before_anything_is_sent(service, connection, tmp_path):
     folders = [write(tmp_path / "docs" / name, "readme.md", "guide.md") for name in ("one", "two")]
-    with pytest.raises(AssistantInputError, match=r"2 names .*one/guide\.md' and '.*two/guide\.md'.*Nothing was sent"):
+    with pytest.raises(
+        AssistantInputError, match=r"2 file names .*one/guide\.md' and '.*two/guide\.md'.*Nothing was sent"
+    ):
         upload(folders)
     assert service.posts() == 0
     assert counts(upload(str(tmp_path / "docs"))) == {"created": 4}
