@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, quote
 from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.lineage import dataset_name
+from airflow_provider_assistant.observability.lineage import dataset_name
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset

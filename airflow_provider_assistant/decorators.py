@@ -18,7 +18,7 @@ try:
 except ImportError:  # before common-compat 1.14.1
     from airflow.utils.operator_helpers import determine_kwargs  # type: ignore[attr-defined]  # Airflow 3.3 re-exports it
 
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 
 
@@ -84,17 +84,17 @@ def assistant_ask_task(python_callable: Callable[..., Any] | None = None, **kwar
     Ask the questions that the function returns, and write the answers to a Parquet file (``@task.assistant_ask``).
 
     The function runs on the worker. Each call of the decorated function makes a task of
-    :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator`, which asks each question once
+    :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator`, which asks each question once
     (``POST …/chat/async``) and returns the counts of the batch and ``output_path``.
 
     .. seealso::
         For more information on how to use this decorator, take a look at the guide:
-        :doc:`/howto/ask`
+        :doc:`/howto/chat-batch`
 
     :param python_callable: Function that returns the questions, or yields batches of questions: a dataframe, a list of
         mappings, or paths of Parquet, CSV or JSON Lines files, with a column ``message``. Set by Airflow when the
         decorator is used without arguments.
-    :param kwargs: Any argument of :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` except
+    :param kwargs: Any argument of :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator` except
         ``source``; ``output_path`` is required. Also ``task_id``, ``retries`` and other arguments of Airflow's
         operators.
     :return: The decorator, or the decorated function.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from airflow.sdk import dag
 
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from airflow_provider_assistant.api.flow import RetryRule
-from airflow_provider_assistant.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 Build the calls of the Assistant API, one function per route.
 
 Every function returns a :class:`~airflow_provider_assistant.api.call.Call` and sends nothing. Send it with
-:meth:`AssistantClient.send <airflow_provider_assistant.client.AssistantClient.send>` or
+:meth:`AssistantClient.send <airflow_provider_assistant.client.client.AssistantClient.send>` or
 :meth:`AssistantHook.send <airflow_provider_assistant.hooks.assistant.AssistantHook.send>`. Each raises
 :class:`~airflow_provider_assistant.exceptions.AssistantInputError` if an id is empty or cannot be part of a URL.
 """
@@ -27,7 +27,7 @@ from airflow_provider_assistant.api.models import (
     TextDocument,
     find_request_id,
 )
-from airflow_provider_assistant.api.verdict import StatusWords
+from airflow_provider_assistant.api.status import StatusWords
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def upload_document(site_id: str, upload: Upload) -> Call[CreatedDocument]:
     Return the call that creates a document from a file (``POST …/documents``).
 
     :param site_id: Id of the site.
-    :param upload: The file; :func:`airflow_provider_assistant.hooks.files.as_upload` builds it.
+    :param upload: The file; :func:`airflow_provider_assistant.storage.uploads.as_upload` builds it.
     """
     return _on_site("documents.upload", "POST", site_id, "documents", CreatedDocument, upload=upload)
 

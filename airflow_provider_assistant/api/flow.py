@@ -2,7 +2,7 @@
 Retries, timeouts and polling as generators that do no input or output.
 
 A flow is a generator. It yields a step (send a call, wait, record a measurement), receives the outcome of the step, and
-returns its result. :mod:`airflow_provider_assistant.client` runs flows over HTTP, with or without asyncio. So the rules
+returns its result. :mod:`airflow_provider_assistant.client.client` runs flows over HTTP, with or without asyncio. So the rules
 exist once for both, and tests run them without a socket.
 """
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from airflow_provider_assistant.api.call import Exchange
-from airflow_provider_assistant.api.verdict import State, StatusWords
+from airflow_provider_assistant.api.status import State, StatusWords
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 # Maximum length of a status word, because it is written to logs and to the ledger.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_provider_assistant.cli.output import Out
-from airflow_provider_assistant.cli.running import LATER, OK, command, connected, exit_code, failed
+from airflow_provider_assistant.cli.runner import LATER, OK, command, connected, exit_code, failed
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 

@@ -11,18 +11,18 @@ from typing import Any, Literal
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Out
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
-from airflow_provider_assistant.cli.running import OK, WRONG, command, connected
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, connected
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.ledger import Ledger, document_scope
 from airflow_provider_assistant.ledger.admin import counts_of_loads
-from airflow_provider_assistant.ledger.inspect import Entry, entry_of, outcomes, superseded_counts, unsettled
-from airflow_provider_assistant.ledger.inspect import resolve as record_outcome
-from airflow_provider_assistant.ledger.inspect import superseded as older_documents
+from airflow_provider_assistant.ledger.queries import Entry, entry_of, outcomes, superseded_counts, unsettled
+from airflow_provider_assistant.ledger.queries import resolve as record_outcome
+from airflow_provider_assistant.ledger.queries import superseded as older_documents
+from airflow_provider_assistant.loading.preflight import survey
 from airflow_provider_assistant.loading.rows import Digest, FileRows, Rows
-from airflow_provider_assistant.loading.source import storage_path
-from airflow_provider_assistant.loading.survey import survey
+from airflow_provider_assistant.loading.sources import storage_path
+from airflow_provider_assistant.storage.uploads import as_upload
 
 # Length limit of an error in text output, in characters. JSON has the whole error.
 ERROR_WIDTH = 60

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from airflow_provider_assistant.cli.output import Out
-from airflow_provider_assistant.cli.running import OK, command, connected
-from airflow_provider_assistant.lake.leaves import flatten
+from airflow_provider_assistant.cli.runner import OK, command, connected
+from airflow_provider_assistant.lake.flattening import flatten
 
 
 @command

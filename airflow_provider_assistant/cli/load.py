@@ -12,16 +12,16 @@ from typing import Any
 
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Out
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
-from airflow_provider_assistant.cli.running import INTERRUPTED, OK, WRONG, command, connected
-from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, connected
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, LoadRecord, document_scope
 from airflow_provider_assistant.ledger.store import airflow_home
-from airflow_provider_assistant.loading.loader import Load, LoadOptions
-from airflow_provider_assistant.loading.rehearsal import Rehearsal
+from airflow_provider_assistant.loading.dry_run import Rehearsal
+from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
-from airflow_provider_assistant.loading.source import Path_, storage_path
+from airflow_provider_assistant.loading.sources import Path_, storage_path
 from airflow_provider_assistant.operators.loads import flaw_of
 
 # Maximum number of rows and findings in the output. The findings file has all findings.

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_assistant.client import is_recognisable
+from airflow_provider_assistant.client.client import is_recognisable
 from airflow_provider_assistant.exceptions import escaped
 
 REDACTED = "***"

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Out
-from airflow_provider_assistant.cli.running import OK, command
+from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.rekey import rekey as convert
 

@@ -14,7 +14,7 @@ from airflow_provider_assistant.api.models import Payload
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
-from airflow_provider_assistant.loading.source import open_source
+from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from airflow_provider_assistant.cli.output import Out
-from airflow_provider_assistant.cli.running import command
+from airflow_provider_assistant.cli.runner import command
 
 
 @command

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Out
-from airflow_provider_assistant.cli.running import OK, WRONG, command, connected
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, connected
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantConnectionError,
@@ -20,7 +20,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailed,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.files import as_upload
+from airflow_provider_assistant.storage.uploads import as_upload
 
 DOCUMENT = """# Smoke test of an integration
 

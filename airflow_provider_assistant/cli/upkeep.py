@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Out
-from airflow_provider_assistant.cli.running import OK, WRONG, command
+from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, admin
 from airflow_provider_assistant.ledger.store import airflow_home

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_assistant.evaluation.figures import CONFIDENCE, interval
+from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, interval
 from airflow_provider_assistant.evaluation.summary import Change, Comparison, Difference
 from airflow_provider_assistant.exceptions import AssistantInputError
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_provider_assistant.evaluation import figures
+from airflow_provider_assistant.evaluation import statistics
 from airflow_provider_assistant.evaluation.comparison import Scored, compare, of_scorer
 from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
 from airflow_provider_assistant.evaluation.summary import Gate, PassRate, Questions, ScorerSummary, Summary, TagSummary
@@ -69,12 +69,12 @@ def summarise(
         _questions(cases),
         {scorer.name: _scorer(scorer, by_scorer[scorer.name]) for scorer in scorers},
         _passes(pass_if, [passed[case.key] for case in cases]) if pass_if else None,
-        figures.distribution(_known(case.seconds for case in cases if case.answer is not None)),
+        statistics.distribution(_known(case.seconds for case in cases if case.answer is not None)),
         _tags(cases, by_scorer, passed),
         compare(scores, baseline.scores, higher_is_better=higher_is_better, baseline=baseline.about)
         if baseline
         else None,
-        figures.distribution(_known(case.noticed_after for case in cases if case.answer is not None)),
+        statistics.distribution(_known(case.noticed_after for case in cases if case.answer is not None)),
     )
     verdicts = judge(rules, findings)
     return Summary(
@@ -112,9 +112,9 @@ def _scorer(scorer: Scorer, rows: Sequence[Scored]) -> ScorerSummary:
         unanswered=outcomes["unanswered"],
         not_applicable=outcomes["not_applicable"],
         errors=outcomes["error"],
-        mean=figures.weighted_mean(*scored),
-        spread=figures.distribution(values),
-        histogram=figures.histogram(values) if scorer.is_share else [],
+        mean=statistics.weighted_mean(*scored),
+        spread=statistics.distribution(values),
+        histogram=statistics.histogram(values) if scorer.is_share else [],
     )
 
 
@@ -162,7 +162,7 @@ def _tags(
         tag: TagSummary(
             questions=len(found),
             answered=sum(case.answer is not None for case in found),
-            means={scorer: figures.weighted_mean(*_scored(scored[tag, scorer])) for scorer in by_scorer},
+            means={scorer: statistics.weighted_mean(*_scored(scored[tag, scorer])) for scorer in by_scorer},
             pass_rate=_rate(*_counts(passed.get(case.key) for case in found)),
         )
         for tag, found in sorted(tagged.items())

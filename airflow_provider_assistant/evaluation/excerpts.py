@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.history import Place
+    from airflow_provider_assistant.evaluation.run_directory import Place
     from airflow_provider_assistant.evaluation.summary import RuleVerdict, Summary
 
 # Number of failed rules that are listed, and length limit of each text in characters.

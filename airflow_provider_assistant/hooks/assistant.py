@@ -26,7 +26,7 @@ from airflow_provider_assistant.api.models import (
     TextDocument,
     checked,
 )
-from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
@@ -35,7 +35,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantPermissionError,
 )
 from airflow_provider_assistant.hooks.connection import Settings, extra_of, settings_of
-from airflow_provider_assistant.hooks.files import FileSource, as_upload
+from airflow_provider_assistant.storage.uploads import FileSource, as_upload
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ class AssistantHook(BaseHook):
 
         The connection is read without blocking the event loop. Inside the block, :meth:`tenant` and :meth:`site` use
         the values just read. If many coroutines use one connection, let them share a client with
-        :func:`airflow_provider_assistant.hooks.shared.shared_client`.
+        :func:`airflow_provider_assistant.hooks.shared_client.shared_client`.
 
         :return: The client; send with its ``asend``.
         :raises AssistantInputError: The connection is incomplete or has an invalid field.

@@ -5,7 +5,17 @@ A dataset is a folder with one Hive-style partition per day. Each file of a part
 sees the old rows or the new ones, and a re-run creates no duplicates.
 """
 
-from airflow_provider_assistant.lake.datasets import (
+from airflow_provider_assistant.lake.flattening import Metric, flatten, storable
+from airflow_provider_assistant.lake.publish import (
+    Published,
+    counted_twice,
+    publish,
+    replace,
+    replace_bytes,
+    rows_there,
+    storing,
+)
+from airflow_provider_assistant.lake.schemas import (
     Capture,
     evaluations_schema,
     evaluations_table,
@@ -21,16 +31,6 @@ from airflow_provider_assistant.lake.datasets import (
     statistics_raw_table,
     statistics_schema,
     statistics_table,
-)
-from airflow_provider_assistant.lake.leaves import Metric, flatten, storable
-from airflow_provider_assistant.lake.publish import (
-    Published,
-    counted_twice,
-    publish,
-    replace,
-    replace_bytes,
-    rows_there,
-    storing,
 )
 
 __all__ = [

@@ -6,10 +6,10 @@ claim before each request and the outcome after it. A claim without an outcome m
 happened. The API cannot return ratings either; exports read them from the ledger.
 """
 
-from airflow_provider_assistant.ledger.batches import RENEWAL, BatchLedger, Claim, End, Known, Settlement, Standing
+from airflow_provider_assistant.ledger.claims import RENEWAL, BatchLedger, Claim, End, Known, Settlement, Standing
 from airflow_provider_assistant.ledger.history import feedback_between, loads_between, questions_scope, requests_between
 from airflow_provider_assistant.ledger.latest import is_superseded
-from airflow_provider_assistant.ledger.loads import LoadRecord
+from airflow_provider_assistant.ledger.load_log import LoadRecord
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger, document_scope, key_of, outcome_of, sqlite_engine
 

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger.bulk import PARAMETERS
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import COUNTS, documents, loads, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger

@@ -22,10 +22,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerErrorForGood,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger.batches import BatchLedger
-from airflow_provider_assistant.ledger.bulk import PARAMETERS
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.claims import BatchLedger
 from airflow_provider_assistant.ledger.database import NAME, attempts_on, name_of, said, transaction
-from airflow_provider_assistant.ledger.loads import LoadRecord, recorded
+from airflow_provider_assistant.ledger.load_log import LoadRecord, recorded
 from airflow_provider_assistant.ledger.schema import (
     SCHEMA_VERSION,
     Outcome,

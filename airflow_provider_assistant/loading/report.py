@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Self, TypeAlias, cast
 
 from airflow_provider_assistant.api.models import ApiReply
+from airflow_provider_assistant.client.rate_limiter import Limiter
 from airflow_provider_assistant.exceptions import AssistantStorageError, escaped
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import Known, Settlement
-from airflow_provider_assistant.loading.limiter import Limiter
 from airflow_provider_assistant.loading.rows import Item
-from airflow_provider_assistant.loading.source import Path_
+from airflow_provider_assistant.loading.sources import Path_
 
 if TYPE_CHECKING:
     import pyarrow as pa

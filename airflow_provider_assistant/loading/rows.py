@@ -17,7 +17,7 @@ from airflow_provider_assistant.api.models import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label, shortened
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.loading.source import Batch, Path_, Source, Wanted
+from airflow_provider_assistant.loading.sources import Batch, Path_, Source, Wanted
 
 log = logging.getLogger(__name__)
 

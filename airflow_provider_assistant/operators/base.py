@@ -12,16 +12,17 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, ObjectStoragePath
 
-from airflow_provider_assistant import lake, metrics
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.assets import Kind, site_uri
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
 from airflow_provider_assistant.failures import Situation, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
-from airflow_provider_assistant.lineage import Data, operator_lineage, table_at
 from airflow_provider_assistant.loading.report import Findings
-from airflow_provider_assistant.loading.source import as_given
+from airflow_provider_assistant.loading.sources import as_given
+from airflow_provider_assistant.observability import metrics
+from airflow_provider_assistant.observability.lineage import Data, operator_lineage, table_at
 from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
-from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Call, Exchange
 from airflow_provider_assistant.api.models import ApiReply, ChatMessage, SubmittedChat, checked
@@ -24,10 +23,11 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
+from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.triggers.chat import ended_request, times_of
-from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
+from airflow_provider_assistant.triggers.deferral import conclude, defer, is_deferrable, is_lost, restore
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]

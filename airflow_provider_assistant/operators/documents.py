@@ -12,14 +12,14 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADocument, TextDocument
-from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.lineage import Data
-from airflow_provider_assistant.loading.rooted import check_inside
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
-from airflow_provider_assistant.loading.source import Path_, files_in, open_source, storage_files, storage_path
+from airflow_provider_assistant.loading.sources import Path_, files_in, open_source, storage_files, storage_path
+from airflow_provider_assistant.observability.lineage import Data
 from airflow_provider_assistant.operators.base import SourceField
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
+from airflow_provider_assistant.storage.containment import check_inside
+from airflow_provider_assistant.storage.uploads import as_upload
 
 
 class AssistantLoadRowsOperator(AssistantLoadOperator):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
-from airflow_provider_assistant import lake, metrics
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, head_of, means_of, rows_of
 from airflow_provider_assistant.evaluation.extra import needs
 from airflow_provider_assistant.evaluation.rules import (
@@ -26,15 +26,16 @@ from airflow_provider_assistant.evaluation.rules import (
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
 from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.lineage import Data, table_at
-from airflow_provider_assistant.loading.source import Source, Wanted, files_in, open_source
+from airflow_provider_assistant.loading.sources import Source, Wanted, files_in, open_source
+from airflow_provider_assistant.observability import metrics
+from airflow_provider_assistant.observability.lineage import Data, table_at
 from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.history import Place
+    from airflow_provider_assistant.evaluation.run_directory import Place
     from airflow_provider_assistant.evaluation.summary import Summary
 
 DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
@@ -54,7 +55,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         :doc:`/howto/evaluate`
 
     :param answers: The answers: the Parquet file of
-        :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator`, or a dataframe, a list of mappings, a
+        :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator`, or a dataframe, a list of mappings, a
         path to Parquet, CSV or JSON Lines files, or a callable that returns one of these. The column ``answer`` and the
         columns of ``key`` are required.
     :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
@@ -163,7 +164,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.evaluate import summarise
-        from airflow_provider_assistant.evaluation.history import Place, find_baseline
+        from airflow_provider_assistant.evaluation.run_directory import Place, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
 

@@ -19,7 +19,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, feedback_between, is_superseded, key_of, ratings
-from airflow_provider_assistant.loading.source import storage_path
+from airflow_provider_assistant.loading.sources import storage_path
 from airflow_provider_assistant.operators.base import (
     AssistantOperator,
     LedgerExportOperator,
@@ -30,7 +30,7 @@ from airflow_provider_assistant.operators.base import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.asking.rating import Rater
+    from airflow_provider_assistant.feedback.sender import Rater
     from airflow_provider_assistant.loading.report import Findings
 
 
@@ -51,7 +51,7 @@ class AssistantFeedbackOperator(AssistantOperator):
     :param session_id: Session of the chat request.
     :param request_id: The chat request.
     :param feedback: The rating: a word that the service accepts, such as ``good``.
-    :param answers: Parquet file that :class:`~airflow_provider_assistant.operators.ask.AssistantAskOperator` wrote: a
+    :param answers: Parquet file that :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator` wrote: a
         local path or an object storage URL.
     :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
     :param rules: Mapping from a rating to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
@@ -184,9 +184,9 @@ class AssistantFeedbackOperator(AssistantOperator):
         return {**fields, "site_id": site_id, "sent": sent}
 
     def _rate_many(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_assistant.asking.rating import Rater
         from airflow_provider_assistant.evaluation.cases import read_cases
-        from airflow_provider_assistant.evaluation.ratings import rate
+        from airflow_provider_assistant.feedback.rules import rate
+        from airflow_provider_assistant.feedback.sender import Rater
 
         key = self.key if isinstance(self.key, str) else list(self.key)
         cases = read_cases(_table(self.answers, "answers"), key=key)

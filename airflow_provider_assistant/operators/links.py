@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, ObjectStoragePath
 
-from airflow_provider_assistant.lineage import dataset_name
+from airflow_provider_assistant.observability.lineage import dataset_name
 
 # URL prefix of this package's pages on Airflow's API server.
 PAGES = "/assistant"

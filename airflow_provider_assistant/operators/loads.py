@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import metrics, tracing
 from airflow_provider_assistant.api.models import Payload
-from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
@@ -25,15 +24,16 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
-from airflow_provider_assistant.lineage import Data
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import Rows
-from airflow_provider_assistant.loading.source import storage_path
+from airflow_provider_assistant.loading.sources import storage_path
+from airflow_provider_assistant.observability import metrics, tracing
+from airflow_provider_assistant.observability.lineage import Data
 from airflow_provider_assistant.operators.base import AssistantOperator, allowed, findings_of, warn_of_findings
-from airflow_provider_assistant.waiting import is_deferrable, restore
+from airflow_provider_assistant.triggers.deferral import is_deferrable, restore
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.loading.loader import Load, OnAmbiguous, OnChange, OnMissing
+    from airflow_provider_assistant.loading.engine import Load, OnAmbiguous, OnChange, OnMissing
 
 log = logging.getLogger(__name__)
 
@@ -303,7 +303,7 @@ class AssistantLoadOperator(AssistantOperator):
         record: LoadRecord,
         is_whole: bool,
     ) -> Counts:
-        from airflow_provider_assistant.loading.loader import Load, LoadOptions
+        from airflow_provider_assistant.loading.engine import Load, LoadOptions
 
         options = LoadOptions(
             max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,

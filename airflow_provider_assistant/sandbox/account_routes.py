@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from airflow_provider_assistant.sandbox import schemas
+from airflow_provider_assistant.sandbox.dependencies import SiteId, TenantId, authorize, refusals
 from airflow_provider_assistant.sandbox.history import site_history
-from airflow_provider_assistant.sandbox.intake import SiteId, TenantId, authorize, refusals
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.statistics import site_statistics
 

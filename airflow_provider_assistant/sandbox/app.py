@@ -14,11 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from airflow_provider_assistant.sandbox.account_routes import account_routes
+from airflow_provider_assistant.sandbox.admin import create_control
 from airflow_provider_assistant.sandbox.chat_routes import chat_routes
-from airflow_provider_assistant.sandbox.control import create_control
 from airflow_provider_assistant.sandbox.document_routes import document_routes
 from airflow_provider_assistant.sandbox.errors import ApiError
-from airflow_provider_assistant.sandbox.gate import Gate
+from airflow_provider_assistant.sandbox.middleware import Gate
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.session_routes import session_routes
 from airflow_provider_assistant.sandbox.settings import Settings

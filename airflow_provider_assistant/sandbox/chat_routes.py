@@ -6,8 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from airflow_provider_assistant.sandbox import schemas
-from airflow_provider_assistant.sandbox.errors import ApiError
-from airflow_provider_assistant.sandbox.intake import (
+from airflow_provider_assistant.sandbox.dependencies import (
     RequestId,
     SiteId,
     authorize,
@@ -15,9 +14,10 @@ from airflow_provider_assistant.sandbox.intake import (
     read_body,
     refusals,
 )
-from airflow_provider_assistant.sandbox.moments import iso, maybe_iso
+from airflow_provider_assistant.sandbox.errors import ApiError
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.tenants import Key
+from airflow_provider_assistant.sandbox.timestamps import iso, maybe_iso
 from airflow_provider_assistant.sandbox.worker import FAILURE
 
 _DEFAULT_LANGUAGE = "en"

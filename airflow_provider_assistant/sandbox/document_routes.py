@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from airflow_provider_assistant.sandbox import schemas
+from airflow_provider_assistant.sandbox.dependencies import SiteId, authorize, read_body, read_upload, refusals
 from airflow_provider_assistant.sandbox.files import read_file
-from airflow_provider_assistant.sandbox.intake import SiteId, authorize, read_body, read_upload, refusals
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.tenants import Key
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.sandbox import search
-from airflow_provider_assistant.sandbox.moments import iso
+from airflow_provider_assistant.sandbox.timestamps import iso
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider_assistant.sandbox.moments import iso
+from airflow_provider_assistant.sandbox.timestamps import iso
 
 CAPACITY = 20_000
 

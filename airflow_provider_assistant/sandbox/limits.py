@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.sandbox.chats import Chats, month
 from airflow_provider_assistant.sandbox.errors import ApiError
-from airflow_provider_assistant.sandbox.moments import iso, next_month
+from airflow_provider_assistant.sandbox.timestamps import iso, next_month
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.documents import Documents

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from airflow_provider_assistant.sandbox.app import API_ROOT, create_app
-from airflow_provider_assistant.sandbox.gate import DROP_EXTENSION
+from airflow_provider_assistant.sandbox.middleware import DROP_EXTENSION
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import DEFAULT_KEY, DEFAULT_SITE, KEYS
 

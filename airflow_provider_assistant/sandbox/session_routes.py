@@ -4,16 +4,16 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from airflow_provider_assistant.sandbox import schemas
-from airflow_provider_assistant.sandbox.errors import ApiError
-from airflow_provider_assistant.sandbox.intake import (
+from airflow_provider_assistant.sandbox.dependencies import (
     SiteId,
     authorize,
     existing,
     read_body,
     refusals,
 )
-from airflow_provider_assistant.sandbox.moments import iso
+from airflow_provider_assistant.sandbox.errors import ApiError
 from airflow_provider_assistant.sandbox.service import Service
+from airflow_provider_assistant.sandbox.timestamps import iso
 
 
 def session_routes(service: Service) -> APIRouter:

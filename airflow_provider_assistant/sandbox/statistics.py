@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.sandbox.moments import iso, maybe_iso
+from airflow_provider_assistant.sandbox.timestamps import iso, maybe_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -27,7 +27,7 @@ from airflow_provider_assistant.failures import Situation, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import ended_request, times_of
-from airflow_provider_assistant.waiting import conclude, defer, is_deferrable, is_lost, restore
+from airflow_provider_assistant.triggers.deferral import conclude, defer, is_deferrable, is_lost, restore
 
 
 class AssistantChatRequestSensor(BaseSensorOperator):

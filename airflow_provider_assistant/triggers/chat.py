@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_assistant import tracing
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatRequest
-from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.shared import shared_client
+from airflow_provider_assistant.hooks.shared_client import shared_client
+from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.triggers.events import carried, failure_of, raise_failure
 
 # Seconds after the deadline in which the last poll may still be sent and answered.

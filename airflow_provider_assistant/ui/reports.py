@@ -23,8 +23,8 @@ from fastapi import Depends, FastAPI, Path, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from sqlalchemy import select
 
-from airflow_provider_assistant.evaluation.history import REPORT
 from airflow_provider_assistant.evaluation.report import GENERATOR
+from airflow_provider_assistant.evaluation.run_directory import REPORT
 
 log = logging.getLogger(__name__)
 

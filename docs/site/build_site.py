@@ -38,12 +38,12 @@ NAVIGATION: dict[str, list[str]] = {
     "Tutorials": ["tutorials/knowledge-base", "tutorials/nightly-warehouse", "tutorials/evaluation", "examples/index"],
     "How to": [
         *("howto/load-dataframe", "howto/load-files-of-rows", "howto/incremental-loads", "howto/upload-files"),
-        *("howto/chat", "howto/async-chat", "howto/ask", "howto/nightly-export", "howto/warehouse"),
+        *("howto/chat", "howto/async-chat", "howto/chat-batch", "howto/nightly-export", "howto/warehouse"),
         *("howto/golden-set", "howto/evaluate", "howto/read-evaluation-report", "howto/feedback", "howto/hook"),
         *("howto/command-line", "howto/test-dags"),
     ],
     "Concepts": [
-        *("concepts/ledger", "concepts/ambiguity", "concepts/deadlines", "concepts/pace", "faults"),
+        *("concepts/ledger", "concepts/ambiguity", "concepts/timeouts", "concepts/rate-limiting", "faults"),
         *("concepts/evaluation", "benchmarks"),
     ],
     "Operations": ["operations/runbook", "operations/ledger-on-postgresql", "operations/scale"],

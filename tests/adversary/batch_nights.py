@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.asking.answers import STATUSES
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from tests.adversary.request_service import TRIES, Service, Try, answer_to
 from tests.adversary.world import Ended, World
 

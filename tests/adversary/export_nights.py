@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from airflow.providers.common.compat.sdk import AirflowFailException
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.loading.sites import BREAKER
-from airflow_provider_assistant.operators.statistics import (
+from airflow_provider_assistant.client.fan_out import BREAKER
+from airflow_provider_assistant.transfers.statistics_to_parquet import (
     AssistantLimitsToParquetOperator,
     AssistantStatisticsToParquetOperator,
 )

@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
     AssistantTimeout,
 )
-from airflow_provider_assistant.loading.loader import BREAKER
+from airflow_provider_assistant.loading.engine import BREAKER
 from tests.adversary.load_faults import DiskFull, End, Kill, LedgerAway
 from tests.adversary.load_try import Ended, Options, Tried, Weather
 from tests.adversary.service import SECRET, Killed

@@ -15,10 +15,10 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
+from airflow_provider_assistant.client.rate_limiter import Limiter
 from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.loading import loader, report
-from airflow_provider_assistant.loading.limiter import Limiter
-from airflow_provider_assistant.loading.loader import Load, LoadOptions
+from airflow_provider_assistant.loading import report
+from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import Rows
 from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.asking.rating import BREAKER, Rater, RatingCounts
-from airflow_provider_assistant.evaluation.ratings import Rating
 from airflow_provider_assistant.exceptions import AssistantStorageError
+from airflow_provider_assistant.feedback.rules import Rating
+from airflow_provider_assistant.feedback.sender import BREAKER, Rater, RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.loading.report import Findings

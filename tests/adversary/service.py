@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.bounds import Body
-from airflow_provider_assistant.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.response_limits import Body
 
 SECRET = "canary-91f0c4e2b7a8"
 

@@ -33,12 +33,12 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.rate_limiter import Limiter
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, store
-from airflow_provider_assistant.loading.limiter import Limiter
-from airflow_provider_assistant.operators import ask, chat
+from airflow_provider_assistant.operators import chat
 from tests.adversary.request_service import HOST, SITE, TENANT, Answer, Entry, Service, Try
 from tests.adversary.service import SECRET
 from tests.virtual_time import VirtualTimeLoop

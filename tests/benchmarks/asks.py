@@ -93,9 +93,9 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
 
     gc.collect()
     idle = reset_peak()
-    from airflow_provider_assistant.asking.journal import Journal
-    from airflow_provider_assistant.asking.poller import Pending
-    from airflow_provider_assistant.triggers.batch import AssistantChatBatchTrigger
+    from airflow_provider_assistant.chat_batch.poller import Pending
+    from airflow_provider_assistant.chat_batch.state import Journal
+    from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
     with tempfile.TemporaryDirectory() as folder:
         journal, now = Journal(folder), time.time()

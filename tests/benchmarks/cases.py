@@ -17,7 +17,7 @@ from typing import Any
 from airflow_provider_assistant.api.models import QADocument
 from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
-from airflow_provider_assistant.loading.source import open_source
+from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks import ask_cases, evaluations, lake_cases, loads, metric_cases, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service

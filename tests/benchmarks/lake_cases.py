@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.benchmarks.asks import CONCURRENCY, CONNECTION, connection
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded
 from tests.benchmarks.posts import HEADERS

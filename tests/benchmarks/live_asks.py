@@ -32,7 +32,7 @@ with DAG("start", schedule=None):
 ASK = """
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 
 with DAG("ask", schedule=None):
     AssistantAskOperator(

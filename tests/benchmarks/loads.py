@@ -15,13 +15,13 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import QADocument
-from airflow_provider_assistant.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import sqlite_engine
-from airflow_provider_assistant.loading.loader import Load, LoadOptions
+from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
-from airflow_provider_assistant.loading.source import open_source
+from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks.service import Service
 
 KEY = "bench-key-0123456789abcdef0123456789"

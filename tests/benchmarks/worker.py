@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call, Response
-from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.ledger import Ledger
 from tests.benchmarks import loads, posts
 from tests.benchmarks.measure import reset_peak, status

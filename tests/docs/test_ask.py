@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.asking import answers, batch, journal, poller
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
-from airflow_provider_assistant.triggers import batch as triggers
+from airflow_provider_assistant.chat_batch import answers, batch, poller, state
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.triggers import chat_batch as triggers
 from tests.docs.conftest import QUESTIONS
 from tests.docs.pages import codes, section, table
 from tests.docs.test_loads import dag_on, queries, words
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.conftest import Run, RunningService
 
 ASK, LEDGER, OPERATORS, ERRORS = (
-    "docs/howto/ask.md",
+    "docs/howto/chat-batch.md",
     "docs/concepts/ledger.md",
     "docs/reference/operators.md",
     "docs/reference/errors.md",
@@ -70,7 +70,7 @@ def test_modes() -> None:
 def test_numbers_in_the_text() -> None:
     text = words(ASK)
     assert "noted down within two seconds" in text
-    assert journal.FLUSH == 2
+    assert state.FLUSH == 2
     assert "polled first at a quarter of it" in text
     assert poller.FIRST == 0.25
     assert "has a line every 30 seconds" in text
@@ -134,7 +134,7 @@ def test_why_a_batch_fails(
     else:
         service.behave(**trouble)
     if "triggerer" in name:
-        elsewhere = journal.Journal(str(tmp_path / "elsewhere"))
+        elsewhere = state.Journal(str(tmp_path / "elsewhere"))
         monkeypatch.setattr(triggers, "Journal", lambda _: elsewhere)
     if "ledger" in name:
         (ledger_home / "assistant_ledger.db").write_text("This is no database, but long enough to be looked at." * 99)

@@ -8,7 +8,6 @@ import shlex
 import pytest
 
 from airflow_provider_assistant.__main__ import parser
-from airflow_provider_assistant.cli import running
 from tests.docs.command_line import PAGE, written
 from tests.docs.pages import ROOT, blocks, section, table
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, batches, sqlite_engine
-from airflow_provider_assistant.ledger.inspect import resolve, unsettled
-from airflow_provider_assistant.loading import file_readers, loader, report
+from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, claims, sqlite_engine
+from airflow_provider_assistant.ledger.queries import resolve, unsettled
+from airflow_provider_assistant.loading import engine, file_readers, report
 from tests.docs.conftest import FAQ, write_csv
 from tests.docs.pages import ROOT, blocks_of, codes, prose, section, table
 from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conftest import Run, RunningService
 
 INCREMENTAL, FILES = "docs/howto/incremental-loads.md", "docs/howto/load-files-of-rows.md"
-LEDGER, PACE = "docs/concepts/ledger.md", "docs/concepts/pace.md"
+LEDGER, PACE = "docs/concepts/ledger.md", "docs/concepts/rate-limiting.md"
 pytestmark = pytest.mark.usefixtures("files")
 
 
@@ -195,13 +195,13 @@ def words(page: str) -> str:
 def test_numbers_in_the_text() -> None:
     ledger, pace = words(LEDGER), words(PACE)
     assert "A claim is respected for one hour" in ledger
-    assert timedelta(hours=1) == batches.LEASE
+    assert timedelta(hours=1) == claims.LEASE
     assert "renews its claims every 15 minutes" in ledger
-    assert timedelta(minutes=15) == batches.RENEWAL
-    assert f"{loader.BREAKER} of these in a row" in pace
-    assert f"{loader.BREAKER} failures in a row" in words("docs/reference/errors.md")
+    assert timedelta(minutes=15) == claims.RENEWAL
+    assert f"{engine.BREAKER} of these in a row" in pace
+    assert f"{engine.BREAKER} failures in a row" in words("docs/reference/errors.md")
     assert "gives what is in flight two seconds" in ledger
-    assert loader.GRACE == 2
+    assert engine.GRACE == 2
     assert "a line every ten seconds" in pace
     assert report.PROGRESS == 10
     assert "first twenty in the log" in words("docs/howto/load-dataframe.md")

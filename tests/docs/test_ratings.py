@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from airflow_provider_assistant.asking import rating
 from airflow_provider_assistant.evaluation.rules import parse_condition
+from airflow_provider_assistant.feedback import sender
 from tests.docs.pages import codes, section, table
 
 FEEDBACK, GOLDEN_SET, OPERATORS = "docs/howto/feedback.md", "docs/howto/golden-set.md", "docs/reference/operators.md"
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_counts_of_ratings() -> None:
     text = section(OPERATORS, "Counts of ratings")
     keys = [codes(row["Key"])[0] for row in table(text)]
-    assert keys == ["rows", *rating.RatingCounts().as_dict(), "not_rated", "not_answered", "site_id", "findings"]
+    assert keys == ["rows", *sender.RatingCounts().as_dict(), "not_rated", "not_answered", "site_id", "findings"]
     sums = re.findall(r"rows = [\w +]+\w", text + section(FEEDBACK, "Many answers, by rule"))
     assert len(sums) == 2
     for told in sums:
@@ -31,7 +31,7 @@ def test_conditions_can_be_read() -> None:
     assert conditions
     for condition in conditions:
         parse_condition(condition)
-    assert f"After {rating.BREAKER} failures in a row" in text
+    assert f"After {sender.BREAKER} failures in a row" in text
 
 
 def test_figures_of_the_golden_set() -> None:

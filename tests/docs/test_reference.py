@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, BaseSensorOperator
 
-from airflow_provider_assistant import assets, decorators, exceptions, lake, metrics, retry_policy
+from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.asking.poller import State
-from airflow_provider_assistant.client import ClientSettings
+from airflow_provider_assistant.chat_batch.poller import State
+from airflow_provider_assistant.client.client import ClientSettings
 from airflow_provider_assistant.evaluation.scoring import scores_schema
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
-from airflow_provider_assistant.loading.loader import OnAmbiguous, OnChange
-from airflow_provider_assistant.operators import ask, documents
+from airflow_provider_assistant.loading.engine import OnAmbiguous, OnChange
+from airflow_provider_assistant.observability import metrics
+from airflow_provider_assistant.operators import chat_batch, documents
 from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
-from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
-from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.provider_info import get_provider_info
+from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.contract.cases import CASES
 from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
 
@@ -227,7 +228,7 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
     [
         ("Arguments of all load operators", documents.AssistantLoadOperator),
         ("AssistantLoadTextOperator and AssistantLoadQAOperator", documents.AssistantLoadRowsOperator),
-        ("AssistantAskOperator", ask.AssistantAskOperator),
+        ("AssistantAskOperator", chat_batch.AssistantAskOperator),
         ("AssistantFeedbackOperator", AssistantFeedbackOperator),
         ("AssistantStatisticsToParquetOperator", AssistantStatisticsToParquetOperator),
         (

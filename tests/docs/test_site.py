@@ -147,5 +147,5 @@ def test_a_new_page_is_in_the_navigation_by_its_folder(tmp_path: Path) -> None:
 
 def test_picture_shows_the_layers_that_are_enforced() -> None:
     rooms = runpy.run_path(str(TOOLS / "rooms.py"))
-    assert rooms["PICTURE"].read_text() == rooms["drawn"](), "python docs/site/rooms.py updates it"
+    assert rooms["PICTURE"].read_text() == rooms["drawn"](), "python docs/site/layers.py updates it"
     assert all(f">{room}<" in rooms["drawn"]() for layer in rooms["layers"]() for room in layer)

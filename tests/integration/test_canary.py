@@ -18,11 +18,11 @@ from airflow_provider_assistant.operators.chat import (
 )
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
-from airflow_provider_assistant.operators.statistics import (
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.transfers.statistics_to_parquet import (
     AssistantLimitsOperator,
     AssistantStatisticsToParquetOperator,
 )
-from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ TASKS = {
         "read_statistics",
     ],
     "assistant_knowledge_base": ["read_configuration_reference", "load_configuration_reference", "upload_guides"],
-    "assistant_ask_batch": ["ask_golden_set", "summarise"],
+    "assistant_chat_batch": ["ask_golden_set", "summarise"],
     "assistant_async_chat": ["submit", "wait_for_answer", "send_feedback", "close_session"],
     "assistant_nightly_export": [
         "export_statistics", "export_limits", "export_feedback", "export_requests", "export_loads", "load_warehouse",
@@ -105,12 +105,12 @@ def test_knowledge_base_then_an_answer_about_airflow(load, run_dag, service, con
 
 def test_ask_batch(load, run_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
-    unknowing = run_dag(load("assistant_ask_batch"))
+    unknowing = run_dag(load("assistant_chat_batch"))
     assert unknowing.state == "success", unknowing.errors
     assert unknowing.xcom("summarise")["as_expected"] == 0
 
     run_dag(load("assistant_knowledge_base"))
-    run = run_dag(load("assistant_ask_batch"))
+    run = run_dag(load("assistant_chat_batch"))
     assert run.state == "success", run.errors
     counts, summary = run.xcom("ask_golden_set"), run.xcom("summarise")
     assert counts["complete"] == counts["submitted"] == summary["answered"] == summary["questions"] == 8

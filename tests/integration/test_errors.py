@@ -26,9 +26,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
     AssistantTimeout,
 )
-from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.sandbox import tenants
 from airflow_provider_assistant.sandbox.server import SandboxServer
+from airflow_provider_assistant.storage.uploads import as_upload
 from tests.wire import Answer, FakeTime, ScriptedService, refusing_port
 
 KEY = "canary-key-0123456789"

@@ -86,7 +86,7 @@ def test_runs_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket:
 
 
 def test_a_missing_baseline_on_object_storage_is_an_error(bucket: str) -> None:
-    from airflow_provider_assistant.evaluation.history import Place, find_baseline
+    from airflow_provider_assistant.evaluation.run_directory import Place, find_baseline
 
     place = Place.of(bucket, "golden", NIGHT, "r")
     with pytest.raises(AssistantInputError, match="does not exist"):

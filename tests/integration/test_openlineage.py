@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_assistant.assets import assistant_asset
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
-from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 pytest.importorskip("airflow.providers.openlineage", reason="needs apache-airflow-providers-openlineage")
 

@@ -25,9 +25,9 @@ from airflow_provider_assistant.ledger import (
     requests_between,
     submissions,
 )
-from airflow_provider_assistant.ledger.batches import LEASE, Known
+from airflow_provider_assistant.ledger.claims import LEASE, Known
 from airflow_provider_assistant.ledger.database import ATTEMPTS
-from airflow_provider_assistant.ledger.inspect import entry_of, outcomes, resolve, superseded, unsettled
+from airflow_provider_assistant.ledger.queries import entry_of, outcomes, resolve, superseded, unsettled
 from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed

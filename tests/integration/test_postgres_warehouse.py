@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import stores
-from airflow_provider_assistant.lineage import dataset_name
-from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.observability.lineage import dataset_name
+from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
 from tests.unit.lake.nights import FIRST, capture, rating, write_nights, write_rows, write_statistics

@@ -11,11 +11,11 @@ from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsL
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
-from airflow_provider_assistant import metrics, tracing
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.observability import metrics, tracing
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.live.process import wait_for
 from tests.system.otlp import OtlpReceiver
 from tests.system.statsd import StatsdReceiver

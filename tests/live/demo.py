@@ -42,7 +42,7 @@ KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT, REPORT = (
     "assistant_knowledge_base",
     "assistant_smoke",
     "assistant_async_chat",
-    "assistant_ask_batch",
+    "assistant_chat_batch",
     "assistant_nightly_export",
     "assistant_weekly_report",
 )

@@ -23,8 +23,8 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.evaluate import summarise
 from airflow_provider_assistant.evaluation.excerpts import rows_of
-from airflow_provider_assistant.evaluation.history import Place, find_baseline
 from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
+from airflow_provider_assistant.evaluation.run_directory import Place, find_baseline
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.sandbox.service import Service

@@ -14,7 +14,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.asking.journal import Journal
+from airflow_provider_assistant.chat_batch.state import Journal
 from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.process import WAIT, wait_for

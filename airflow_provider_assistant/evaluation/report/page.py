@@ -6,7 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.evaluation.report import content, formats, pictures
+from airflow_provider_assistant.evaluation.report import charts, formats, sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
     :return: The HTML page.
     :raises AssistantInputError: matplotlib is not installed.
     """
-    runs = content.runs(summary, trend)
+    runs = sections.runs(summary, trend)
     measure = _measure(summary)
     return _template().render(
         generator=GENERATOR,
@@ -56,11 +56,11 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
         timing_name=TIMES[measure],
         durations=_durations(summary, cases),
         quantiles=QUANTILES,
-        tags=content.tags(summary),
-        worst=content.worst(summary, cases, scores),
-        changes=content.changes(summary, cases),
-        unanswered=content.unanswered(cases),
-        errors=content.scoring_errors(scores),
+        tags=sections.tags(summary),
+        worst=sections.worst(summary, cases, scores),
+        changes=sections.changes(summary, cases),
+        unanswered=sections.unanswered(cases),
+        errors=sections.scoring_errors(scores),
     )
 
 
@@ -93,7 +93,7 @@ def _markup(svg: str) -> Any:
 
 
 def _picture(scorer: ScorerSummary) -> Any:
-    return _markup(pictures.histogram(scorer.histogram)) if any(scorer.histogram) else None
+    return _markup(charts.histogram(scorer.histogram)) if any(scorer.histogram) else None
 
 
 def _measure(summary: Summary) -> str:
@@ -107,7 +107,7 @@ def _durations(summary: Summary, cases: Sequence[Case]) -> Any:
     values = [value for value in times if value is not None]
     timing = getattr(summary, measure)
     marks = [(name, value) for name in ("p50", "p95", "p99") if (value := getattr(timing, name)) is not None]
-    return _markup(pictures.durations(values, marks)) if values and marks else None
+    return _markup(charts.durations(values, marks)) if values and marks else None
 
 
 def _lines(summary: Summary, runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
@@ -126,7 +126,7 @@ def _lines(summary: Summary, runs: Sequence[Summary]) -> list[tuple[str, str, An
     for name, figure, write, most in figures:
         values = [figure(one) for one in runs]
         if sum(value is not None for value in values) > 1:
-            lines.append((name, write(values[-1]), _markup(pictures.line(values, dates, write, most))))
+            lines.append((name, write(values[-1]), _markup(charts.line(values, dates, write, most))))
     return lines
 
 

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_assistant.exceptions import AssistantWarehouseError
-from airflow_provider_assistant.lake import datasets as known
+from airflow_provider_assistant.lake import schemas as known
 from airflow_provider_assistant.lake.warehouse.partitions import read_day
 from airflow_provider_assistant.lake.warehouse.views import create_views, literal, quoted
 

@@ -19,8 +19,8 @@ import airflow.configuration
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.asking.journal import Journal
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.chat_batch.state import Journal
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from tests.integration.faults.loads import CONCURRENCY, CONNECTION, Ended, Loader, listed
 from tests.live.requests import requests_of
 from tests.live.service import AssistantService

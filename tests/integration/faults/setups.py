@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 
-from airflow_provider_assistant.client import AssistantClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.ledger import store
 
 SENDS = 40
@@ -92,6 +92,6 @@ def gives_the_ledger_up_soon() -> None:
 
 def notes_answers_often() -> None:
     """Save answers five times a second, so that a kill finds saved and unsaved ones."""
-    from airflow_provider_assistant.asking import journal
+    from airflow_provider_assistant.chat_batch import state
 
-    journal.FLUSH = 0.2
+    state.FLUSH = 0.2

@@ -12,7 +12,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
-from airflow_provider_assistant.asking.poller import Poller
+from airflow_provider_assistant.chat_batch.poller import Poller
 from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
 from tests.integration.faults.loads import no_garbage_collection
 from tests.live.process import wait_for

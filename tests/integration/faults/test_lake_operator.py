@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow.fs import S3FileSystem
 
-from airflow_provider_assistant.operators.statistics import AssistantStatisticsToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 COLUMNS = ["site_id", "metric", "text"]
 SITES = ["acme-docs", "acme-shop"]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from airflow.sdk import dag, task
 
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 GLOBEX = {"assistant_conn_id": "assistant_globex"}

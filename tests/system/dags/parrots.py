@@ -4,18 +4,18 @@ from datetime import timedelta
 
 from airflow.sdk import dag, task
 
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
     AssistantSubmitChatOperator,
 )
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
-from airflow_provider_assistant.operators.statistics import (
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.transfers.statistics_to_parquet import (
     AssistantLimitsOperator,
     AssistantStatisticsToParquetOperator,
 )
-from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 PARROT = "assistant_parrot"
 SESSION = {"session_id": "{{ run_id }}"}

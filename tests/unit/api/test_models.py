@@ -21,7 +21,7 @@ from airflow_provider_assistant.api.models import (
     checked,
     find_request_id,
 )
-from airflow_provider_assistant.api.verdict import StatusWords
+from airflow_provider_assistant.api.status import StatusWords
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 ONCE = Exchange(200)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.inspect import outcomes
+from airflow_provider_assistant.ledger.queries import outcomes
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.unit.cli.conftest import rows
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
-from airflow_provider_assistant.ledger.batches import _claim_again
-from airflow_provider_assistant.ledger.bulk import Bulk
+from airflow_provider_assistant.ledger.bulk_sql import Bulk
+from airflow_provider_assistant.ledger.claims import _claim_again
 from airflow_provider_assistant.ledger.schema import documents, lengthened, loads, metadata, questions, submissions
 
 # InnoDB's longest key, in bytes, at four bytes a character.

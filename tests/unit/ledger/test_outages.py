@@ -28,7 +28,7 @@ from airflow_provider_assistant.ledger import (
     submissions,
 )
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS, is_transient
-from airflow_provider_assistant.ledger.inspect import entry_of, outcomes, superseded, unsettled
+from airflow_provider_assistant.ledger.queries import entry_of, outcomes, superseded, unsettled
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.outage import READ_ONLY, away
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.ledger import Claim, End, RunRef, Settlement, ratings, submissions
-from airflow_provider_assistant.ledger.inspect import unsettled
+from airflow_provider_assistant.ledger.queries import unsettled
 
 RUN = RunRef("dag", "run", "task", -1)
 LONG = "x" * 40_000

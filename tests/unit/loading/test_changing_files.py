@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.loading.rows import FileRows, shortest_names
+from airflow_provider_assistant.storage.uploads import as_upload
 from tests.wire import ScriptedService, client_of
 
 SIZE = 3_000_000

@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.models import TextDocument
-from airflow_provider_assistant.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
-from airflow_provider_assistant.loading import loader
-from airflow_provider_assistant.loading.loader import Load, LoadOptions
+from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.source import Wanted, open_source
+from airflow_provider_assistant.loading.sources import Wanted, open_source
 from tests.unit.ledger.outage import away
 from tests.virtual_time import in_executor, now, simulated
 
@@ -65,7 +65,7 @@ def ledger(tmp_path):
 @pytest.fixture
 def load_of(ledger, tmp_path, monkeypatch):
     """Return a load of ten rows with four requests in flight and ledger lookups of two rows."""
-    monkeypatch.setattr(loader, "LOOK_AHEAD", 2)
+    monkeypatch.setattr(engine, "LOOK_AHEAD", 2)
     with contextlib.ExitStack() as stack:
 
         def load_of(service, fails_at=None):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import QADocument, TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.hooks.files import as_upload
 from airflow_provider_assistant.keys import LABEL_LENGTH
 from airflow_provider_assistant.loading.rows import (
     DataframeRows,
@@ -22,7 +21,8 @@ from airflow_provider_assistant.loading.rows import (
     mapping_of,
     wanted_columns,
 )
-from airflow_provider_assistant.loading.source import open_source
+from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.storage.uploads import as_upload
 
 PINNED = {
     "content": "8bd9f59250618382c1579cd3787c7604",

@@ -28,8 +28,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantServerError,
 )
-from airflow_provider_assistant.loading import loader, report
-from airflow_provider_assistant.loading.source import row_group_shards
+from airflow_provider_assistant.loading import engine, report
+from airflow_provider_assistant.loading.sources import row_group_shards
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -528,7 +528,7 @@ def test_progress_is_logged(service, connection, caplog, capfd, monkeypatch):
 
 
 def test_the_looking_around_is_logged(service, connection, caplog, monkeypatch):
-    monkeypatch.setattr(loader, "PROGRESS", 0.0)
+    monkeypatch.setattr(engine, "PROGRESS", 0.0)
     with caplog.at_level(logging.INFO):
         load(ROWS)
     assert "Looked at 2 rows so far; nothing has been sent yet." in caplog.text
@@ -541,7 +541,7 @@ def quick(monkeypatch):
 
     from airflow_provider_assistant.api import flow
 
-    monkeypatch.setattr(loader.flow, "RetryRule", partial(flow.RetryRule, first_pause=0.0))
+    monkeypatch.setattr(engine.flow, "RetryRule", partial(flow.RetryRule, first_pause=0.0))
     monkeypatch.setattr(flow, "LEAST_JITTER", 0.001)
 
 
@@ -561,7 +561,7 @@ def test_a_storm_of_failures_is_not_answered_with_a_storm_of_requests(service, c
     service.answer("status:503", times=None)
     with pytest.raises((AssistantAmbiguousError, AssistantServerError)):
         load(many(500), max_concurrency=8)
-    assert loader.BREAKER <= service.posts() <= loader.BREAKER + 8
+    assert engine.BREAKER <= service.posts() <= engine.BREAKER + 8
 
 
 def test_a_short_pause_is_waited_for(service, connect):
@@ -740,7 +740,7 @@ def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, conne
         path.write_text(path.name)
     link = root / "link.md"
     link.symlink_to(root / "a.md")
-    look = loader.survey
+    look = engine.survey
 
     def swapped(*arguments, **options):
         seen = look(*arguments, **options)
@@ -748,7 +748,7 @@ def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, conne
         link.symlink_to(outside)
         return seen
 
-    monkeypatch.setattr(loader, "survey", swapped)
+    monkeypatch.setattr(engine, "survey", swapped)
     with pytest.raises(AssistantInputError, match="1 rows were rejected"):
         load(str(root), AssistantUploadFilesOperator, root=str(root))
     assert "outside.md" not in json.dumps(service.documents())

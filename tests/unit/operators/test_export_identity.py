@@ -12,11 +12,11 @@ from airflow.sdk import DAG
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, ratings, submissions
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
-from airflow_provider_assistant.operators.operations import (
+from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
-from airflow_provider_assistant.operators.statistics import (
+from airflow_provider_assistant.transfers.statistics_to_parquet import (
     AssistantLimitsToParquetOperator,
     AssistantStatisticsToParquetOperator,
 )

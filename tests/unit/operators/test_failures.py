@@ -27,11 +27,11 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
-from airflow_provider_assistant.operators.statistics import (
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.transfers.statistics_to_parquet import (
     AssistantLimitsOperator,
     AssistantStatisticsToParquetOperator,
 )
-from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 DOCUMENT = {"title": "T", "content": "C", "category": "faq"}
 QA = {"title": "T", "question": "Q", "answer": "A", "category": "faq"}

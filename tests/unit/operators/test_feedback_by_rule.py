@@ -13,7 +13,6 @@ import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
 
-from airflow_provider_assistant.asking import rating as rating_module
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantIncompleteLoad,
@@ -22,8 +21,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantRateLimitError,
 )
+from airflow_provider_assistant.feedback import sender as rating_module
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from tests.unit.ledger.outage import away
 

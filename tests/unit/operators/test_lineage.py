@@ -14,9 +14,9 @@ from airflow.sdk import DAG
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantRequestFailed, AssistantRequestTimeout
-from airflow_provider_assistant.lineage import Data
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
+from airflow_provider_assistant.observability.lineage import Data
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -25,12 +25,12 @@ from airflow_provider_assistant.operators.documents import (
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.operators.links import AssistantDataLink, AssistantRequestLink
-from airflow_provider_assistant.operators.operations import AssistantLoadsToParquetOperator
-from airflow_provider_assistant.operators.statistics import (
+from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantLoadsToParquetOperator
+from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import (
     AssistantLimitsToParquetOperator,
     AssistantStatisticsToParquetOperator,
 )
-from airflow_provider_assistant.operators.warehouse import AssistantParquetToWarehouseOperator
 from tests.openlineage import stand_in
 from tests.versions import read_back
 

@@ -15,8 +15,8 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_provider_assistant.exceptions import AssistantRequestTimeout
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.sandbox import tenants

@@ -12,8 +12,8 @@ from airflow.sdk import DAG, timezone
 from airflow_provider_assistant.exceptions import AssistantAmbiguousErrorForGood, AssistantRequestLost
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.operators.ask import AssistantAskOperator
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.triggers.events import carried
 

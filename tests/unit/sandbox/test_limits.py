@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_assistant.sandbox.limits import RateLimiter
-from airflow_provider_assistant.sandbox.moments import iso, next_month
 from airflow_provider_assistant.sandbox.settings import Settings
+from airflow_provider_assistant.sandbox.timestamps import iso, next_month
 
 
 def test_a_burst_then_the_rate() -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.client.rate_limited import LimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantNotFoundError,
@@ -18,7 +19,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailed,
     AssistantRequestTimeout,
 )
-from airflow_provider_assistant.loading.limited import LimitedClient
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
 from tests.versions import deserialize, import_string, serialize
 from tests.wire import Answer, ScriptedService

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_assistant.evaluation import summary as parts
-from airflow_provider_assistant.evaluation.report import content, render
+from airflow_provider_assistant.evaluation.report import render, sections
 from airflow_provider_assistant.evaluation.summary import Summary
 from tests.unit.evaluation.report.examples import case, nightly, scored, summary_of
 from tests.unit.evaluation.report.hostile import HOSTILE, hostile
@@ -145,7 +145,7 @@ def test_figures_are_labelled_with_percentiles(night: Page) -> None:
 
 def test_the_trend_is_in_order_of_time_and_has_this_run_once() -> None:
     summary, cases, scores, trend = nightly(40)
-    runs = content.runs(summary, [*reversed(trend), summary])
+    runs = sections.runs(summary, [*reversed(trend), summary])
     assert [run.asked_at for run in runs] == sorted(run.asked_at or "" for run in [*trend, summary])
     told = page(summary, cases, scores, trend).sections["trend"]
     assert "The last 15 evaluations, from 2026-11-06 00:03 UTC to 2026-11-20 00:03 UTC." in told
@@ -156,8 +156,8 @@ def test_the_trend_is_of_the_last_runs() -> None:
     old = [
         run.model_copy(update={"asked_at": f"2025-01-{day:02}T00:00:00Z"}) for day in range(1, 29) for run in trend[:1]
     ]
-    runs = content.runs(summary, [*old, *trend])
-    assert len(runs) == content.MAX_RUNS
+    runs = sections.runs(summary, [*old, *trend])
+    assert len(runs) == sections.MAX_RUNS
     assert runs[-1] is summary
     assert runs[-2] is trend[-1]
 
@@ -203,7 +203,7 @@ def test_the_worst_are_those_with_the_lowest_mean_of_their_shares() -> None:
         must_include=[1.0, 1.0, 0.0, 1.0, None],
         latency=[9.0, 0.1, 0.1, 0.1, 0.1],
     )
-    worst = content.worst(summary_of(cases, scores), cases, scores)
+    worst = sections.worst(summary_of(cases, scores), cases, scores)
     assert [row.case.key for row in worst.rows] == ["faq-0002", "faq-0004", "faq-0001", "faq-0000"]
     assert [round(row.mean, 2) for row in worst.rows] == [0.3, 0.7, 0.75, 0.95]
 
@@ -239,8 +239,8 @@ def test_lists_end_with_the_number_of_what_is_left_out() -> None:
 def test_of_too_many_tags_the_common_ones_are_shown() -> None:
     cases = [case(number, tags=("common", f"tag{number:03}")) for number in range(120)]
     scores = scored(cases, token_f1=[0.5] * 120)
-    some = content.tags(summary_of(cases, scores))
-    assert len(some.rows) == content.MAX_TAGS
+    some = sections.tags(summary_of(cases, scores))
+    assert len(some.rows) == sections.MAX_TAGS
     assert "common" in some.rows
     assert some.more == 21
 
@@ -255,7 +255,7 @@ def test_changes_are_named_and_the_changed_set_is_told(night: Page) -> None:
     assert f"{worst.key} {message} {worst.before:.3f} {worst.after:.3f} −{worst.before - worst.after:.3f}" in told
     assert "Compared: 388 questions" in told
     assert "The set of questions has changed. Not compared: 4 changed questions, 8 new, 3 removed." in told
-    assert f"And {comparison.scorers['token_f1'].worse - content.MAX_CHANGES} more" in told
+    assert f"And {comparison.scorers['token_f1'].worse - sections.MAX_CHANGES} more" in told
 
 
 def test_less_latency_is_better() -> None:

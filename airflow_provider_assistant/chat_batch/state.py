@@ -1,0 +1,183 @@
+"""
+The batch state: files in a folder next to the output, while a chat batch runs.
+
+Worker and triggerer exchange the open chat requests and the answers through this folder, because a trigger's event
+cannot carry thousands of answers. The folder is removed once the output is written. Object storage cannot append to
+a file, so answers are written in many small files of JSON lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, astuple
+from typing import Any
+
+from airflow_provider_assistant.chat_batch.poller import Ended, Pending
+from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+from airflow_provider_assistant.lake import storing
+from airflow_provider_assistant.loading.sources import Path_, storage_path
+
+log = logging.getLogger(__name__)
+
+# Seconds between two writes of answers. A killed process loses the answers since the last write; they are polled again.
+FLUSH = 2.0
+
+
+class Journal:
+    """
+    Read and write the state of one chat batch.
+
+    :param folder: Folder of the batch state: a local path or an object storage URL.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = storage_path(folder)
+
+    @property
+    def snapshot(self) -> Path_:
+        """Path of the Parquet file with all questions and their chat requests."""
+        return self.folder / "questions.parquet"
+
+    @property
+    def _pending(self) -> Path_:
+        return self.folder / "pending.jsonl"
+
+    def check(self) -> None:
+        """
+        Check that the folder is writable, before the first request.
+
+        :raises AssistantStorageError: The folder is not writable; nothing was sent.
+        """
+        probe = self.folder / "probe"
+        try:
+            self._write(probe, ())
+        except AssistantStorageError as error:
+            raise AssistantStorageError(
+                f"nothing can be written beside output_path, in {self.folder}: {error}. Nothing was sent.",
+                code=error.errno,
+            ) from error
+        with contextlib.suppress(Exception):
+            probe.unlink()
+            # On object storage, rmdir would also remove files of an earlier attempt.
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def write_pending(self, pending: Iterable[Pending]) -> None:
+        """
+        Write the list of chat requests to wait for.
+
+        :param pending: The chat requests.
+        :raises AssistantStorageError: The list cannot be written.
+        """
+        self._write(self._pending, (json.dumps(astuple(one)) for one in pending))
+
+    def read_open(self) -> list[Pending]:
+        """
+        Return the chat requests without a saved answer.
+
+        :raises AssistantError: The folder cannot be read on this machine.
+        """
+        try:
+            with self._pending.open("rb") as file:
+                pending = [Pending(*json.loads(line)) for line in file]
+            # Keep only the ids of the answers, to save memory in the triggerer.
+            ended = {answer["asked_as"] for answer in self._answers()}
+        except (OSError, ValueError, ImportError) as error:  # ValueError, ImportError: no package for this storage
+            raise AssistantError(
+                f"the list of open requests at {self._pending} cannot be read here: {error}. Worker and triggerer "
+                "both have to reach output_path: give an object storage URL or a shared folder, or "
+                "deferrable=False. Nothing is lost: a retry takes up the requests."
+            ) from error
+        return [one for one in pending if one.request_id not in ended]
+
+    def write_answers(self, answers: Sequence[Ended]) -> None:
+        """
+        Add answers to the batch state, in one new file.
+
+        :param answers: The answers.
+        :raises AssistantStorageError: The file cannot be written.
+        """
+        # An answer may contain a lone surrogate, which JSON stores as an escape.
+        lines = (json.dumps(asdict(answer)) for answer in answers)
+        self._write(self.folder / f"answers-{uuid.uuid4().hex}.jsonl", lines)
+
+    def read_answers(self) -> list[Ended]:
+        """Return all answers that are saved so far."""
+        return [Ended(**answer) for answer in self._answers()]
+
+    def _answers(self) -> Iterator[dict[str, Any]]:
+        if not self.folder.is_dir():
+            return
+        for path in self.folder.glob("answers-*.jsonl"):
+            with path.open("rb") as file:
+                for line in file:
+                    with contextlib.suppress(ValueError):  # the last line of a file is incomplete after a kill
+                        yield json.loads(line)
+
+    def remove(self) -> None:
+        """Remove the folder; log a warning if that fails."""
+        try:
+            if self.folder.is_dir():
+                for name in [path.name for path in self.folder.iterdir()]:
+                    (self.folder / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # object storage has no folders to remove
+                    self.folder.rmdir()
+        except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
+            log.warning("The batch state %s could not be removed; it is no longer needed: %s", self.folder, error)
+
+    def _write(self, path: Path_, lines: Iterable[str]) -> None:
+        with storing(path, "a retry takes up what was submitted"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+@contextlib.asynccontextmanager
+async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
+    """
+    Return a function that records answers, for an ``async with`` block.
+
+    Answers are written every FLUSH seconds and at the end of the block, in a thread. If a write fails, its answers are
+    written with the next ones. If the last write fails too, a later attempt polls for these answers again.
+
+    :param journal: The batch state.
+    :return: Function that takes one answer.
+    """
+    waiting: list[Ended] = []
+    writing = asyncio.Lock()
+    has_warned = False
+
+    async def flush() -> None:
+        nonlocal has_warned
+        async with writing:
+            answers = waiting.copy()
+            if not answers:
+                return
+            try:
+                await asyncio.to_thread(journal.write_answers, answers)
+            except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
+                if not has_warned:
+                    log.warning("Answers cannot be saved in %s: %s", journal.folder, error)
+                has_warned = True
+            else:
+                del waiting[: len(answers)]
+
+    async def keep_flushing() -> None:
+        while True:
+            await asyncio.sleep(FLUSH)
+            await asyncio.shield(flush())
+
+    flushing = asyncio.create_task(keep_flushing())
+    try:
+        yield waiting.append
+    finally:
+        flushing.cancel()
+        await asyncio.gather(flushing, return_exceptions=True)
+        await flush()
+        if waiting:
+            log.warning("%d answers were not saved; a later attempt polls for them again.", len(waiting))

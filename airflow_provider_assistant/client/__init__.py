@@ -1,0 +1,1 @@
+"""HTTP client of the Assistant M2M API."""

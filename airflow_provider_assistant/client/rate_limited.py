@@ -1,0 +1,103 @@
+"""A client whose concurrent requests share one rate limiter."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from airflow_provider_assistant.api import errors, flow
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.rate_limiter import Limiter
+
+# The endpoint whose callers limit the total wait themselves.
+POLL = "chat.request"
+# Pause after a 429 without Retry-After, in seconds.
+PAUSE = 1.0
+
+
+class LimitedClient(AssistantClient):
+    """
+    Send concurrent requests of one event loop through one rate limiter.
+
+    A 429 to one request pauses all requests. A request may therefore wait for a slot longer than for its response;
+    callers with a ``timeout`` have to include this wait. If the service asks for a longer pause than the connection's
+    ``max_pause``, waiting requests fail with the same 429 at once. Only polls keep waiting, because their callers
+    limit the total wait.
+
+    :param settings: Settings of the connection.
+    :param limiter: Rate limiter. Default: a new one for the connection's ``max_concurrency``.
+    :param options: Keyword arguments of :class:`AssistantClient` for clock, sleep and jitter.
+    """
+
+    def __init__(self, settings: ClientSettings, limiter: Limiter | None = None, **options: Any) -> None:
+        super().__init__(settings, **options)
+        self.limiter = limiter or Limiter(settings.max_concurrency)
+        # First come, first served: the limiter does not guarantee an order, and its limit may be low.
+        self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
+        self._preparing = asyncio.Lock()
+        self._is_prepared = False
+        # The 429 that asked for too long a pause with the end of that pause, and the requests waiting for a slot.
+        self._refusal: tuple[Response, float] | None = None
+        self._waiting: set[asyncio.Timeout] = set()
+
+    async def prepare(self) -> None:
+        """Initialize the client in a thread, once, so that the first request does not block the event loop."""
+        if self._is_prepared:
+            return
+        async with self._preparing:
+            if not self._is_prepared:
+                await asyncio.to_thread(self._prepare)
+                self._is_prepared = True
+
+    def _prepare(self) -> None:
+        import aiohttp  # noqa: F401
+
+        # Read the certificates, and compile the expressions that redact the API key.
+        _ = self._tls, self._key, self._key_bytes
+
+    async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
+        async with self._queue:
+            if refusal := await self._wait_for_slot(call):
+                return refusal
+            try:
+                outcome = await super()._aexchange(call)
+                self._learn(outcome)
+            finally:
+                self.limiter.release()
+        return outcome
+
+    async def _wait_for_slot(self, call: Call[Any]) -> Response | None:
+        """Wait for a slot and return None, or return the 429 whose pause is too long without waiting."""
+        if call.endpoint == POLL:
+            await self.limiter.acquire()
+            return None
+        if self._refusal and self._refusal[1] <= asyncio.get_running_loop().time():
+            self._refusal = None
+        if self._refusal:
+            return self._refusal[0]
+        waiting = asyncio.timeout(None)
+        try:
+            async with waiting:
+                self._waiting.add(waiting)
+                await self.limiter.acquire()
+        except TimeoutError:
+            return self._refusal[0] if self._refusal else await self._wait_for_slot(call)
+        finally:
+            self._waiting.discard(waiting)
+        return None
+
+    def _learn(self, outcome: Response | TransportFailure) -> None:
+        if isinstance(outcome, TransportFailure) or outcome.status >= 500:
+            self.limiter.failed()
+        elif outcome.status == 429:
+            asked = errors.parse_retry_after(outcome.headers.get("retry-after"), self.now())
+            pause = PAUSE if asked is None else asked
+            self.limiter.refused(flow.jittered(pause, self._rng))
+            if pause > self.settings.retry.max_pause:
+                now = asyncio.get_running_loop().time()
+                self._refusal = outcome, now + pause
+                for waiting in self._waiting:
+                    waiting.reschedule(now)
+        else:
+            self.limiter.accepted()

@@ -1,0 +1,178 @@
+"""Select the questions that the report lists: the worst, the unanswered and the changed ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from airflow_provider_assistant.evaluation.report import word_diff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.summary import Change, Difference, Summary
+
+Row = TypeVar("Row")
+
+MAX_WORST = 20
+MAX_UNANSWERED = 50
+MAX_ERRORS = 20
+MAX_CHANGES = 20
+MAX_TAGS = 100
+MAX_RUNS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Some(Generic[Row]):
+    """
+    A shortened list.
+
+    :param rows: The rows that are shown.
+    :param more: Number of rows that are not shown.
+    """
+
+    rows: Sequence[Row]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """
+    A question with its answer and expected answer, side by side.
+
+    :param case: The question.
+    :param mean: Mean of its scores.
+    :param scores: Its scores, by scorer.
+    :param expected: The expected answer, or None if there are only other expectations.
+    :param answer: The answer.
+    """
+
+    case: Case
+    mean: float
+    scores: Mapping[str, float | None]
+    expected: word_diff.Side | None
+    answer: word_diff.Side
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringError:
+    """A score that could not be computed."""
+
+    key: str
+    scorer: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A question whose score changed."""
+
+    change: Change
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of one scorer that are shown."""
+
+    scorer: str
+    difference: Difference
+    worse: Some[Changed]
+    better: Some[Changed]
+
+
+def worst(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Answered]:
+    """
+    Return the answered questions with the lowest mean score, lowest first.
+
+    The mean includes only scores from 0 to 1 for which higher is better. Questions with a mean of 1 are not listed.
+
+    :param summary: The summary of the evaluation.
+    :param cases: The questions.
+    :param scores: The table of scores.
+    """
+    by_key = _scores(scores)
+    shares = [name for name, scorer in summary.scorers.items() if scorer.histogram and scorer.higher_is_better]
+    ranked: list[tuple[float, Case, str]] = []
+    for case in cases:
+        known = [value for name in shares if (value := by_key[case.key].get(name)) is not None]
+        if case.answer is not None and known and (mean := sum(known) / len(known)) < 1:
+            ranked.append((mean, case, case.answer))
+    ranked.sort(key=lambda one: one[0])
+    rows = [_answered(case, answer, mean, by_key[case.key]) for mean, case, answer in ranked[:MAX_WORST]]
+    return Some(rows, len(ranked) - len(rows))
+
+
+def _answered(case: Case, answer: str, mean: float, scores: Mapping[str, float | None]) -> Answered:
+    if case.expected is None:
+        return Answered(case, mean, scores, None, word_diff.plain(answer))
+    return Answered(case, mean, scores, *word_diff.compare(case.expected, answer))
+
+
+def _scores(scores: pa.Table) -> Mapping[str, Mapping[str, float | None]]:
+    by_key: defaultdict[str, dict[str, float | None]] = defaultdict(dict)
+    columns = (scores.column(name).to_pylist() for name in ("key", "scorer", "score"))
+    for key, scorer, value in zip(*columns, strict=True):
+        by_key[key][scorer] = value
+    return by_key
+
+
+def unanswered(cases: Iterable[Case]) -> Some[Case]:
+    """Return the questions without an answer."""
+    return _some([case for case in cases if case.answer is None], MAX_UNANSWERED)
+
+
+def scoring_errors(scores: pa.Table) -> Some[ScoringError]:
+    """Return the scores that could not be computed."""
+    import pyarrow.compute as pc
+
+    failed = scores.filter(pc.equal(scores.column("outcome"), "error"))
+    shown = failed.slice(0, MAX_ERRORS).select(["key", "scorer", "error"]).to_pylist()
+    rows = [ScoringError(row["key"], row["scorer"], row["error"] or "") for row in shown]
+    return Some(rows, failed.num_rows - len(rows))
+
+
+def changes(summary: Summary, cases: Iterable[Case]) -> list[Changes]:
+    """Return the questions that got worse or better compared with the baseline, by scorer."""
+    if summary.comparison is None:
+        return []
+    messages = {case.key: case.message for case in cases}
+
+    def named(rows: Sequence[Change], total: int) -> Some[Changed]:
+        shown = [Changed(row, messages.get(row.key, "")) for row in rows[:MAX_CHANGES]]
+        return Some(shown, total - len(shown))
+
+    return [
+        Changes(name, found, named(found.worst, found.worse), named(found.best, found.better))
+        for name, found in summary.comparison.scorers.items()
+        if found.worst or found.best
+    ]
+
+
+def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
+    """
+    Return the last evaluations, oldest first, ending with the current one.
+
+    :param summary: The current evaluation.
+    :param trend: Earlier evaluations in any order. They may include the current one.
+    """
+    earlier = [one for one in trend if (one.run, one.asked_at) != (summary.run, summary.asked_at)]
+    earlier.sort(key=lambda one: one.asked_at or "")
+    return [*earlier, summary][-MAX_RUNS:]
+
+
+def tags(summary: Summary) -> Some[str]:
+    """Return the tags. If there are more than ``MAX_TAGS``, return those with the most questions."""
+    names = list(summary.tags)
+    if len(names) > MAX_TAGS:
+        common = set(sorted(names, key=lambda name: -summary.tags[name].questions)[:MAX_TAGS])
+        names = [name for name in names if name in common]
+    return Some(names, len(summary.tags) - len(names))
+
+
+def _some(rows: Sequence[Row], limit: int) -> Some[Row]:
+    return Some(rows[:limit], max(0, len(rows) - limit))

@@ -1,0 +1,1 @@
+"""Ratings of answers: which answers to rate, and sending each rating once."""

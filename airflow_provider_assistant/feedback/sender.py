@@ -1,0 +1,224 @@
+"""Send many ratings concurrently, each once (``POST …/chat/feedback``)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_provider_assistant.api import endpoints, errors
+from airflow_provider_assistant.api.models import Feedback, checked
+from airflow_provider_assistant.client.cancellation import Interruptible
+from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantError,
+    AssistantIncompleteLoad,
+    AssistantLedgerError,
+    AssistantPermissionError,
+    AssistantRateLimitError,
+)
+from airflow_provider_assistant.feedback.rules import Rating
+from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, outcome_of, ratings
+from airflow_provider_assistant.ledger.schema import Outcome
+from airflow_provider_assistant.loading.report import LOGGED, Findings, Kind
+
+# Consecutive transient failures, each after all its retries, after which the circuit breaker opens.
+BREAKER = 25
+# Errors about the API key, the rate limit or the ledger, which every further rating would meet as well.
+FATAL = (AssistantAuthenticationError, AssistantPermissionError, AssistantRateLimitError, AssistantLedgerError)
+# Seconds that requests in flight get when the task is terminated. Airflow kills the process five seconds after SIGTERM.
+GRACE = 2.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RatingCounts:
+    """
+    Counts of ratings by outcome; ``sent``, ``already_sent`` and ``failed`` add up to all ratings.
+
+    :param sent: Ratings that this run sent and the service acknowledged.
+    :param already_sent: Ratings that an earlier run sent and that are still the latest of their chat request.
+    :param failed: Ratings without an acknowledgement: refused, ambiguous or not attempted.
+    :param possibly_duplicated: Ratings of ``sent`` with an earlier ambiguous attempt.
+    :param by_rating: Count of ``sent`` and ``already_sent`` by rating.
+    """
+
+    sent: int = 0
+    already_sent: int = 0
+    failed: int = 0
+    possibly_duplicated: int = 0
+    by_rating: Counter[str] = field(default_factory=Counter)
+
+    def as_dict(self) -> dict[str, Any]:
+        """
+        Return the counts as plain JSON types, for XCom.
+
+        :return: ``sent``, ``already_sent``, ``failed``, ``possibly_duplicated`` and ``by_rating``.
+        """
+        return {**asdict(self), "by_rating": dict(self.by_rating)}
+
+
+class Rater:
+    """
+    Send the ratings of one task, and record them in the ledger.
+
+    :param settings: Settings of the client; ``max_concurrency`` limits the requests in flight.
+    :param site_id: Id of the site.
+    :param scope: Scope of the ledger entries: the URL of the site.
+    :param run: The task instance.
+    :param ledger: The ledger; None sends every rating and records nothing.
+    :param findings: Findings to add ratings to that a person should look at.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        site_id: str,
+        scope: str,
+        run: RunRef,
+        ledger: Ledger | None,
+        findings: Findings,
+    ) -> None:
+        self.counts = RatingCounts()
+        self._settings = settings
+        self._site_id = site_id
+        self._scope = scope
+        self._run = run
+        self._ledger = ledger
+        self._findings = findings
+        self._work = Interruptible("the task was ended from outside; a retry sends the other ratings", grace=GRACE)
+        self._waiting: deque[Rating] = deque()
+        self._ambiguous: set[str] = set()
+        self._failures = 0
+        self._refused = 0
+        self._stopped: AssistantError | None = None
+
+    def send(self, wanted: Sequence[Rating]) -> None:
+        """
+        Send the ratings that no earlier run has sent; :attr:`counts` has the result.
+
+        :param wanted: All ratings of the task.
+        :raises AssistantError: An error that further ratings would meet as well stopped the run, the circuit breaker
+            opened, or the task was terminated.
+        """
+        outcomes = self._outcomes(wanted)
+        self._ambiguous = {key for key, outcome in outcomes.items() if outcome in {"intended", "ambiguous"}}
+        for rating in wanted:
+            if outcomes.get(_key(rating)) == "done":
+                self.counts.already_sent += 1
+                self.counts.by_rating[rating.word] += 1
+            else:
+                self._waiting.append(rating)
+        try:
+            if self._waiting:
+                self._work.run(self._send_all())
+        finally:
+            # Ratings that a stopped run did not attempt count as failed.
+            self.counts.failed = len(wanted) - self.counts.sent - self.counts.already_sent
+        if self._stopped:
+            raise self._stopped
+        if self._work.is_ended and self._waiting:
+            raise AssistantIncompleteLoad("the task was ended from outside; a retry sends the other ratings")
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the service refused every failed rating, so that a retry would fail as well."""
+        return self._refused == self.counts.failed
+
+    def end(self) -> None:
+        """Stop sending, and make :meth:`send` return within a few seconds; safe in a signal handler."""
+        self._work.end()
+
+    def _outcomes(self, wanted: Sequence[Rating]) -> dict[str, Outcome]:
+        if self._ledger is None:
+            return {}
+        keys = [_key(one) for one in wanted]
+        return self._ledger.outcomes(ratings, self._scope, keys, again_if=is_superseded())
+
+    async def _send_all(self) -> None:
+        # Write to the ledger in a separate thread, so that a slow commit does not delay requests.
+        with ThreadPoolExecutor(1, "ledger") as thread:
+            async with LimitedClient(self._settings) as client:
+                await client.prepare()
+                workers = min(len(self._waiting), self._settings.max_concurrency)
+                await asyncio.gather(*(self._keep_sending(client, thread) for _ in range(workers)))
+
+    async def _keep_sending(self, client: LimitedClient, thread: ThreadPoolExecutor) -> None:
+        while self._waiting and not self._stopped and not self._work.is_ended:
+            rating = self._waiting.popleft()
+            try:
+                await self._send(client, thread, rating)
+            except AssistantError as error:
+                self._record_failure(rating, error)
+            else:
+                self._failures = 0
+                self.counts.sent += 1
+                self.counts.by_rating[rating.word] += 1
+
+    async def _send(self, client: LimitedClient, thread: ThreadPoolExecutor, rating: Rating) -> None:
+        fields = {"session_id": rating.session_id, "request_id": rating.request_id, "feedback": rating.word}
+        call = endpoints.send_feedback(self._site_id, checked(Feedback, fields))
+        was_ambiguous = _key(rating) in self._ambiguous
+        await self._record(
+            thread,
+            lambda ledger: ledger.intend(
+                ratings,
+                self._scope,
+                _key(rating),
+                self._run,
+                site_id=self._site_id,
+                session_id=rating.session_id,
+                request_id=rating.request_id,
+                rating=rating.word,
+            ),
+        )
+        try:
+            reply = await client.asend(call)
+        except AssistantError as error:
+            # If this attempt was refused, an earlier ambiguous one may have succeeded nevertheless.
+            outcome: Outcome = "ambiguous" if was_ambiguous else outcome_of(error)
+            facts: dict[str, Any] = {"outcome": outcome, "error": str(error)}
+            await self._record(thread, lambda ledger: self._settle(ledger, rating, **facts))
+            raise
+        await self._record(thread, lambda ledger: self._settle(ledger, rating, "done"))
+        if was_ambiguous or reply.exchange.ambiguous:
+            self.counts.possibly_duplicated += 1
+            self._add_finding("possibly_duplicated", rating, "an earlier attempt may have been received as well")
+
+    def _settle(self, ledger: Ledger, rating: Rating, outcome: Outcome, error: str | None = None) -> None:
+        ledger.settle(ratings, self._scope, _key(rating), outcome, error=error)
+
+    async def _record(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
+        if self._ledger:
+            await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
+
+    def _record_failure(self, rating: Rating, error: AssistantError) -> None:
+        is_refused = errors.is_refused(error)
+        self._refused += is_refused
+        self._failures += not is_refused
+        kind: Kind = "ambiguous" if outcome_of(error) == "ambiguous" else "failed"
+        self._add_finding(kind, rating, str(error))
+        if self._findings.count <= LOGGED:
+            log.warning("The answer to %r could not be rated: %s", rating.key, error)
+        if isinstance(error.__cause__ if isinstance(error.__cause__, AssistantError) else error, FATAL):
+            self._stopped = self._stopped or error
+        elif self._failures >= BREAKER:
+            self._stopped = self._stopped or AssistantIncompleteLoad(
+                f"{self._failures} ratings in a row could not be sent, and the others were not tried: {error}"
+            )
+
+    def _add_finding(self, kind: Kind, rating: Rating, reason: str) -> None:
+        self._findings.add(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])
+
+
+def _key(rating: Rating) -> str:
+    """Return the ledger key of a rating; it is the same for a single rating and for many."""
+    return key_of(rating.session_id, rating.request_id, rating.word)

@@ -1,0 +1,86 @@
+"""Share one client among all users of a connection in one event loop, such as the triggers of a triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.connection import Settings
+
+
+@dataclass(slots=True)
+class _Shared:
+    client: LimitedClient
+    users: int = 0
+
+
+_Key: TypeAlias = tuple[asyncio.AbstractEventLoop, ClientSettings]
+_clients: dict[_Key, _Shared] = {}
+# Reads of a connection that have not started yet, by event loop and connection id.
+_about_to_begin: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Settings | None]] = {}
+
+
+@contextlib.asynccontextmanager
+async def shared_client(hook: AssistantHook) -> AsyncIterator[LimitedClient]:
+    """
+    Return the shared client of a connection for an ``async with`` block; the last user to leave closes it.
+
+    Every caller reads the connection's current settings, so a rotated API key takes effect immediately. Callers whose
+    settings are equal share one client, and so one rate limiter. Inside the block, the hook's ``settings`` are the
+    ones just read.
+
+    :param hook: Hook of the connection; its ``settings`` are replaced.
+    :return: The client; it limits the requests of all its users together.
+    :raises AssistantInputError: The connection is incomplete or has an invalid field.
+    """
+    hook.settings = await _looked_up(hook)
+    key = asyncio.get_running_loop(), hook.settings.client
+    shared = _clients.get(key) or _opened(key)
+    shared.users += 1
+    try:
+        await shared.client.prepare()
+        yield shared.client
+    finally:
+        shared.users -= 1
+        if not shared.users:
+            # Remove it before closing it: a caller that arrives in the meantime opens a new client.
+            _clients.pop(key, None)
+            await shared.client.aclose()
+
+
+def _opened(key: _Key) -> _Shared:
+    # Users of a closed event loop never reached the end of their block: drop their clients.
+    for other in [other for other in list(_clients) if other[0].is_closed()]:
+        _clients.pop(other, None)
+    shared = _clients[key] = _Shared(LimitedClient(key[1]))
+    return shared
+
+
+async def _looked_up(hook: AssistantHook) -> Settings:
+    """
+    Read a connection once for all callers that arrive before the read starts.
+
+    A restarted triggerer starts all its triggers at once; without this, each would read the same connection.
+    """
+    loop = asyncio.get_running_loop()
+    key = loop, hook.assistant_conn_id
+    if key in _about_to_begin:
+        # If the first caller was cancelled or failed, every other caller reads the connection itself.
+        return await asyncio.shield(_about_to_begin[key]) or await hook.look_up()
+    first, settings = loop.create_future(), None
+    _about_to_begin[key] = first
+    try:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            del _about_to_begin[key]
+        settings = await hook.look_up()
+        return settings
+    finally:
+        first.set_result(settings)

@@ -1,0 +1,28 @@
+"""The dry run of a load: it decides about every row and sends nothing."""
+
+from __future__ import annotations
+
+from airflow_provider_assistant.api.call import Exchange
+from airflow_provider_assistant.api.models import CreatedDocument
+from airflow_provider_assistant.ledger import BatchLedger
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.preflight import Survey
+
+NOT_SENT = CreatedDocument(None, Exchange(status=0))
+
+
+class Rehearsal(Load):
+    """
+    Dry-run a load: decide about every row as :class:`Load` does, but claim and send none.
+
+    Rows that a load would send count as created. The dry run reads the ledger and does not write to it. It cannot
+    know which rows the service would reject. It takes the parameters of :class:`Load`.
+    """
+
+    def _adopt(self, ledger: BatchLedger, preflight: Survey) -> None:
+        """Leave the owners of all keys unchanged."""
+
+    async def _send_all(self, preflight: Survey, started: float) -> None:  # noqa: ARG002
+        for attempt in self._claims(preflight):
+            self._tally.created(attempt.item, NOT_SENT, attempt.claim.known)
+            self._on_created(attempt.item, NOT_SENT)

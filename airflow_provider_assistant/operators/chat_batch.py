@@ -1,0 +1,365 @@
+"""The operator that runs a chat batch: many questions in one task."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+
+from airflow_provider_assistant.chat_batch import answers
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantRequestFailed,
+    AssistantRequestLost,
+    AssistantRequestTimeout,
+)
+from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.keys import key_names
+from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
+from airflow_provider_assistant.loading.sources import files_in
+from airflow_provider_assistant.observability import metrics
+from airflow_provider_assistant.observability.lineage import Data, table_at
+from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, warn_of_findings
+from airflow_provider_assistant.operators.links import AssistantDataLink
+from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore
+from airflow_provider_assistant.triggers.events import raise_failure
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.chat_batch.batch import Batch, Mode
+
+
+class AssistantAskOperator(AssistantOperator):
+    """
+    Ask many questions in one task, each once, and write the answers to one Parquet file.
+
+    In ``async`` mode the task submits all questions (``POST …/chat/async``), and one trigger polls all requests
+    (``GET …/chat/requests/{request_id}``). The operator records every submission in the ledger before it sends it, and
+    saves every answer when it arrives: a retry, a cleared task or a restarted triggerer continues with the submitted
+    requests and asks only the remaining questions. A later try also submits questions again whose request failed or was
+    lost.
+
+    The file has one row per question, in the order of the source. Its columns are ``key``, ``message``, ``answer``,
+    ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds``,
+    ``noticed_after``, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the source.
+    ``status`` is ``complete``, ``failed``, ``timed_out`` (not finished before the deadline), ``lost`` (the service no
+    longer knows the request) or ``not_submitted``. ``seconds`` is the latency of the service, by its own timestamps or,
+    in ``sync`` mode, by the round trip; it is null if the replies have no timestamps. ``noticed_after`` is the time in
+    seconds from submission to the poll that found the request finished; it depends on ``poll_interval``. The operator
+    writes the file even if the task fails.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/chat-batch`
+
+    :param source: The questions: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the
+        output of another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a
+        list of these; or a callable that runs on the worker and returns one of these or yields batches of rows. The
+        column ``message`` is required; ``session_id``, ``email`` and ``response_language`` are optional.
+    :param output_path: The Parquet file to write: a local path or an object storage URL that both worker and triggerer
+        can reach. An existing file is replaced.
+    :param columns: Mapping from a field to its column, for columns whose name differs: ``{"message": "question"}``.
+        Default: None.
+    :param constants: Mapping from a field to one value for all questions. Default: None.
+    :param key_columns: Column or columns that identify a question. Default: the message.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``).
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts and a file without rows.
+        Default: False, an empty source is an error.
+    :param mode: ``async`` (default) submits the questions and polls for the answers; ``sync`` gets each answer in the
+        round trip of its question (``POST …/chat``).
+    :param session: ``per_row``: one session per question; ``shared``: one session for all questions, in no
+        defined order; or the name of a column with session ids. Default: the column ``session_id`` if the source has
+        it, otherwise ``per_row``.
+    :param close_sessions: Which sessions to close after their questions have finished
+        (``POST …/chat/session/close``). None (default): those that this task created; True: also those that the source
+        names; False: none.
+    :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
+        ``[operators] default_deferrable``.
+    :param deadline: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta.
+        Default: 3600.
+    :param poll_interval: Longest time between two polls of one request, in seconds. Default: 20.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection, which is also the
+        upper limit in the triggerer.
+    :param max_failed: Number of questions without an answer that the task tolerates: a count, or a fraction below 1.
+        Default: 0.
+    :param root: Folder that all files of the source must lie in after symbolic links are resolved: a local path or an
+        object storage URL. Default: None, files may lie anywhere.
+    :param reuse: Whether a cleared task continues with the requests and answers of its earlier run. A retry always
+        does. Default: True.
+    :param ledger: Whether to record the submissions in the ledger. Default: True. Without the ledger, a retry asks all
+        questions again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
+
+    template_fields: Sequence[str] = (
+        *AssistantOperator.template_fields,
+        "source",
+        "output_path",
+        "columns",
+        "constants",
+        "key_columns",
+        "csv_options",
+        "session",
+        "root",
+    )
+    operator_extra_links = (AssistantDataLink(),)
+    source = SourceField()
+
+    # State of the current try.
+    _batch: Batch | None = None
+    _result: Mapping[str, Any] | None = None
+
+    def __init__(
+        self,
+        *,
+        source: Any,
+        output_path: str,
+        columns: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+        key_columns: str | Sequence[str] = (),
+        csv_options: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
+        mode: Mode = "async",
+        session: str | None = None,
+        close_sessions: bool | None = None,
+        deferrable: bool | None = None,
+        deadline: float | timedelta = 3600.0,
+        poll_interval: float = 20.0,
+        max_concurrency: int | None = None,
+        max_failed: float = 0,
+        root: str | None = None,
+        reuse: bool = True,
+        ledger: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if mode not in {"async", "sync"}:
+            raise ValueError(f"mode must be 'async' or 'sync', not {mode!r}")
+        if max_failed < 0:
+            raise ValueError(f"max_failed must be a count or a fraction below 1, not {max_failed!r}")
+        if poll_interval <= 0:
+            raise ValueError(f"poll_interval must be more than 0 seconds, not {poll_interval!r}")
+        self.source = source
+        self.output_path = output_path
+        self.columns = columns
+        self.constants = constants
+        self.key_columns = key_columns
+        self.csv_options = csv_options
+        self.allow_empty = allow_empty
+        self.mode = mode
+        self.session = session
+        self.close_sessions = close_sessions
+        self.deferrable = is_deferrable(deferrable)
+        self.deadline = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+        self.poll_interval = poll_interval
+        self.max_concurrency = max_concurrency
+        self.max_failed = max_failed
+        self.root = root
+        self.reuse = reuse
+        self.ledger = ledger
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Submit the questions, wait for the answers, and write the file.
+
+        :param context: Airflow's task context.
+        :return: The counts ``rows = complete + failed + timed_out + lost + not_submitted``; ``rejected``, the rows that
+            cannot be sent; ``submitted`` (by this try), ``reused`` (from an earlier try or an equal row) and
+            ``possibly_duplicated``; ``seconds_p50``, ``seconds_p95``, ``seconds_p99`` and ``noticed_after_p50``,
+            ``noticed_after_p95``, ``noticed_after_p99`` of the complete questions, None if not known;
+            ``sessions_closed`` and ``sessions_not_closed``; ``site_id``; ``output_path``; and ``findings``, the path of
+            the findings or None if there are none.
+        :raises AssistantInputError: The source cannot be read, and nothing was sent; or more than ``max_failed`` rows
+            were rejected, and all others are answered. Airflow does not retry the task.
+        :raises AssistantRequestFailed: More than ``max_failed`` questions have no answer, most of them because their
+            request failed.
+        :raises AssistantRequestTimeout: The same, most of them because their request did not finish in time.
+        :raises AssistantRequestLost: The same, most of them because the service no longer knows their request.
+        :raises AssistantIncompleteLoad: The same, most of them because they could not be submitted.
+        :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the task at once.
+        :raises AssistantLedgerError: The ledger cannot be used.
+        """
+        from airflow_provider_assistant.chat_batch.questions import read_questions
+
+        with self._opened(context) as batch:
+            questions = read_questions(
+                self.source,
+                columns=self.columns,
+                constants=self.constants,
+                key_columns=key_names(self.key_columns),
+                session=self.session,
+                scope=self._scope(context),
+                root=self.root,
+                csv_options=self.csv_options,
+                allow_empty=self.allow_empty,
+            )
+            batch.submit(questions)
+            deadline = time.time() + self.deadline
+            if self.deferrable and (count := len(batch.journal.read_open())):
+                self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.deadline)
+                self._defer(batch, deadline)
+            return self._finished(batch, context, deadline)
+
+    @explained
+    def resume(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """
+        Write the answers after a deferral.
+
+        :param context: Airflow's task context.
+        :param event: The trigger's event.
+        :return: The same as :meth:`execute`.
+        :raises AssistantError: The same errors as :meth:`execute`.
+        """
+        restore(self, event)
+        raise_failure(event)
+        with self._opened(context) as batch:
+            return self._finished(batch, context, deadline_of(event))
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return the target and the counts of this try, for the log lines of a failure."""
+        doing = f"chat batch to {self.output_path} on {self.place()}"
+        if result := self._result:
+            kept = f"{result['complete']} of {result['rows']} questions have an answer in {self.output_path}."
+            waiting = (
+                f" {result['timed_out']} requests are still in progress at the service." if result["timed_out"] else ""
+            )
+            return Situation(doing, kept + waiting, result["findings"])
+        if self._batch and (counts := self._batch.counts):
+            kept = f"{counts.created} of {counts.rows} questions were submitted by this try"
+            again = (
+                f" and {counts.unchanged} before; a retry continues to wait for their answers." if self.ledger else "."
+            )
+            return Situation(doing, kept + again)
+        return Situation(doing)
+
+    def on_kill(self) -> None:
+        """Stop sending. The next try continues with the open requests."""
+        if self._batch:
+            self._batch.end()
+
+    def reads(self) -> Sequence[Data]:
+        """Return the files with the questions, and the chat asset of the site."""
+        return [*files_in(self.source), Data(self.asset_uri("chat"))]
+
+    @contextlib.contextmanager
+    def _opened(self, context: Context) -> Iterator[Batch]:
+        from airflow_provider_assistant.chat_batch.batch import Batch
+
+        site_id, scope, run = self.hook.site(), self._scope(context), RunRef.of(context)
+        settings = self.hook.settings.client
+        with contextlib.ExitStack() as stack:
+            ledger = stack.enter_context(Ledger.opened(self.ledger))
+            memory = None
+            if ledger:
+                memory = ledger.questions(
+                    scope=questions_scope(self.hook.target(), self.mode, key_of(scope)),
+                    site_id=site_id,
+                    source=f"{run.dag_id}.{run.task_id}",
+                    run=run,
+                )
+                stack.enter_context(memory)
+            self._batch = Batch(
+                replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency),
+                site_id=site_id,
+                mode=self.mode,
+                output=ObjectStoragePath(self.output_path),
+                scope=scope,
+                memory=memory,
+            )
+            yield self._batch
+
+    def _scope(self, context: Context) -> str:
+        """Return the scope of the questions' keys. Airflow increases ``max_tries`` when a task is cleared."""
+        run = str(RunRef.of(context))
+        return run if self.reuse else f"{run}#{context['ti'].max_tries}"
+
+    def _defer(self, batch: Batch, deadline: float) -> NoReturn:
+        site_id = self.hook.site()
+        trigger = AssistantChatBatchTrigger(
+            assistant_conn_id=self.assistant_conn_id,
+            site_id=site_id,
+            folder=str(batch.journal.folder),
+            deadline=deadline,
+            poll_interval=self.poll_interval,
+            max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+            rendered={
+                "assistant_conn_id": self.assistant_conn_id,
+                "site_id": site_id,
+                "output_path": str(self.output_path),
+            },
+        )
+        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.deadline + DEFERRAL_GRACE))
+        raise AssertionError("unreachable: defer() raises")
+
+    def _finished(self, batch: Batch, context: Context, deadline: float) -> dict[str, Any]:
+        batch.collect(interval=self.poll_interval, deadline=deadline)
+        table = batch.table()
+        is_closing = answers.has_own_sessions(table) if self.close_sessions is None else self.close_sessions
+        closed, not_closed = batch.close_sessions(table) if is_closing else (0, 0)
+        batch.publish(table)
+        self.written = (table_at(self.output_path, table),)
+        result = {
+            **answers.counts(table),
+            "sessions_closed": closed,
+            "sessions_not_closed": not_closed,
+            "site_id": self.hook.site(),
+            "output_path": self.output_path,
+        }
+        self._result = result
+        metrics.questions({status: result[status] for status in answers.STATUSES})
+        self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], _summary(result))
+        self._check_unanswered(result)
+        warn_of_findings(result["findings"])
+        return self.tell(context, result)
+
+    def _check_unanswered(self, result: Mapping[str, Any]) -> None:
+        """Raise if more questions than ``max_failed`` have no answer."""
+        unanswered = result["rows"] - result["complete"]
+        if unanswered <= allowed(self.max_failed, result["rows"]):
+            return
+        if unanswered == result["rejected"]:
+            raise AssistantInputError(
+                f"{unanswered} of {result['rows']} questions cannot be asked ({_summary(result)}), more than "
+                f"max_failed={self.max_failed:g} allows. Fix these rows in the source and re-run the task; the reasons "
+                f"are in {self.output_path}.",
+                field="source",
+            )
+        plans = {
+            "failed": "asks those again that failed",
+            "lost": "asks those again that were lost",
+            "timed_out": "waits for those that are open",
+            "not_submitted": "submits the rest",
+        }
+        # A retry cannot fix rejected rows.
+        found = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
+        worst = max(plans, key=lambda status: found[status])
+        does = " and ".join(plan for status, plan in plans.items() if found[status])
+        retry = f"keeps the answers and {does}" if self.ledger else "asks all questions again, because ledger=False"
+        raise _ERRORS[worst](
+            f"{unanswered} of {result['rows']} questions have no answer ({_summary(result)}), more than "
+            f"max_failed={self.max_failed:g} allows. A retry {retry}. All questions are in {self.output_path}."
+        )
+
+
+_ERRORS: dict[str, type[AssistantError]] = {
+    "failed": AssistantRequestFailed,
+    "timed_out": AssistantRequestTimeout,
+    "lost": AssistantRequestLost,
+    "not_submitted": AssistantIncompleteLoad,
+}
+
+
+def _summary(result: Mapping[str, Any]) -> str:
+    found = [f"{result[status]} {status.replace('_', ' ')}" for status in answers.STATUSES if result[status]]
+    return ", ".join(found) or "none"

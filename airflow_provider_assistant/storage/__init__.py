@@ -1,0 +1,1 @@
+"""Paths, uploads and files on local disks and object storage."""

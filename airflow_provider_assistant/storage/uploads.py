@@ -1,0 +1,96 @@
+"""Turn a path, an object storage URL or an open file into an upload."""
+
+from __future__ import annotations
+
+import contextlib
+import mimetypes
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import PurePath
+from typing import BinaryIO, TypeAlias, cast
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.api.call import Upload
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.sources import Path_, storage_path
+
+FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
+
+
+def as_upload(file: FileSource, filename: str | None = None, content_type: str | None = None) -> Upload:
+    """
+    Check a file and return how to upload it; the content is not read yet.
+
+    :param file: Local path, URL of Airflow's object storage (``s3://…``), ObjectStoragePath, or open binary file. A
+        seekable open file is sent from its beginning, any other from its current position; it is not closed.
+    :param filename: File name to send. Default: None, the file's own name.
+    :param content_type: MIME type to send. Default: None, guessed from the file name, or else
+        ``application/octet-stream``.
+    :return: The upload; it opens a path once per attempt.
+    :raises AssistantInputError: The file is missing, empty or unreadable, its name is not valid UTF-8, or an open file
+        has no name or is in text mode.
+    """
+    if hasattr(file, "read"):
+        return _from_open_file(cast("BinaryIO", file), filename, content_type)
+    path = storage_path(file)
+    name = _sendable(filename or path.name)
+    _check_readable(path)
+    return Upload(lambda: _opened(path), name, _type(name, content_type))
+
+
+def _check_readable(path: Path_) -> None:
+    try:
+        is_file, size = path.is_file(), path.stat().st_size
+    except FileNotFoundError:
+        is_file, size = False, 0
+    except OSError as error:
+        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
+    if not is_file:
+        raise AssistantInputError(f"file {str(path)!r} does not exist or is not a file", field="file")
+    if size == 0:
+        raise AssistantInputError(f"file {str(path)!r} is empty", field="file")
+
+
+@contextlib.contextmanager
+def _opened(path: Path_) -> Iterator[BinaryIO]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        # The file was removed, or its permissions changed, after the check.
+        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
+    with file:
+        yield cast("BinaryIO", file)
+
+
+def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | None) -> Upload:
+    if isinstance(file.read(0), str):
+        raise AssistantInputError("an open file must be opened in binary mode ('rb')", field="file")
+    name = filename or PurePath(str(getattr(file, "name", ""))).name
+    if not name:
+        raise AssistantInputError("an open file without a name needs filename=…", field="filename")
+    _sendable(name)
+    rewindable = file.seekable()
+
+    def reopened() -> AbstractContextManager[BinaryIO]:
+        if rewindable:
+            file.seek(0)
+        return contextlib.nullcontext(file)
+
+    return Upload(reopened, name, _type(name, content_type), rewindable)
+
+
+def _sendable(name: str) -> str:
+    """Return the file name, or raise if it is not valid UTF-8, which file systems allow."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise AssistantInputError(
+            f"the name of file {name!a} is not valid UTF-8: rename the file, or give filename=…", field="filename"
+        ) from None
+    return name
+
+
+def _type(name: str, content_type: str | None) -> str:
+    return content_type or mimetypes.guess_type(name)[0] or "application/octet-stream"

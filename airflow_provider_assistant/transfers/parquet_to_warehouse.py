@@ -1,0 +1,173 @@
+"""The operator that loads the Parquet datasets into a warehouse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.observability.lineage import Data
+from airflow_provider_assistant.operators.base import ResultOperator, day_of_run
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.lake import warehouse
+
+
+class AssistantParquetToWarehouseOperator(ResultOperator):
+    """
+    Load partitions of the Parquet datasets into DuckDB or PostgreSQL, and update the views.
+
+    Each dataset has a table of the same name. The column ``date`` is the day of the partition. One transaction replaces
+    all loaded days of all datasets, so a re-run creates no duplicates. The operator sends no requests.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/warehouse`
+
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param database: Path of a DuckDB file on the worker, created if missing. Set this or ``conn_id``.
+    :param conn_id: Airflow connection to a PostgreSQL database. Set this or ``database``.
+    :param datasets: Names of the datasets to load. Default: all that were ever exported to ``output_path``.
+    :param date: Last UTC day to load, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param days: Number of days to load, ending with ``date``. Default: 2, as many as the exports of the ledger.
+    :param schema: Schema of tables and views in the warehouse. Default: ``assistant``.
+    """
+
+    template_fields: Sequence[str] = ("output_path", "database", "conn_id", "datasets", "date")
+
+    def __init__(
+        self,
+        *,
+        output_path: str,
+        database: str | None = None,
+        conn_id: str | None = None,
+        datasets: Sequence[str] | None = None,
+        date: str | None = None,
+        days: int = 2,
+        schema: str = "assistant",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if (database is None) == (conn_id is None):
+            raise AssistantInputError(
+                "set either database, the path of a DuckDB file, or conn_id, a PostgreSQL connection", field="database"
+            )
+        if days < 1:
+            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
+            raise AssistantInputError(f"schema must be a plain SQL name, not {schema!r}", field="schema")
+        self.output_path = output_path
+        self.database = database
+        self.conn_id = conn_id
+        self.datasets = datasets
+        self.date = date
+        self.days = days
+        self.schema = schema
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Load the partitions and update the views.
+
+        :param context: Airflow's task context.
+        :return: ``rows``, the number of rows loaded; ``datasets``, a mapping from dataset to rows; ``replaced``, the
+            number of rows that the warehouse had for these days before; ``missing``, the number of partitions that do
+            not exist; ``views``, their names; and ``date``, the last day.
+        :raises AssistantInputError: An argument is invalid, or DuckDB is not installed.
+        :raises AssistantWarehouseError: The warehouse cannot be opened or written. It is unchanged.
+        """
+        from airflow_provider_assistant.lake import warehouse
+
+        last = day_of_run(self.date, context)
+        days = [last - timedelta(days=back) for back in reversed(range(self.days))]
+        datasets = self._datasets()
+        with self._store() as store:
+            loaded = warehouse.load(store, self.output_path, datasets, days, schema=self.schema)
+            tables = {dataset: f"{store.uri}.{self.schema}.{dataset}" for dataset in datasets}
+        self.written = tuple(
+            Data(table, warehouse.columns(dataset), loaded.rows[dataset]) for dataset, table in tables.items()
+        )
+        if loaded.missing:
+            self.log.warning(
+                "These partitions do not exist, so the warehouse has no rows for them: %s.", ", ".join(loaded.missing)
+            )
+        result = {
+            "rows": sum(loaded.rows.values()),
+            "datasets": loaded.rows,
+            "replaced": loaded.replaced,
+            "missing": len(loaded.missing),
+            "views": [f"{self.schema}.{view}" for view in warehouse.VIEWS],
+            "date": last.isoformat(),
+        }
+        self.log.info(
+            "Loaded %d rows for the %d day(s) up to %s, replacing %d rows: %s.",
+            result["rows"], self.days, last, loaded.replaced,
+            ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items()),
+        )  # fmt: skip
+        return self.tell(context, result)
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return the warehouse and its state, for the log lines of a failure."""
+        target = f"connection {self.conn_id!r}" if self.conn_id else self.database
+        return Situation(
+            f"load of {self.output_path} into the warehouse ({target})",
+            "Nothing was changed: the load is one transaction, and it was rolled back.",
+        )
+
+    def reads(self) -> Sequence[Data]:
+        """Return the datasets that were loaded."""
+        named = (data.uri.rpartition(".")[2] for data in self.written)
+        return [Data(str(ObjectStoragePath(self.output_path) / dataset)) for dataset in named]
+
+    def _datasets(self) -> list[str]:
+        """Return the datasets to load. Raise for a wrong path, which would empty these days in the warehouse."""
+        from airflow_provider_assistant.lake import warehouse
+
+        known = warehouse.loadable()
+        if self.datasets is None:
+            found = [dataset for dataset in known if warehouse.exported(self.output_path, dataset)]
+            if not found:
+                raise AssistantInputError(
+                    f"{self.output_path!r} has none of the datasets {', '.join(known)}. Nothing was changed. "
+                    "Is it the output_path of the exports?",
+                    field="output_path",
+                )
+            return found
+        is_list = isinstance(self.datasets, Iterable) and not isinstance(self.datasets, str | Mapping)
+        if not is_list or not self.datasets or not set(self.datasets) <= set(known):
+            raise AssistantInputError(
+                f"datasets must be a list of some of {', '.join(known)}, not {self.datasets!r:.100}", field="datasets"
+            )
+        selected = list(dict.fromkeys(self.datasets))
+        if missing := [dataset for dataset in selected if not warehouse.exported(self.output_path, dataset)]:
+            raise AssistantInputError(
+                f"{self.output_path!r} has no {', '.join(missing)}. Nothing was changed. Is it the output_path of the "
+                "exports, and did one run before this task?",
+                field="datasets",
+            )
+        return selected
+
+    def _store(self) -> AbstractContextManager[warehouse.Store]:
+        from airflow_provider_assistant.lake import warehouse
+
+        if self.conn_id is not None:
+            return warehouse.in_postgres(BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine())
+        if not self.database or "://" in self.database:
+            raise AssistantInputError(
+                f"database must be the path of a file on this worker, not {self.database!r}", field="database"
+            )
+        # DuckDB names a database after its file.
+        if Path(self.database).name.partition(".")[0].casefold() == self.schema.casefold():
+            raise AssistantInputError(
+                f"{self.database!r} and the schema {self.schema!r} have the same name, which makes names in queries "
+                "ambiguous: rename the file",
+                field="database",
+            )
+        return warehouse.in_duckdb(self.database)

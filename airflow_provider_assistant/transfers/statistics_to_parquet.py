@@ -1,0 +1,290 @@
+"""Operators that read limits (``GET …/limits``) and statistics (``GET …/statistics``)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, Context
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.client.fan_out import SiteReplies, read_sites
+from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantIncompleteExport,
+    AssistantIncompleteExportForGood,
+    AssistantInputError,
+)
+from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.observability.lineage import Data
+from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, allowed
+
+# Size limit of the list of failed sites in XCom, in bytes of JSON. The log names all of them.
+FAILED_SITES_BYTES = 5000
+# Number of failed sites in the error message, and length limit of each reason in XCom, in characters.
+FAILED_SITES_NAMED = 10
+REASON_LENGTH = 200
+
+
+class AssistantLimitsOperator(AssistantOperator):
+    """
+    Read the tenant's limits (``GET …/limits``).
+
+    The API's specification recommends this request before any other.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: Not used by this operator.
+    """
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the task was reading, for the log lines of a failure."""
+        return Situation(f"limits on {self.place()}")
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        """
+        Read the limits.
+
+        :param context: Airflow's task context.
+        :return: ``tenant_id``, and ``raw``, the reply as received.
+        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        """
+        tenant_id = self.hook.tenant()
+        limits = self.hook.get_limits()
+        self.log.info("Read the limits of tenant %r.", tenant_id)
+        return {"tenant_id": tenant_id, **limits.as_dict()}
+
+
+class AssistantLimitsToParquetOperator(ExportOperator):
+    """
+    Export the tenant's limits and their usage (``GET …/limits``) to the Parquet dataset ``limits``.
+
+    The dataset has one row per value of the reply, whatever fields the reply has. A run replaces this task's file in
+    the partition of its day.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
+        current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
+    :param list_keys: Mapping from the path of a list to the field that names its items. Default: None, the position
+        names an item.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: Not used by this operator.
+    """
+
+    template_fields: Sequence[str] = (*ExportOperator.template_fields, "list_keys")
+
+    def __init__(self, *, list_keys: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.list_keys = list_keys
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Read the limits and write the partition.
+
+        :param context: Airflow's task context.
+        :return: ``rows``, ``path`` and ``bytes`` of the file, ``tenant_id`` and ``date``.
+        :raises AssistantInputError: ``date`` is not a date, or another file of the partition already contains the rows.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        """
+        tenant_id, day = self.hook.tenant(), self.day(context)
+        limits = self.hook.get_limits()
+        capture = lake.Capture(
+            datetime.now(UTC), limits.raw, tenant_id=tenant_id, logical_date=context["dag_run"].logical_date
+        )
+        file = self.publish(context, lake.limits_table([capture], self.list_keys), self.output_path, "limits", day)
+        self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
+        return self.tell(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})
+
+
+class AssistantStatisticsToParquetOperator(ExportOperator):
+    """
+    Export the statistics of sites (``GET …/statistics``) to the datasets ``statistics`` and ``statistics_raw``.
+
+    ``statistics`` has one row per metric of a reply, whatever fields the reply has; ``statistics_raw`` has the replies
+    as received. A run replaces this task's files in the partitions of its day.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param site_ids: Sites to read concurrently, instead of the site of ``site_id`` or the connection. If a site fails,
+        the others are still written. Default: None.
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
+        current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
+    :param list_keys: Mapping from the path of a list to the field that names its items, such as
+        ``{"documents.by_kind": "kind"}``. Default: None, the position names an item.
+    :param max_failed_sites: Number of failed sites that the task tolerates: a count, or a fraction below 1 of
+        ``site_ids``. Default: 0.
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
+
+    template_fields: Sequence[str] = (*ExportOperator.template_fields, "site_ids", "list_keys")
+
+    def __init__(
+        self,
+        *,
+        site_ids: Sequence[str] | None = None,
+        list_keys: Mapping[str, str] | None = None,
+        max_failed_sites: float = 0,
+        max_concurrency: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if site_ids is not None and self.site_id is not None:
+            raise ValueError("give site_id or site_ids, not both")
+        if max_failed_sites < 0:
+            raise ValueError(f"max_failed_sites must be a count or a fraction below 1, not {max_failed_sites!r}")
+        if max_concurrency is not None and max_concurrency < 1:
+            raise ValueError(f"max_concurrency must be at least 1, not {max_concurrency!r}")
+        self.site_ids = site_ids
+        self.list_keys = list_keys
+        self.max_failed_sites = max_failed_sites
+        self.max_concurrency = max_concurrency
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Read the statistics and write the partitions.
+
+        :param context: Airflow's task context.
+        :return: ``rows`` and ``path`` of the ``statistics`` file; ``raw_path`` of the ``statistics_raw`` file;
+            ``bytes`` of both; ``sites``, the number of sites; ``failed``, the number of sites that could not be read;
+            ``failed_sites``, a list of ``site_id`` and ``error`` of the first of them; ``site_id``, None with
+            ``site_ids``; and ``date``.
+        :raises AssistantInputError: ``site_ids`` or ``date`` is invalid, and nothing was sent; or another file of the
+            partition already contains the rows.
+        :raises AssistantIncompleteExport: More than ``max_failed_sites`` sites could not be read. The others are
+            written; if all failed, the partition is unchanged.
+        :raises AssistantIncompleteExportForGood: The same, and the service rejected each of these requests. Airflow
+            does not retry the task.
+        :raises AssistantError: Reading a single site failed; or, with ``site_ids``, the service answered 401 or asked
+            for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
+        """
+        day = self.day(context)
+        found = self._one_site() if self.site_ids is None else asyncio.run(self._many_sites(self.site_ids))
+        if found.errors and not found.replies:
+            self._fail(found, "Nothing was written, and the partition is unchanged.")
+        result = self._write(context, found, day)
+        if len(found.errors) > allowed(self.max_failed_sites, result["sites"]):
+            self._fail(found, f"The other {len(found.replies)} are in {result['path']}.")
+        return self.tell(context, result)
+
+    def reads(self) -> Sequence[Data]:
+        """Return the statistics assets of the sites."""
+        return [Data(self.asset_uri("statistics", site_id)) for site_id in self.site_ids or [self.hook.site()]]
+
+    def _one_site(self) -> SiteReplies:
+        reply = self.hook.get_statistics()
+        return SiteReplies({self.hook.site(): (datetime.now(UTC), reply)})
+
+    async def _many_sites(self, site_ids: Sequence[str]) -> SiteReplies:
+        calls = {site_id: endpoints.get_statistics(site_id) for site_id in _checked(site_ids)}
+        if not calls:
+            self.log.warning("site_ids is empty: writing the partition without rows.")
+        settings = self.hook.settings.client
+        settings = replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency)
+        async with LimitedClient(settings) as client:
+            return await read_sites(client, calls)
+
+    def _write(self, context: Context, found: SiteReplies, day: Any) -> dict[str, Any]:
+        tenant_id = self.hook.tenant_id or self.hook.settings.tenant_id or None
+        logical_date = context["dag_run"].logical_date
+        captures = [
+            lake.Capture(moment, reply.raw, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
+            for site_id, (moment, reply) in found.replies.items()
+        ]
+        raw = self.publish(context, lake.statistics_raw_table(captures), self.output_path, "statistics_raw", day)
+        table = lake.statistics_table(captures, self.list_keys)
+        file = self.publish(context, table, self.output_path, "statistics", day)
+        self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
+        return {
+            "rows": file.rows,
+            "path": file.path,
+            "raw_path": raw.path,
+            "bytes": file.bytes + raw.bytes,
+            "sites": len(found.replies) + len(found.errors),
+            "failed": len(found.errors),
+            "failed_sites": _listed(found.errors),
+            "site_id": self.hook.site() if self.site_ids is None else None,
+            "date": day.isoformat(),
+        }
+
+    def _fail(self, found: SiteReplies, written: str) -> None:
+        """Raise the error for sites that could not be read."""
+        errors, sites = found.errors, len(found.replies) + len(found.errors)
+        # Error messages of this package begin with the status: "404 Not Found: …".
+        named = [
+            f"{site_id!r} ({str(error).partition(':')[0]})"
+            for site_id, error in list(errors.items())[:FAILED_SITES_NAMED]
+        ]
+        more = f" and {len(errors) - len(named)} more" if len(errors) > len(named) else ""
+        for_good = all(isinstance(error, AirflowFailException) for error in errors.values())
+        todo = (
+            "The service would refuse them again: correct site_ids or the API key, or raise max_failed_sites. "
+            "Running the task again"
+            if for_good
+            else "A retry"
+        )
+        kind = AssistantIncompleteExportForGood if for_good else AssistantIncompleteExport
+        raise kind(
+            f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
+            f"max_failed_sites={self.max_failed_sites:g} allows. {written} {todo} reads all {sites} sites again and "
+            "replaces the day. The warnings in the log name all reasons."
+        )
+
+
+def _checked(site_ids: Any) -> list[str]:
+    """
+    Return the site ids without duplicates.
+
+    :raises AssistantInputError: ``site_ids`` is not a list of non-empty strings.
+    """
+    is_list = isinstance(site_ids, Iterable) and not isinstance(site_ids, str | Mapping)
+    if not is_list or not all(isinstance(site_id, str) and site_id for site_id in site_ids):
+        raise AssistantInputError(f"site_ids must be a list of site ids, not {site_ids!r:.100}", field="site_ids")
+    return list(dict.fromkeys(site_ids))
+
+
+def _reason(error: AssistantError) -> str:
+    text = lake.storable(str(error))
+    return text if len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"
+
+
+def _listed(errors: Mapping[str, AssistantError]) -> list[dict[str, str]]:
+    """Return the first failed sites with their errors, within ``FAILED_SITES_BYTES``."""
+    listed: list[dict[str, str]] = []
+    size = 0
+    for site_id, error in errors.items():
+        entry = {"site_id": site_id, "error": _reason(error)}
+        size += len(json.dumps(entry)) + 2
+        if size > FAILED_SITES_BYTES:
+            break
+        listed.append(entry)
+    return listed

@@ -1,0 +1,117 @@
+"""Trigger that waits for all chat requests of a batch (``GET …/chat/requests/{request_id}``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_assistant.chat_batch.poller import Poller
+from airflow_provider_assistant.chat_batch.state import Journal, recording
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.shared_client import shared_client
+from airflow_provider_assistant.triggers.events import carried, failure_of
+
+
+class AssistantChatBatchTrigger(BaseTrigger):
+    """
+    Poll the open chat requests of a batch until all have ended, or the deadline passes.
+
+    The trigger reads the open requests from the batch state, and adds answers to it as they arrive. It can therefore
+    restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to the service.
+    Its event carries counts, not answers.
+
+    :param assistant_conn_id: Id of the Airflow connection.
+    :param site_id: Site of the chat requests.
+    :param folder: Folder of the batch state: a shared local path or an object storage URL.
+    :param deadline: Time at which to stop polling, in seconds since the epoch.
+    :param poll_interval: Maximum time between two polls of one chat request, in seconds.
+    :param max_concurrency: Maximum number of polls in flight; the connection may set a lower one.
+    :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
+    """
+
+    def __init__(
+        self,
+        *,
+        assistant_conn_id: str,
+        site_id: str,
+        folder: str,
+        deadline: float,
+        poll_interval: float,
+        max_concurrency: int,
+        rendered: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.assistant_conn_id = assistant_conn_id
+        self.site_id = site_id
+        self.folder = folder
+        self.deadline = deadline
+        self.poll_interval = poll_interval
+        self.max_concurrency = max_concurrency
+        self.rendered = rendered
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments with which Airflow restarts the trigger."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "assistant_conn_id": self.assistant_conn_id,
+                "site_id": self.site_id,
+                "folder": self.folder,
+                "deadline": self.deadline,
+                "poll_interval": self.poll_interval,
+                "max_concurrency": self.max_concurrency,
+                **carried(self.rendered),
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """
+        Yield one event when all chat requests have ended or the deadline has passed.
+
+        :return: The event's payload has ``ended`` (counts by state), ``open`` (requests without an answer) and
+            ``polls``, or else ``error``; also ``deadline``, and ``rendered`` if it was given.
+        """
+        try:
+            event = await self._counts()
+        except AssistantError as error:
+            event = failure_of(error)
+        yield TriggerEvent({**event, "deadline": self.deadline, **carried(self.rendered)})
+
+    async def _counts(self) -> dict[str, Any]:
+        journal = Journal(self.folder)
+        pending = await asyncio.to_thread(journal.read_open)
+        self.log.info("Waiting for %d requests on site %r.", len(pending), self.site_id)
+        async with (
+            shared_client(AssistantHook(self.assistant_conn_id)) as client,
+            recording(journal) as record,
+        ):
+            poller = Poller(
+                client,
+                site_id=self.site_id,
+                interval=self.poll_interval,
+                deadline=self.deadline,
+                max_concurrency=self.max_concurrency,
+                on_end=record,
+            )
+            try:
+                await poller.run(pending)
+            finally:
+                self.log.info("%s", poller)
+        return {"ended": dict(poller.ended), "open": poller.open, "polls": poller.polls}
+
+
+def deadline_of(event: Mapping[str, Any] | None) -> float:
+    """
+    Return the deadline in the event of an :class:`AssistantChatBatchTrigger`.
+
+    :param event: Payload of the event.
+    :return: The deadline, in seconds since the epoch.
+    :raises AssistantError: The event has no deadline.
+    """
+    if not event or not isinstance(event.get("deadline"), int | float):
+        raise AssistantError(f"the trigger's event is of no use, because it has no deadline: {event!r}")
+    return float(event["deadline"])

@@ -1,0 +1,226 @@
+"""The output table: one row per question, for every outcome and every kind of additional column."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.chat_batch import answers
+from airflow_provider_assistant.chat_batch.answers import (
+    ASKED_AS,
+    COLUMNS,
+    counts,
+    joined,
+    published,
+    read_snapshot,
+    snapshot,
+)
+from airflow_provider_assistant.chat_batch.poller import Ended
+from airflow_provider_assistant.exceptions import AssistantStorageError
+
+MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
+FACTS = {"submitted": 3, "reused": 0, "findings": None}
+
+
+def ended(name, status="complete", **changes):
+    fields = {
+        "asked_as": name, "request_id": name, "status": status, "text": f"Answer to {name}", "error": None,
+        "raw": {"status": status}, "ended_at": MOMENT.timestamp() + 10, "seconds": 10.0, "polls": 2,
+    }  # fmt: skip
+    fields |= changes
+    return Ended(**{"latency": fields["seconds"], "noticed_after": fields["seconds"] + 2} | fields)
+
+
+def asked(names, **changes):
+    """Return the columns of questions with these request ids; None is a question that was not submitted."""
+    columns = {
+        "key": [str(number) for number in range(len(names))],
+        "message": ["?"] * len(names),
+        "error": [None] * len(names),
+        "request_id": list(names),
+        "session_id": ["s"] * len(names),
+        "submitted_at": [name and MOMENT for name in names],
+        "attempts": [1 if name else 0 for name in names],
+        ASKED_AS: list(names),
+    }
+    return columns | changes
+
+
+def written(tmp_path, columns, carried=None, facts=FACTS):
+    path = tmp_path / "journal" / "questions.parquet"
+    snapshot(columns, carried or {}, facts, path)
+    return read_snapshot(path)
+
+
+def table_of(tmp_path, names, ends, carried=None, **changes):
+    return joined(written(tmp_path, asked(names, **changes), carried), {end.asked_as: end for end in ends})
+
+
+def test_every_question_has_its_row_in_order(tmp_path):
+    ends = [
+        ended("c"),
+        ended("a"),
+        ended("b", "failed", text=None, error="no idea"),
+        ended("d", "lost", text=None, error="404", raw=None),
+    ]
+    errors = [None, None, None, None, None, "rejected: column 'message' is empty", None]
+    table = table_of(tmp_path, ["a", "b", "c", "d", "e", None, None], ends, {"n": list(range(7))}, error=errors)
+    assert table.column_names == [*COLUMNS, "n"]
+    rows = table.to_pylist()
+    assert [row["n"] for row in rows] == list(range(7))
+    assert [row["status"] for row in rows] == [
+        "complete", "failed", "complete", "lost", "timed_out", "not_submitted", "not_submitted",
+    ]  # fmt: skip
+    assert [row["answer"] for row in rows] == ["Answer to a", None, "Answer to c", None, None, None, None]
+    assert [row["error"] for row in rows] == [
+        None,
+        "no idea",
+        None,
+        "404",
+        "it did not end before the deadline, and may still complete",
+        "rejected: column 'message' is empty",
+        "not sent: the task had stopped",
+    ]
+    assert [row["polls"] for row in rows] == [2, 2, 2, 2, None, 0, 0]
+    assert [row["attempts"] for row in rows] == [1, 1, 1, 1, 1, 0, 0]
+    assert rows[0]["submitted_at"] == MOMENT
+    assert rows[0]["completed_at"] == MOMENT + timedelta(seconds=10)
+    assert (rows[4]["submitted_at"], rows[4]["completed_at"], rows[4]["seconds"]) == (MOMENT, None, None)
+    assert json.loads(rows[1]["raw"]) == {"status": "failed"}
+    assert rows[3]["raw"] is None
+
+
+def test_the_columns_have_the_same_types_whatever_is_in_them(tmp_path):
+    some = table_of(tmp_path, ["a", None], [ended("a")])
+    none = table_of(tmp_path, [None, None], [])
+    assert some.schema.remove_metadata() == none.schema.remove_metadata()
+    moment = pa.timestamp("us", tz="UTC")
+    types = dict(zip(some.schema.names, some.schema.types, strict=True))
+    assert types == dict.fromkeys(COLUMNS, pa.string()) | {
+        "submitted_at": moment, "completed_at": moment, "seconds": pa.float64(), "noticed_after": pa.float64(),
+        "polls": pa.int32(), "attempts": pa.int32(),
+    }  # fmt: skip
+
+
+def test_duplicate_questions_share_one_answer(tmp_path):
+    rows = table_of(tmp_path, ["a", "b", "a"], [ended("a")]).to_pylist()
+    assert [row["answer"] for row in rows] == ["Answer to a", None, "Answer to a"]
+
+
+CARRIED = {
+    "int": ([1, None, 2**60], pa.int64()),
+    "float": ([1.5, None, 2.0], pa.float64()),
+    "mixed numbers": ([1, 2.5, None], pa.float64()),
+    "bool": ([True, False, None], pa.bool_()),
+    "text": (["a", None, "ü🕘"], pa.string()),
+    "bytes": ([b"\xff", None, b""], pa.binary()),
+    "date": ([date(2026, 1, 2), None, date(1, 1, 1)], pa.date32()),
+    "moment": ([MOMENT, None, MOMENT], pa.timestamp("us", tz="UTC")),
+    "decimal": ([Decimal("1.50"), None, Decimal("12.25")], pa.decimal128(4, 2)),
+    "list": ([["a", "b"], [], None], pa.list_(pa.string())),
+    "struct": ([{"a": 1}, {"a": 2}, None], pa.struct([("a", pa.int64())])),
+    "nothing": ([None, None, None], pa.null()),
+}
+
+
+@pytest.mark.parametrize("kind", CARRIED)
+def test_other_columns_keep_their_type(kind, tmp_path):
+    values, expected = CARRIED[kind]
+    table = table_of(tmp_path, ["a", "b", "c"], [], {"x": values})
+    answers.publish(table, ObjectStoragePath(str(tmp_path / "out.parquet")), "scope")
+    column = pq.read_table(tmp_path / "out.parquet")["x"]
+    assert column.type == expected
+    assert column.to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([1, "a", None], ["1", "a", None]),
+        ([2**70, 1, None], [str(2**70), "1", None]),
+        (["half \ud83d", "b", None], ["half \\ud83d", "b", None]),
+        ([{}, {}, None], ["{}", "{}", None]),
+        ([[{}], [], None], ["[{}]", "[]", None]),
+        ([{1: 2}, [3], None], ["{1: 2}", "[3]", None]),
+        ([True, 1, None], ["True", "1", None]),
+    ],
+)
+def test_values_without_a_common_type_become_text(values, texts, tmp_path):
+    table = table_of(tmp_path, ["a", "b", "c"], [], {"x": values})
+    assert table["x"].type == pa.string()
+    assert table["x"].to_pylist() == texts
+
+
+def test_a_lone_surrogate_in_an_answer_becomes_an_escape(tmp_path):
+    end = ended("a", text="half \ud83d", error="\ude00", raw={"answer": "half \ud83d"})
+    (row,) = table_of(tmp_path, ["a"], [end]).to_pylist()
+    assert (row["answer"], row["error"]) == ("half \\ud83d", "\\ude00")
+    assert json.loads(row["raw"]) == {"answer": "half \ud83d"}
+
+
+def test_the_counts_add_up(tmp_path):
+    ends = [ended(str(number), seconds=float(number + 1)) for number in range(100)]
+    ends += [ended("f", "failed", seconds=1e6), ended("l", "lost", seconds=1e6)]
+    names = [*(str(number) for number in range(100)), "f", "l", "open", None]
+    found = counts(table_of(tmp_path, names, ends))
+    assert found == {
+        "rows": 104, "complete": 100, "failed": 1, "lost": 1, "timed_out": 1, "not_submitted": 1,
+        "seconds_p50": 50.5, "seconds_p95": 95.05, "seconds_p99": 99.01,
+        "noticed_after_p50": 52.5, "noticed_after_p95": 97.05, "noticed_after_p99": 101.01, **FACTS,
+    }  # fmt: skip
+
+
+def test_nothing_complete_has_no_latency(tmp_path):
+    found = counts(table_of(tmp_path, ["a"], []))
+    assert (found["seconds_p50"], found["seconds_p99"]) == (None, None)
+    found = counts(table_of(tmp_path, ["a"], [ended("a", seconds=0.1234)]))
+    assert (found["seconds_p50"], found["seconds_p95"], found["seconds_p99"]) == (0.123, 0.123, 0.123)
+
+
+def test_only_the_service_s_own_times_are_its_latency(tmp_path):
+    ends = [ended("a"), ended("b", latency=None, noticed_after=10.0)]
+    table = table_of(tmp_path, ["a", "b"], ends)
+    assert table["seconds"].to_pylist() == [10.0, None]
+    assert table["noticed_after"].to_pylist() == [12.0, 10.0]
+    found = counts(table)
+    assert (found["seconds_p95"], found["noticed_after_p50"]) == (10.0, 11.0)
+    path = ObjectStoragePath(str(tmp_path / "out.parquet"))
+    answers.publish(table, path, "mine")
+    assert list(published(path, "mine").values()) == ends
+
+
+def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):
+    path = ObjectStoragePath(str(tmp_path / "deep" / "out.parquet"))
+    assert published(path, "mine") == {}
+    ends = [ended("a"), ended("b", "failed"), ended("c", raw=None)]
+    answers.publish(table_of(tmp_path, ["a", "b", "c", "d"], ends), path, "mine")
+    assert published(path, "mine") == {("0", "?", "s"): ends[0], ("2", "?", "s"): ends[2]}
+    assert published(path, "other") == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1"])
+def test_a_file_that_is_not_parquet_is_ignored(content, tmp_path):
+    (tmp_path / "out.parquet").write_bytes(content)
+    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine") == {}
+
+
+def test_the_output_of_another_task_is_ignored(tmp_path):
+    pq.write_table(pa.table({"status": ["complete"]}), tmp_path / "out.parquet")
+    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine") == {}
+
+
+def test_a_lone_surrogate_in_an_id_becomes_an_escape(tmp_path):
+    (row,) = table_of(tmp_path, ["q"], [ended("q", request_id="\ud800")]).to_pylist()
+    assert row["request_id"] == "\\ud800"
+
+
+def test_a_disk_that_is_full_is_reported(tmp_path):
+    (tmp_path / "folder").touch()
+    with pytest.raises(AssistantStorageError, match=r"folder/questions\.parquet cannot be written"):
+        snapshot(asked(["q"]), {}, FACTS, tmp_path / "folder" / "questions.parquet")

@@ -1,0 +1,381 @@
+"""The poller with a simulated clock: how often it polls, when it stops, and how it handles every response."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections import Counter, defaultdict
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.chat_batch import poller as module
+from airflow_provider_assistant.chat_batch.poller import Ended, Pending, Poller
+from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantPermissionError
+from tests.virtual_time import now, simulated
+
+EPOCH = 1_700_000_000.0
+INTERVAL = 20.0
+TIMEOUT = 30.0
+SETTINGS = ClientSettings("http://127.0.0.1:1/api/v1", "canary-key-0123456789", timeout=TIMEOUT)
+DROPPED = TransportFailure("connection", "dropped", sent=True)
+HANGS = "hangs"
+
+
+def response(status: int = 200, body: Any = None, **headers: str) -> Response:
+    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, encoded(body or {}))
+
+
+def encoded(body: Any) -> bytes:
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def said(status: str, **more: Any) -> Response:
+    return response(body={"request_id": "r", "status": status, **more})
+
+
+PENDING = said("queued")
+COMPLETE = said("complete", result={"answer": "42"})
+FAILED = said("failed", error={"message": "no idea"})
+
+
+class Wire(AssistantClient):
+    """A client whose responses are a function of the request and the number of the poll."""
+
+    latency = 0.02
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, now=lambda: EPOCH + now(), **options)
+        self.answer: Any = lambda request_id, poll: COMPLETE
+        self.sent: dict[str, list[float]] = defaultdict(list)
+        self.flying = self.most = 0
+
+    async def _aexchange(self, call: Any) -> Any:
+        request_id = call.path.rpartition("/")[2]
+        self.sent[request_id].append(now())
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        try:
+            await asyncio.sleep(self.latency)
+            answer = self.answer(request_id, len(self.sent[request_id]))
+            if answer == HANGS:
+                await asyncio.Event().wait()
+        finally:
+            self.flying -= 1
+        return answer
+
+
+class LimitedWire(LimitedClient, Wire):
+    """The same client behind the shared rate limiter of triggers."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(SETTINGS, Limiter(most, now=now), rng=random.Random(1))
+
+
+class Polled:
+    """The result of polling."""
+
+    def __init__(self, poller: Poller, client: Wire, ended: list[Ended]) -> None:
+        self.poller = poller
+        self.client = client
+        self.ended = {end.request_id: end for end in ended}
+        self.took = now()
+        assert len(self.ended) == len(ended), "a request has ended twice"
+
+
+def poll(
+    answer: Any,
+    count: int = 1,
+    *,
+    deadline: float = 3600.0,
+    submitted_at: Any = lambda _: 0.0,
+    most: int = 16,
+    interval: float = INTERVAL,
+    client: Any = lambda: Wire(SETTINGS),
+) -> Polled:
+    """Poll a number of chat requests; times are relative to the start."""
+
+    async def main() -> Polled:
+        wire, ended = client(), []
+        wire.answer = answer
+        poller = Poller(
+            wire, site_id="docs", interval=interval, deadline=EPOCH + deadline, max_concurrency=most,
+            on_end=ended.append,
+        )  # fmt: skip
+        await poller.run([Pending(f"r{number}", EPOCH + submitted_at(number)) for number in range(count)])
+        assert wire.flying == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
+        return Polled(poller, wire, ended)
+
+    return simulated(main())
+
+
+def test_the_pauses_double_up_to_the_interval():
+    polled = poll(lambda _, number: COMPLETE if number == 7 else PENDING)
+    ages = [round(at, 0) for at in polled.client.sent["r0"]]
+    assert ages == [5, 10, 20, 40, 60, 80, 100]
+    end = polled.ended["r0"]
+    assert (end.status, end.text, end.polls) == ("complete", "42", 7)
+    assert end.seconds == round(end.ended_at - EPOCH, 6) == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T10:00:00.750Z"}, 0.75),
+        ({"created_at": "2026-11-20T10:00:00", "completed_at": "2026-11-20T12:00:12+02:00"}, 12.0),
+        ({"submitted_at": "2026-11-20T10:00:00+00:00", "finished_at": "2026-11-20T10:01:30+00:00"}, 90.0),
+        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T11:00:00Z"}, 100.0),
+        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T09:00:00Z"}, None),
+        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": None}, None),
+        ({"created_at": "yesterday", "completed_at": 17}, None),
+        ({}, None),
+    ],
+)
+def test_the_service_s_own_times_come_before_those_of_the_polls(times, seconds):
+    ended = said("complete", result={"answer": "42"}, **times)
+    end = poll(lambda _, number: ended if number == 7 else PENDING).ended["r0"]
+    assert end.latency == (None if seconds is None else pytest.approx(seconds, abs=0.5))
+    assert end.noticed_after == pytest.approx(100, abs=0.5)
+    assert end.seconds == pytest.approx(seconds or 100, abs=0.5)
+    assert end.ended_at == pytest.approx(EPOCH + (seconds or 100), abs=0.5)
+
+
+def test_an_earlier_submission_is_polled_at_once_and_then_by_its_age():
+    polled = poll(lambda _, number: COMPLETE if number == 3 else PENDING, submitted_at=lambda _: -1000.0)
+    assert [round(at) for at in polled.client.sent["r0"]] == [0, 20, 40]
+    assert polled.ended["r0"].seconds == pytest.approx(1040, abs=1)
+
+
+def test_polls_are_few_and_late_answers_are_noticed_soon():
+    count, span = 1000, 60.0
+    ready = [span * (number + 0.5) / count for number in range(count)]
+
+    def answer(request_id, _):
+        return COMPLETE if now() >= ready[int(request_id[1:])] else PENDING
+
+    polled = poll(answer, count, most=64)
+    assert polled.poller.polls / count <= 4
+    late = [polled.ended[f"r{number}"].ended_at - EPOCH - at for number, at in enumerate(ready)]
+    assert min(late) >= 0
+    assert max(late) <= INTERVAL + 1
+    assert mean(late[: count // 10]) <= INTERVAL / 4
+    assert polled.poller.ended == Counter(complete=count)
+    assert polled.poller.open == 0
+
+
+@pytest.mark.parametrize("deadline", [-100.0, 0.0, 1.0, 12.0, 300.0])
+def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline):
+    polled = poll(lambda *_: PENDING, 100, deadline=deadline, most=8)
+    assert set(polled.client.sent) == {f"r{number}" for number in range(100)}
+    assert polled.poller.open == 100
+    assert polled.ended == {}
+    last = max(deadline, 0.0)
+    assert last <= polled.took <= last + 1
+    if deadline > 0:
+        assert all(polls[-1] >= last - 0.001 for polls in polled.client.sent.values())
+    else:
+        assert all(len(polls) == 1 for polls in polled.client.sent.values())
+
+
+def test_an_answer_at_the_deadline_counts():
+    polled = poll(lambda *_: COMPLETE if now() >= 12.0 else PENDING, 10, deadline=12.0)
+    assert polled.poller.ended == Counter(complete=10)
+
+
+@pytest.mark.parametrize("deadline", [-1.0, 50.0])
+def test_a_service_that_hangs_does_not_hold_it_beyond_the_deadline(deadline):
+    def answer(request_id, _):
+        return HANGS if request_id in {"r3", "r7"} else PENDING if request_id == "r5" else COMPLETE
+
+    polled = poll(answer, 10, deadline=deadline, most=4)
+    assert (polled.poller.open, dict(polled.poller.ended)) == (3, {"complete": 7})
+    assert polled.took <= max(deadline, 0.0) + TIMEOUT + 1
+
+
+def test_a_long_pause_that_the_service_asks_for_does_not_hold_it_beyond_the_deadline():
+    refused = response(429, retry_after="7200")
+    polled = poll(lambda *_: refused, 100, deadline=50.0, most=4, client=lambda: LimitedWire(4))
+    assert polled.poller.open == 100
+    assert polled.took <= 50 + TIMEOUT + 1
+    assert sum(map(len, polled.client.sent.values())) <= 4
+
+
+def test_a_pause_that_ends_before_the_deadline_costs_time_only():
+    polled = poll(
+        lambda *_: COMPLETE if now() >= 60 else response(429, retry_after="30"),
+        100,
+        deadline=600.0,
+        client=lambda: LimitedWire(16),
+    )
+    assert polled.poller.ended == Counter(complete=100)
+    assert polled.took < 120
+
+
+def test_a_pause_for_one_request_is_honoured():
+    polled = poll(lambda _, number: response(429, retry_after="50") if number == 1 else COMPLETE)
+    first, second = polled.client.sent["r0"]
+    assert second - first >= 50
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_request_that_the_service_does_not_know_is_lost_and_the_others_go_on(status):
+    polled = poll(lambda request_id, _: response(status) if request_id == "r1" else COMPLETE, 3)
+    assert {name: end.status for name, end in polled.ended.items()} == {
+        "r0": "complete", "r1": "lost", "r2": "complete",
+    }  # fmt: skip
+    assert str(status) in polled.ended["r1"].error
+    assert (polled.ended["r1"].text, polled.ended["r1"].raw) == (None, None)
+
+
+def test_a_failed_request_says_why():
+    polled = poll(lambda *_: FAILED)
+    end = polled.ended["r0"]
+    assert (end.status, end.error, end.text) == ("failed", "no idea", None)
+    assert end.raw["error"] == {"message": "no idea"}
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, AssistantAuthenticationError), (403, AssistantPermissionError)])
+def test_a_refusal_of_all_is_raised_and_cancels_the_others(status, error):
+    async def main():
+        wire, ended = Wire(SETTINGS), []
+        wire.answer = lambda request_id, _: response(status) if request_id == "r5" else HANGS
+        poller = Poller(
+            wire, site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8, on_end=ended.append
+        )
+        with pytest.raises(error):
+            await poller.run([Pending(f"r{number}", EPOCH) for number in range(100)])
+        assert (wire.flying, ended) == (0, [])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return len(wire.sent), now()
+
+    sent, took = simulated(main())
+    assert sent == 8
+    assert took < INTERVAL
+
+
+TROUBLES = {
+    "500": response(500),
+    "503": response(503),
+    "429": response(429),
+    "dropped": DROPPED,
+    "page": response(body=b"<html>"),
+    "empty": response(body=b" "),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_polling_continues_after_transient_errors(trouble):
+    polled = poll(lambda _, number: TROUBLES[trouble] if number <= 3 else COMPLETE, 5)
+    assert polled.poller.ended == Counter(complete=5)
+    assert all(len(polls) == 4 for polls in polled.client.sent.values())
+
+
+def test_many_transient_errors_are_one_warning(caplog):
+    rng = random.Random(7)
+
+    def answer(_, number):
+        return response(503) if rng.random() < 0.3 else COMPLETE if number > 2 else PENDING
+
+    with caplog.at_level(logging.DEBUG):
+        polled = poll(answer, 1000, most=64)
+    assert polled.poller.ended == Counter(complete=1000)
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert "Polling goes on after this: " in warnings[0].getMessage()
+    troubles = sum(len(polls) for polls in polled.client.sent.values())
+    assert f"after {troubles} polls, " in str(polled.poller)
+    assert "of them failed" in str(polled.poller)
+
+
+def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
+    words = ["gelato", "", "queued"]
+
+    def answer(_, number):
+        return said(words[number - 1]) if number <= 3 else COMPLETE
+
+    with caplog.at_level(logging.INFO, logger=module.__name__):
+        polled = poll(answer, 50)
+    assert polled.poller.ended == Counter(complete=50)
+    logged = [record.getMessage() for record in caplog.records if "still going" in record.getMessage()]
+    assert logged == [f"Status {word!r} is taken for still going." for word in words]
+
+
+def test_progress_is_logged(caplog):
+    with caplog.at_level(logging.INFO, logger=module.__name__):
+        poll(lambda *_: PENDING, 3, deadline=100.0)
+    lines = [record.message for record in caplog.records if "requests are open" in record.message]
+    assert len(lines) == 3
+    assert lines[0] == "3 requests are open, ended are none, after 9 polls."
+
+
+@pytest.mark.parametrize("most", [1, 8, 64])
+def test_no_more_polls_than_allowed_are_in_flight(most):
+    polled = poll(lambda *_: COMPLETE, 200, most=most)
+    assert polled.client.most == most
+
+
+def test_nothing_to_wait_for_takes_no_time():
+    polled = poll(lambda *_: COMPLETE, 0)
+    assert (polled.took, polled.poller.polls, polled.poller.open) == (0.0, 0, 0)
+
+
+@pytest.mark.parametrize("at", [0.0, 5.01, 7.0])
+def test_a_cancelled_poller_leaves_no_task_behind(at):
+    async def main():
+        wire = Wire(SETTINGS)
+        wire.answer = lambda *_: HANGS
+        poller = Poller(
+            wire, site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8, on_end=lambda _: None
+        )
+        running = asyncio.create_task(poller.run([Pending(f"r{number}", EPOCH) for number in range(100)]))
+        await asyncio.sleep(at)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert wire.flying == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    simulated(main())
+
+
+def test_an_error_in_on_end_ends_the_polling():
+    """If an answer cannot be saved, the poller raises the error."""
+
+    async def main():
+        wire = Wire(SETTINGS)
+
+        def refuse(_):
+            raise ZeroDivisionError
+
+        poller = Poller(
+            wire, site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8, on_end=refuse
+        )
+        with pytest.raises(ZeroDivisionError):
+            await poller.run([Pending(f"r{number}", EPOCH) for number in range(20)])
+
+    simulated(main())
+
+
+@pytest.mark.parametrize("jump", [-900.0, 864_000.0])
+def test_a_clock_that_is_set_changes_nothing(jump):
+    class Jumping(Wire):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.now = lambda: EPOCH + now() + (jump if self.sent else 0.0)
+
+    polled = poll(lambda *_: PENDING, deadline=100.0, client=lambda: Jumping(SETTINGS))
+    assert (polled.poller.open, round(polled.took)) == (1, 100)
+
+
+@pytest.mark.parametrize("status", [302, 408, 425])
+def test_polling_goes_on_after_a_status_that_passes(status):
+    polled = poll(lambda _, number: response(status) if number == 1 else COMPLETE)
+    assert polled.ended["r0"].status == "complete"

@@ -1,0 +1,259 @@
+"""Read questions from a source: column mapping, sessions, and inputs that are rejected before any request."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.chat_batch.answers import COLUMNS
+from airflow_provider_assistant.chat_batch.questions import asked_as, read_questions
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+ROWS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(5)]
+BATCH = 1000
+
+
+def questions(source, **options):
+    arguments = {"columns": None, "constants": None, "key_columns": ("id",), "session": None, "scope": "dag/run/ask/-1"}
+    return read_questions(source, **arguments | options)
+
+
+def messages(read):
+    """Return the body of each valid row, or the problem of an invalid one."""
+    items = read.rows(lambda message: message).items(lambda _: True)
+    return [item.call.body() if isinstance(item.call, ChatMessage) else item.problem for item in items]
+
+
+def sessions(read):
+    return [message["session_id"] for message in messages(read)]
+
+
+def write_csv(rows, path):
+    pd.DataFrame(rows).to_csv(path, index=False)
+
+
+def write_lines(rows, path):
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def write_parquet(rows, path):
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=2)
+
+
+SOURCES = {
+    "rows": list,
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "pyarrow": pa.Table.from_pylist,
+    "reader": lambda rows: pa.Table.from_pylist(rows).to_reader(max_chunksize=2),
+    "callable": lambda rows: lambda: pl.DataFrame(rows),
+    "generator": lambda rows: lambda: (pd.DataFrame([row]) for row in rows),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_any_source_is_read_whole_and_in_order(kind):
+    read = questions(SOURCES[kind](ROWS))
+    assert len(read) == 5
+    assert [message["message"] for message in messages(read)] == [row["message"] for row in ROWS]
+    assert read.carried() == {"id": list(range(5)), "expected": [row["expected"] for row in ROWS]}
+    assert read.labels() == list("01234")
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("q.csv", write_csv), ("q.jsonl", write_lines), ("q.parquet", write_parquet)]
+)
+def test_files(name, write, tmp_path):
+    write(ROWS, tmp_path / name)
+    read = questions(str(tmp_path / name))
+    assert [message["message"] for message in messages(read)] == [row["message"] for row in ROWS]
+    number = str if name == "q.csv" else int
+    assert read.carried()["id"] == [number(row["id"]) for row in ROWS]
+
+
+def test_files_of_different_columns_are_filled_up(tmp_path):
+    write_lines([{"id": 1, "message": "One?", "a": 1}], tmp_path / "1.jsonl")
+    write_lines([{"id": 2, "message": "Two?", "b": 2}], tmp_path / "2.jsonl")
+    assert questions(str(tmp_path)).carried() == {"id": [1, 2], "a": [1, None], "b": [None, 2]}
+
+
+def test_a_column_that_comes_late_is_filled_up():
+    rows = [{"id": number, "message": f"{number}?"} for number in range(2 * BATCH)] + [
+        {"id": -1, "message": "last", "late": True}
+    ]
+    carried = questions(rows).carried()
+    assert carried["late"] == [None] * (2 * BATCH) + [True]
+    assert len(carried["id"]) == 2 * BATCH + 1
+
+
+def test_columns_and_constants():
+    rows = [{"nr": 1, "question": "One?", "who": "a@example.com", "language": "x"}]
+    read = questions(
+        rows,
+        key_columns=["nr"],
+        columns={"message": "question", "email": "who"},
+        constants={"response_language": "de", "session_id": "s"},
+    )
+    assert messages(read) == [
+        {"session_id": "s", "message": "One?", "email": "a@example.com", "response_language": "de"}
+    ]
+    assert read.carried() == {"nr": [1], "who": ["a@example.com"], "language": ["x"]}
+
+
+def test_optional_fields_are_sent_where_there_are_columns_and_carried():
+    rows = [
+        {"id": 1, "message": "One?", "email": "a@example.com", "response_language": None},
+        {"id": 2, "message": "Two?", "email": "", "response_language": "de"},
+    ]
+    read = questions(rows, constants={"session_id": "s"})
+    assert messages(read) == [
+        {"session_id": "s", "message": "One?", "email": "a@example.com"},
+        {"session_id": "s", "message": "Two?", "response_language": "de"},
+    ]
+    assert read.carried()["email"] == ["a@example.com", ""]
+
+
+def test_an_empty_cell_of_a_csv_file_is_no_address(tmp_path):
+    (tmp_path / "q.csv").write_text("id,message,email,response_language\n1,One?,,\n2,Two?,b@example.com,de\n")
+    first, second = messages(questions(str(tmp_path / "q.csv")))
+    assert set(first) == {"session_id", "message"}
+    assert (second["email"], second["response_language"]) == ("b@example.com", "de")
+
+
+def test_each_row_has_its_own_stable_session():
+    first, again = sessions(questions(ROWS)), sessions(questions(list(reversed(ROWS))))
+    assert len(set(first)) == 5
+    assert again == list(reversed(first))
+    assert not set(first) & set(sessions(questions(ROWS, scope="dag/other/ask/-1")))
+    assert sessions(questions(ROWS, session="per_row")) == first
+
+
+def test_without_key_columns_the_message_is_the_key():
+    read = questions([{"message": "One?"}, {"message": "Two?"}, {"message": "One?"}], key_columns=())
+    one, two, again = read.digests()
+    assert one == again != two
+    first, second, third = sessions(read)
+    assert first == third != second
+    assert read.labels() == ["One?", "Two?", "One?"]
+
+
+def test_one_session_for_all():
+    (shared,) = set(sessions(questions(ROWS, session="shared")))
+    assert {shared} == set(sessions(questions(list(reversed(ROWS)), session="shared")))
+    assert {shared}.isdisjoint(sessions(questions(ROWS, session="shared", scope="dag/other/ask/-1")))
+
+
+@pytest.mark.parametrize("options", [{}, {"session": "thread"}, {"columns": {"session_id": "thread"}}])
+def test_sessions_of_a_column(options):
+    name = "thread" if options else "session_id"
+    rows = [{**row, name: f"s{row['id'] % 2}"} for row in ROWS]
+    read = questions(rows, **options)
+    assert sessions(read) == ["s0", "s1", "s0", "s1", "s0"]
+    assert read.field("session_id") == sessions(read)
+    assert set(read.carried()) == {"id", "expected"}
+
+
+def test_the_same_question_in_another_session_is_another_question():
+    rows = [{"message": "And then?", "session_id": session} for session in "ab"]
+    one, other = questions(rows, key_columns=()).digests()
+    assert one.key != other.key
+
+
+def test_several_key_columns_have_a_readable_label():
+    rows = [{"a": 1, "b": "x", "message": "?"}, {"a": None, "b": "y", "message": "?"}]
+    assert questions(rows, key_columns=["a", "b"]).labels() == ["a=1, b=x", "a=, b=y"]
+
+
+def test_a_key_column_may_be_called_key():
+    read = questions([{"key": 7, "message": "?"}], key_columns=["key"])
+    assert (read.labels(), read.carried()) == (["7"], {})
+
+
+def test_a_lone_surrogate_in_a_label_becomes_an_escape():
+    read = questions([{"message": "half \ud83d"}], key_columns=())
+    assert read.labels() == ["half \\ud83d"]
+    assert messages(read)[0]["message"] == "half \ud83d"
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"message": " "}, "column 'message' is empty"),
+        ({"message": None}, "column 'message' is empty"),
+        ({"message": 7}, "column 'message' must be text, not a number"),
+        ({"email": "nobody"}, "column 'email' must be one e-mail address"),
+        ({"response_language": "as you like"}, "column 'response_language' must be a language code"),
+        ({"session_id": ""}, "column 'session_id' is empty"),
+        ({"session_id": 7}, "column 'session_id' must be text, not a number"),
+        ({"id": None}, "key column 'id' is empty"),
+    ],
+)
+def test_an_invalid_row_does_not_affect_the_others(row, problem):
+    good = {"id": 1, "message": "?", "session_id": "s", "email": "a@example.com", "response_language": "de"}
+    bad, fine = messages(questions([{**good, "id": 2, **row}, good]))
+    assert problem in bad
+    assert fine["message"] == "?"
+
+
+def reserved(name):
+    return [{"id": 1, "message": "?", name: "x"}]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "part"),
+    [
+        ([], {}, "no rows"),
+        (pd.DataFrame({"id": [], "message": pd.Series([], dtype=str)}), {}, "no rows"),
+        ([{"id": 1, "text": "?"}], {}, "no column message"),
+        ([{"message": "?"}], {}, "no column id"),
+        (ROWS, {"columns": {"message": "question"}}, "no column question"),
+        (ROWS, {"columns": {"email": "who"}}, "no column who"),
+        (ROWS, {"session": "thread"}, "no column thread"),
+        (ROWS, {"columns": {"title": "id"}}, "title"),
+        (ROWS, {"constants": {"message": "?"}}, "message must be a column"),
+        (ROWS, {"constants": {"email": " "}}, "email must be a non-empty string"),
+        (pd.DataFrame({"id": [1], "message": [7]}), {}, "message is of type int64"),
+        ("nowhere.parquet", {}, "does not exist"),
+        (7, {}, "not int"),
+        ([{"id": 1, "message": "?", 3: "x"}], {}, "not text"),
+        *((reserved(name), {}, f"column {name}") for name in COLUMNS if name not in {"message", "session_id"}),
+        (reserved("question"), {"columns": {"message": "question"}}, "column message"),
+        (reserved("session_id"), {"session": "per_row"}, "column session_id"),
+        (reserved("session_id"), {"session": "shared"}, "column session_id"),
+        ([{"key": 1, "b": 2, "message": "?"}], {"key_columns": ["key", "b"]}, "column key"),
+    ],
+)
+def test_invalid_questions_are_named(source, options, part):
+    with pytest.raises(AssistantInputError, match=part):
+        questions(source, **options)
+
+
+def test_another_message_under_the_same_key_is_another_question():
+    one, other = (questions([{"id": 1, "message": text}]).digests()[0] for text in ("One?", "Other?"))
+    assert one.key == other.key
+    assert asked_as(one) != asked_as(other)
+    assert asked_as(one) == asked_as(questions([{"id": 1, "message": "One?", "more": 1}]).digests()[0])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "string", "object"])
+def test_a_question_is_the_same_whatever_type_its_key_has(dtype):
+    rows = [{"id": number, "message": f"{number}?"} for number in (1, 2)]
+    frame = pd.DataFrame(rows).astype({"id": dtype})
+    assert questions(frame).digests() == questions(rows).digests()
+    assert questions(frame).labels() == ["1", "2"]
+    assert [one["session_id"] for one in messages(questions(frame))] == [
+        one["session_id"] for one in messages(questions(rows))
+    ]
+
+
+def test_an_unreadable_line_is_one_invalid_question(tmp_path):
+    (tmp_path / "questions.csv").write_text("id,message\n1,a?\n2,b?,c?\n3,d?\n")
+    first, second, third = messages(questions(str(tmp_path / "questions.csv")))
+    assert (first["message"], third["message"]) == ("a?", "d?")
+    assert "questions.csv, line 3: has 3 cells" in second

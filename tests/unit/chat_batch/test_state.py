@@ -1,0 +1,278 @@
+"""The batch state: another process reads what was written, also after the writer was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from uuid import uuid4
+
+import pytest
+from airflow.sdk import ObjectStoragePath
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFileSystem
+
+from airflow_provider_assistant.chat_batch import state as module
+from airflow_provider_assistant.chat_batch.poller import Ended, Pending
+from airflow_provider_assistant.chat_batch.state import Journal, recording
+from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+
+MOMENT = 1_790_000_000.25
+
+
+def ended(number, **changes):
+    fields = {
+        "asked_as": f"r{number}",
+        "request_id": f"r{number}",
+        "status": "complete",
+        "text": f"Answer {number} 🕘",
+        "error": None,
+        "raw": {"result": {"answer": f"Answer {number}"}, "n": [1, None, 2.5]},
+        "ended_at": MOMENT + number,
+        "seconds": 1.5,
+        "polls": 3,
+    }
+    return Ended(**fields | changes)
+
+
+def pending(count):
+    return [Pending(f"r{number}", MOMENT + number) for number in range(count)]
+
+
+def by_name(answers):
+    return sorted(answers, key=lambda answer: answer.asked_as)
+
+
+@pytest.fixture(params=["path", "file", "memory"])
+def folder(request, tmp_path):
+    attach("memory", fs=MemoryFileSystem())
+    return {
+        "path": str(tmp_path / "out" / ".a.parquet.asking"),
+        "file": f"file://{tmp_path}/out/.a.parquet.asking",
+        "memory": f"memory://journals-{uuid4().hex}/.a.parquet.asking",
+    }[request.param]
+
+
+@pytest.fixture
+def local(tmp_path):
+    return Journal(str(tmp_path / "journal"))
+
+
+def test_written_state_can_be_read(folder):
+    journal = Journal(folder)
+    assert journal.read_answers() == []
+    journal.write_pending(pending(5))
+    assert journal.read_open() == pending(5)
+    first = [ended(0), ended(1, status="failed", text=None, error="no idea")]
+    journal.write_answers(first)
+    journal.write_answers([ended(2, status="lost", text=None, error="404", raw=None)])
+    again = Journal(folder)
+    assert by_name(again.read_answers()) == [*first, ended(2, status="lost", text=None, error="404", raw=None)]
+    assert again.read_open() == pending(5)[3:]
+
+
+def test_it_leaves_nothing_behind(folder, tmp_path):
+    journal = Journal(folder)
+    journal.write_pending(pending(2))
+    journal.write_answers([ended(0)])
+    journal.remove()
+    assert journal.read_answers() == []
+    assert not journal.folder.exists()
+    assert not list(tmp_path.glob("out/*"))
+    journal.remove()
+
+
+def test_the_path_keeps_its_connection():
+    output = ObjectStoragePath("memory://lake@bucket/day/a.parquet")
+    folder = str(output.parent / f".{output.name}.asking")
+    assert "lake@" in folder
+    assert str(Journal(folder).folder) == folder
+
+
+def test_the_check_changes_nothing(folder, tmp_path):
+    journal = Journal(folder)
+    journal.check()
+    assert not list(tmp_path.glob("out/*"))
+    journal.write_pending(pending(2))
+    journal.write_answers([ended(0)])
+    journal.check()
+    assert journal.read_open() == pending(2)[1:]
+    assert len(list(journal.folder.iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_to_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(AssistantError, match=r"nothing can be written.*Nothing was sent"):
+        Journal(str(tmp_path / "file" / "journal")).check()
+
+
+def test_a_folder_that_cannot_be_removed_is_a_warning(local, monkeypatch, caplog):
+    local.write_pending(pending(2))
+    monkeypatch.setattr(type(local.folder), "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError("no")))
+    local.remove()
+    assert "could not be removed" in caplog.text
+    assert local.read_open() == pending(2)
+
+
+def test_pending_requests_are_replaced_not_added(local):
+    local.write_pending(pending(5))
+    local.write_pending(pending(2))
+    assert local.read_open() == pending(2)
+
+
+def test_a_lone_surrogate_survives(local):
+    answer = ended(0, text="half \ud83d of it", raw={"answer": "half \ud83d of it"})
+    local.write_answers([answer])
+    assert local.read_answers() == [answer]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 10, 100])
+def test_a_last_line_that_a_kill_cut_off_is_tolerated(cut, local):
+    local.write_pending(pending(3))
+    local.write_answers([ended(0), ended(1)])
+    (path,) = local.folder.glob("answers-*")
+    content = path.read_bytes()
+    path.write_bytes(content[:-cut])
+    found = [answer.asked_as for answer in local.read_answers()]
+    assert found == (["r0", "r1"] if cut == 1 else ["r0"])
+    assert [one.request_id for one in local.read_open()] == (["r2"] if cut == 1 else ["r1", "r2"])
+
+
+def test_an_empty_file_of_answers_is_tolerated(local):
+    local.write_answers([ended(0)])
+    (local.folder / "answers-0.jsonl").touch()
+    assert len(local.read_answers()) == 1
+
+
+def test_a_folder_that_cannot_be_reached_says_what_to_do(tmp_path):
+    with pytest.raises(AssistantError, match=r"deferrable=False.*Nothing is lost"):
+        Journal(str(tmp_path / "nowhere")).read_open()
+
+
+def test_a_storage_whose_package_is_missing_says_what_to_do(monkeypatch, local):
+    def refuse(*_, **__):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(type(local.folder), "open", refuse)
+    with pytest.raises(AssistantError, match=r"Install s3fs.*Nothing is lost"):
+        local.read_open()
+
+
+def test_a_file_in_place_of_the_folder_says_what_to_do(tmp_path):
+    (tmp_path / "journal").touch()
+    with pytest.raises(AssistantError, match="cannot be read here"):
+        Journal(str(tmp_path / "journal")).read_open()
+
+
+class Written:
+    """A batch state whose first writes fail; it counts the writes."""
+
+    folder = "somewhere"
+
+    def __init__(self, failures=0, error=None):
+        self.failures = failures
+        self.error = error or OSError("disk full")
+        self.files = []
+
+    def write_answers(self, answers):
+        if self.failures:
+            self.failures -= 1
+            raise self.error
+        self.files.append([answer.asked_as for answer in answers])
+
+
+async def until(condition):
+    async with asyncio.timeout(120):
+        while not condition():  # noqa: ASYNC110 (writing is done in a thread)
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "FLUSH", 0.001)
+
+
+async def test_answers_are_written_together_at_the_end():
+    written = Written()
+    async with recording(written) as record:
+        for number in range(3):
+            record(ended(number))
+        assert written.files == []
+    assert written.files == [["r0", "r1", "r2"]]
+
+
+async def test_answers_are_written_now_and_then_and_each_once(quick):
+    written = Written()
+    async with recording(written) as record:
+        record(ended(0))
+        await until(lambda: written.files)
+        record(ended(1))
+        await until(lambda: len(written.files) == 2)
+    assert written.files == [["r0"], ["r1"]]
+
+
+async def test_without_answers_nothing_is_written():
+    written = Written()
+    async with recording(written):
+        pass
+    assert written.files == []
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
+async def test_an_exception_in_the_block_keeps_the_answers(error):
+    written = Written()
+
+    async def work():
+        async with recording(written) as record:
+            record(ended(0))
+            raise error
+
+    with pytest.raises(error):
+        await work()
+    assert written.files == [["r0"]]
+
+
+async def test_a_cancelled_task_keeps_the_answers(quick):
+    written = Written()
+
+    async def work():
+        async with recording(written) as record:
+            record(ended(0))
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(work())
+    await until(lambda: written.files)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert written.files == [["r0"]]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), RuntimeError("the storage's own")])
+async def test_a_failed_write_is_repeated_with_the_next(error, quick, caplog):
+    written = Written(failures=3, error=error)
+    with caplog.at_level(logging.WARNING, logger=module.__name__):
+        async with recording(written) as record:
+            record(ended(0))
+            await until(lambda: not written.failures)
+            record(ended(1))
+    assert sorted(name for file in written.files for name in file) == ["r0", "r1"]
+    assert [record.message for record in caplog.records] == [f"Answers cannot be saved in somewhere: {error}"]
+
+
+async def test_a_state_that_cannot_be_written_is_a_warning(quick, caplog):
+    written = Written(failures=10_000)
+    with caplog.at_level(logging.WARNING, logger=module.__name__):
+        async with recording(written) as record:
+            record(ended(0))
+            await until(lambda: written.failures < 9_990)
+    assert [record.message for record in caplog.records] == [
+        "Answers cannot be saved in somewhere: disk full",
+        "1 answers were not saved; a later attempt polls for them again.",
+    ]
+
+
+def test_a_journal_that_cannot_be_written_says_which_file(tmp_path):
+    (tmp_path / "journal").touch()
+    with pytest.raises(AssistantStorageError, match=r"journal/pending\.jsonl cannot be written.*a retry takes up"):
+        Journal(str(tmp_path / "journal")).write_pending(pending(1))

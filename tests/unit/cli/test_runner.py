@@ -1,0 +1,116 @@
+"""Errors become exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import pytest
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException
+
+from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.cli import runner
+from airflow_provider_assistant.cli.runner import command, exit_code
+
+CODES = {
+    "AssistantError": 4,
+    "AssistantInputError": 2,
+    "AssistantAPIError": 3,
+    "AssistantBadRequestError": 3,
+    "AssistantAuthenticationError": 3,
+    "AssistantPermissionError": 3,
+    "AssistantNotFoundError": 3,
+    "AssistantRateLimitError": 4,
+    "AssistantServerError": 4,
+    "AssistantResponseError": 4,
+    "AssistantConnectionError": 4,
+    "AssistantTimeout": 4,
+    "AssistantAmbiguousError": 4,
+    "AssistantLedgerError": 5,
+}
+ARGS = argparse.Namespace(output="text", verbose=False)
+
+
+@pytest.mark.parametrize(("name", "code"), CODES.items())
+def test_every_error_has_its_exit_code(name, code):
+    assert exit_code(getattr(exceptions, name)("what happened")) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (AirflowNotFoundException("no connection"), 2),
+        (AirflowException("cannot be decoded"), 2),
+        (PermissionError(13, "Permission denied"), 2),
+        (sa.exc.OperationalError("SELECT", {}, Exception("locked")), 5),
+        (KeyError("x"), 70),
+    ],
+)
+def test_other_errors_have_one_too(error, code):
+    assert exit_code(error) == code
+
+
+@pytest.mark.usefixtures("_as_before")
+class TestCommand:
+    def ran(self, error, args=ARGS):
+        @command
+        def fails(out, args):
+            out.hide("sesame-1234")
+            raise error
+
+        with pytest.raises(SystemExit) as end:
+            fails(args)
+        return end.value.code
+
+    def test_an_error_is_one_line_without_a_traceback(self, capsys):
+        assert self.ran(exceptions.AssistantInputError("wrong: sesame-1234")) == 2
+        assert capsys.readouterr() == ("", "error: wrong: ***\n")
+
+    def test_a_bug_says_so_and_v_shows_where(self, capsys):
+        assert self.ran(KeyError("sesame-1234")) == runner.BUG
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        assert "KeyError" in said
+        assert self.ran(KeyError("sesame-1234"), argparse.Namespace(output="text", verbose=True)) == runner.BUG
+        said = capsys.readouterr().err
+        assert "Traceback" in said
+        assert "sesame" not in said
+
+    def test_ctrl_c_is_no_error(self, capsys):
+        assert self.ran(KeyboardInterrupt()) == runner.INTERRUPTED
+        assert capsys.readouterr() == ("", "")
+
+    def test_a_connection_in_airflow_s_database_is_looked_for(self):
+        assert "_AIRFLOW_PROCESS_CONTEXT" not in os.environ
+        self.ran(KeyboardInterrupt())
+        assert os.environ["_AIRFLOW_PROCESS_CONTEXT"] == "server"
+
+    def test_a_missing_connection_says_how_to_make_it(self, cli):
+        ran = cli("limits", "--conn-id", "no_such")
+        assert (ran.code, ran.out) == (2, "")
+        assert "AIRFLOW_CONN_NO_SUCH" in ran.err
+        assert "Traceback" not in ran.err
+
+    def test_a_connection_that_cannot_be_used_does_not_show_its_key(self, cli, monkeypatch):
+        monkeypatch.setenv(
+            "AIRFLOW_CONN_BAD", '{"conn_type":"assistant","host":"x","password":"sesame-12","extra":{"a":1}}'
+        )
+        ran = cli("limits", "--conn-id", "bad")
+        assert ran.code == 2
+        assert "unknown extra a" in ran.err
+        assert "sesame" not in ran.err
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_standard_output_has_what_the_command_says_and_nothing_else(capsys):
+    @command
+    def talkative(out, args):
+        print("Airflow's log, which begins with its database")
+        out.line("the result")
+        return 0
+
+    with pytest.raises(SystemExit):
+        talkative(ARGS)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("the result\n", "Airflow's log, which begins with its database\n")

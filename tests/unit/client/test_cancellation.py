@@ -1,0 +1,106 @@
+"""Coroutines that can be ended at any time report it with an error."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+
+from airflow_provider_assistant.client.cancellation import Interruptible
+from airflow_provider_assistant.exceptions import AssistantIncompleteLoad
+
+
+def ended_by_a_thread(work, started):
+    def wait():
+        started.wait(10)
+        work.end()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_work_that_nobody_ends_returns_what_it_returns():
+    async def answer():
+        return 42
+
+    assert Interruptible("ended").run(answer()) == 42
+
+
+def test_an_error_is_the_works_own():
+    async def fail():
+        raise KeyError("why")
+
+    with pytest.raises(KeyError, match="why"):
+        Interruptible("ended").run(fail())
+
+
+def test_work_that_is_ended_stops_and_says_why():
+    started, work, stopped = threading.Event(), Interruptible("a retry goes on"), []
+
+    async def forever():
+        try:
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(True)
+
+    thread = ended_by_a_thread(work, started)
+    with pytest.raises(AssistantIncompleteLoad, match="a retry goes on"):
+        work.run(forever())
+    thread.join()
+    assert stopped
+    assert work.is_ended
+
+
+def test_within_its_grace_work_comes_to_its_own_end():
+    started, work = threading.Event(), Interruptible("ended", grace=30)
+
+    async def until_told():
+        started.set()
+        while not work.is_ended:  # noqa: ASYNC110 (as it is, ended from a thread)
+            await asyncio.sleep(0)
+        return "in order"
+
+    thread = ended_by_a_thread(work, started)
+    assert work.run(until_told()) == "in order"
+    thread.join()
+
+
+def test_what_comes_after_the_end_is_not_begun():
+    work, begun = Interruptible("ended"), []
+    work.end()
+
+    async def begin():
+        begun.append(True)
+
+    with pytest.raises(AssistantIncompleteLoad):
+        work.run(begin())
+    assert not begun
+
+
+def test_what_a_signal_handler_raises_between_two_tasks_is_not_lost():
+    async def interrupted():
+        def expire():
+            raise AirflowTaskTimeout("too long")
+
+        asyncio.get_running_loop().call_soon(expire)
+        await asyncio.Event().wait()
+
+    with pytest.raises(AirflowTaskTimeout, match="too long"):
+        Interruptible("ended").run(interrupted())
+
+
+def test_an_error_of_some_callback_ends_nothing():
+    async def answer():
+        def stumble():
+            raise ValueError("of no importance")
+
+        asyncio.get_running_loop().call_soon(stumble)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return 42
+
+    assert Interruptible("ended").run(answer()) == 42

@@ -1,0 +1,223 @@
+"""The limiter with token buckets in simulated time: half a minute of a load takes a fraction of a second."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from airflow_provider_assistant.client.rate_limiter import Accepted, Limiter, Pace
+from tests.virtual_time import now, simulated
+from tests.work import calls_of
+
+RATE = 300.0
+SECONDS = 30.0
+
+
+@dataclass
+class Bucket:
+    """A service with a token bucket: a burst, then a constant rate."""
+
+    size: float
+    rate: float = RATE
+    tokens: float = field(init=False)
+    at: float = 0.0
+
+    def __post_init__(self):
+        self.tokens = self.size
+
+    def retry_after(self) -> float | None:
+        self.tokens = min(self.size, self.tokens + (now() - self.at) * self.rate)
+        self.at = now()
+        if self.tokens >= 1.0:
+            self.tokens -= 1.0
+            return None
+        return float(max(1, math.ceil((1.0 - self.tokens) / self.rate)))
+
+
+@dataclass
+class Loaded:
+    """The result of one simulated load."""
+
+    accepted: int = 0
+    refused: int = 0
+
+
+async def load(bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32) -> Loaded:
+    """Send requests like the loader for half a minute."""
+    limiter, seen = Limiter(concurrency, now=now), Loaded()
+
+    async def work() -> None:
+        while True:
+            await limiter.acquire()
+            await asyncio.sleep(latency * rng.uniform(0.7, 1.5))
+            wait = bucket.retry_after()
+            limiter.release()
+            if wait is None:
+                limiter.accepted()
+                seen.accepted += 1
+            else:
+                seen.refused += 1
+                limiter.refused(wait + rng.uniform(0.0, max(0.1 * wait, 0.1)))
+
+    workers = [asyncio.create_task(work()) for _ in range(concurrency)]
+    await asyncio.sleep(SECONDS)
+    for worker in workers:
+        worker.cancel()
+    await asyncio.gather(*workers, return_exceptions=True)
+    return seen
+
+
+def loaded(bucket: float, *, loaders: int = 1, latency: float = 0.005, seed: int = 0) -> list[Loaded]:
+    async def main() -> list[Loaded]:
+        shared, rng = Bucket(bucket), random.Random(seed)
+        return await asyncio.gather(*(load(shared, latency, rng) for _ in range(loaders)))
+
+    return simulated(main())
+
+
+def share(seen: list[Loaded]) -> float:
+    return sum(one.accepted for one in seen) / (RATE * SECONDS)
+
+
+@pytest.mark.parametrize("latency", [0.002, 0.02, 0.05])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bucket_of_one_second_is_used_with_few_refusals(latency, seed):
+    seen = loaded(300, latency=latency, seed=seed)
+
+    assert share(seen) >= 0.95
+    assert seen[0].refused <= 0.02 * (seen[0].accepted + seen[0].refused)
+
+
+@pytest.mark.parametrize("latency", [0.002, 0.02, 0.05])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_bucket_is_used_as_well(latency, seed):
+    # 0.87 on average; such a small bucket allows only one fit, whose result varies with the jitter.
+    assert share(loaded(20, latency=latency, seed=seed)) >= 0.83
+
+
+def test_four_loaders_share_a_limit():
+    """The result depends on chance, so the worst of several simulations may be far from the average."""
+    fairness = []
+    for seed in range(5):
+        seen = loaded(300, loaders=4, seed=seed)
+        assert share(seen) >= 0.9
+        accepted = [one.accepted for one in seen]
+        fairness.append(min(accepted) / max(accepted))
+
+    assert sum(fairness) / len(fairness) >= 0.6
+    assert min(fairness) >= 0.35
+
+
+def test_nobody_sends_during_a_pause():
+    async def main() -> list[float]:
+        limiter, sent = Limiter(4, now=now), []
+        limiter.refused(5.0)
+
+        async def send() -> None:
+            await limiter.acquire()
+            sent.append(now())
+
+        await asyncio.gather(*(send() for _ in range(2)))
+        return sent
+
+    assert all(5.0 <= moment < 5.5 for moment in simulated(main()))
+
+
+def test_further_refusals_of_one_round_only_lengthen_the_pause():
+    async def main() -> tuple[float, float, int]:
+        limiter = Limiter(32, now=now)
+        for seconds in (2.0, 2.0, 3.0):
+            limiter.refused(seconds)
+        limit = limiter.limit
+        await limiter.acquire()
+        return limit, now(), limiter.throttled
+
+    assert simulated(main()) == (16.0, 3.0, 3)
+
+
+def test_concurrency_is_cut_by_failures_and_grows_with_success():
+    limiter = Limiter(8, now=lambda: 0.0)
+    for _ in range(5):
+        limiter.failed()
+    assert limiter.limit == 1.0
+
+    for _ in range(100):
+        limiter.accepted()
+    assert limiter.limit == 8.0
+
+
+def test_no_more_are_in_flight_than_the_limit():
+    async def main() -> int:
+        limiter = Limiter(3, now=now)
+        most = 0
+
+        async def send() -> None:
+            nonlocal most
+            await limiter.acquire()
+            most = max(most, limiter.in_flight)
+            await asyncio.sleep(1)
+            limiter.release()
+
+        await asyncio.gather(*(send() for _ in range(10)))
+        return most
+
+    assert simulated(main()) == 3
+
+
+def test_who_waits_is_told_that_the_load_has_stopped():
+    async def main() -> None:
+        limiter = Limiter(1, now=now)
+        await limiter.acquire()
+        waiting = asyncio.create_task(limiter.acquire())
+        await asyncio.sleep(0)
+        limiter.stop(RuntimeError("stopped"))
+        with pytest.raises(RuntimeError, match="stopped"):
+            await waiting
+        with pytest.raises(RuntimeError, match="stopped"):
+            await limiter.acquire()
+
+    simulated(main())
+
+
+@pytest.mark.parametrize("idle", [256.0, 3600.0, 1e6])
+@pytest.mark.parametrize("refusals", [1, 2, 5])
+def test_a_long_time_without_requests_costs_no_slot(idle, refusals):
+    """The rate grows while nothing is sent; it must not overflow, and no slot may be lost."""
+
+    async def main() -> tuple[int, float]:
+        limiter = Limiter(1, now=now)
+        for _ in range(refusals):
+            await limiter.acquire()
+            limiter.release()
+            limiter.accepted()
+            limiter.refused(1.0)
+            await asyncio.sleep(idle)
+        for _ in range(3):
+            await limiter.acquire()
+            limiter.release()
+        return limiter.in_flight, limiter.pace.rate
+
+    in_flight, rate = simulated(main())
+    assert in_flight == 0
+    assert 0.0 < rate < math.inf
+
+
+@pytest.mark.parametrize("hours", [1, 6, 240])
+def test_hours_of_requests_cost_no_more_than_minutes(hours):
+    """The memory for accepted requests is bounded, and so is the duration of the next fit."""
+
+    def work(seconds: float) -> int:
+        rng, accepted = random.Random(0), Accepted()
+        for moment in sorted(rng.uniform(0.0, seconds) for _ in range(20_000)):
+            accepted.add(moment)
+        return calls_of(lambda: accepted.rate_of_bucket(20_000.0, seconds))
+
+    assert work(3600.0 * hours) <= 2 * work(60.0)
+
+
+def test_without_a_refusal_there_is_no_pace():
+    assert Pace(0.0).delay(1.0) == 0.0

@@ -1,0 +1,170 @@
+"""How large an answer may become and how long it may take, without HTTP."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import tracemalloc
+import zlib
+
+import pytest
+
+from airflow_provider_assistant.client.response_limits import Body, Watch
+
+PLAIN = b'{"n": 1}' * 100
+
+
+def received(pieces, limit=10_000, encoding=""):
+    body = Body(limit, encoding)
+    taken = 0
+    for piece in pieces:
+        taken += 1
+        if not body.take(piece):
+            break
+    return body.end(), body.flaw, taken
+
+
+def cut(content, size):
+    return [content[start : start + size] for start in range(0, len(content), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("", PLAIN),
+        ("identity", PLAIN),
+        ("gzip", gzip.compress(PLAIN, mtime=0)),
+        (" GZIP ", gzip.compress(PLAIN, mtime=0)),
+        ("x-gzip", gzip.compress(PLAIN, mtime=0)),
+        ("deflate", zlib.compress(PLAIN)),
+    ],
+)
+def test_a_body_is_what_was_sent(encoding, content, size):
+    assert received(cut(content, size), encoding=encoding)[:2] == (PLAIN, None)
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
+def test_no_body_is_an_empty_one_in_every_encoding(encoding):
+    assert received([], encoding=encoding)[:2] == (b"", None)
+    assert received([b""], encoding=encoding)[:2] == (b"", None)
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_the_limit_is_the_largest_that_fits(encoding):
+    content = gzip.compress(PLAIN, mtime=0) if encoding else PLAIN
+    assert received([content], limit=len(PLAIN), encoding=encoding)[:2] == (PLAIN, None)
+    kept, flaw, _ = received([content], limit=len(PLAIN) - 1, encoding=encoding)
+    assert kept == PLAIN[:-1]
+    assert f"max_response_bytes of the Airflow connection allows ({len(PLAIN) - 1} bytes)" in flaw
+
+
+def test_no_more_is_asked_for_than_is_allowed():
+    assert received([b"x" * 1000] * 100, limit=2500)[2] == 3
+
+
+def test_a_gzip_bomb_is_never_unpacked():
+    bomb = gzip.compress(b"\0" * 200_000_000, compresslevel=1)
+    tracemalloc.start()
+    kept, flaw, _ = received([bomb], limit=1_000_000, encoding="gzip")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(kept) == 1_000_000
+    assert "max_response_bytes" in flaw
+    assert most < 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "flaw"),
+    [
+        ("gzip", b"no gzip at all", "cannot be decompressed"),
+        ("gzip", gzip.compress(PLAIN, mtime=0)[:-4], "in the middle"),
+        ("deflate", zlib.compress(PLAIN)[:10], "in the middle"),
+        ("br", b"anything", "was not requested"),
+        ("gzip, gzip", gzip.compress(gzip.compress(PLAIN, mtime=0), mtime=0), "was not requested"),
+        ("\x1b[31m" + "x" * 1000, b"anything", "was not requested"),
+    ],
+)
+def test_what_cannot_be_decompressed_is_said(encoding, content, flaw):
+    said = received([content], encoding=encoding)[1]
+    assert flaw in said
+    assert said.isprintable()
+    assert len(said) < 200
+
+
+@pytest.fixture
+def pair():
+    here, there = socket.socketpair()
+    with here, there:
+        here.settimeout(5)
+        yield here, there
+
+
+class Stream:
+    def __init__(self, of):
+        self.of = of
+
+    def get_extra_info(self, name):
+        return {"socket": self.of}[name]
+
+
+def connect(watch, to):
+    watch.trace("connection.connect_tcp.complete", {"return_value": Stream(to)})
+
+
+def send(watch):
+    watch.trace("http11.send_request_headers.started", {"request": object()})
+    watch.trace("http11.send_request_body.complete", {"return_value": None})
+
+
+def answered(watch, connection, interrupt=None):
+    with watch:
+        send(watch)
+        heard = connection.recv(1)
+        if interrupt:
+            raise interrupt
+        return heard
+
+
+def test_whoever_reads_too_long_is_woken(pair):
+    watch = Watch(0.05)
+    connect(watch, pair[0])
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
+        assert answered(watch, pair[0]) == b""
+
+
+def test_the_clock_does_not_run_before_the_request_is_sent(pair):
+    watch = Watch(0.0)
+    with watch:
+        connect(watch, pair[0])
+        pair[1].send(b"x")
+        assert pair[0].recv(1) == b"x"
+
+
+def test_a_connection_that_is_kept_is_not_ended_by_an_older_request(pair):
+    watch = Watch(0.05)
+    with watch:
+        connect(watch, pair[0])
+        send(watch)
+        late = watch._timer
+    late.join()
+    watch._end(late)
+    with watch:
+        pair[1].send(b"x")
+        assert pair[0].recv(1) == b"x"
+
+
+def test_the_clock_runs_for_every_request_of_a_connection(pair):
+    watch = Watch(0.05)
+    with watch:
+        connect(watch, pair[0])
+        send(watch)
+    with pytest.raises(TimeoutError):
+        assert answered(watch, pair[0]) == b""
+
+
+def test_an_interrupt_is_not_taken_for_a_late_answer(pair):
+    watch = Watch(0.01)
+    connect(watch, pair[0])
+    with pytest.raises(KeyboardInterrupt):
+        answered(watch, pair[0], KeyboardInterrupt)

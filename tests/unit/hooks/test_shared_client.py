@@ -1,0 +1,339 @@
+"""Share one client per connection: who shares it, when it opens, when it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import weakref
+
+import pytest
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks import shared_client
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.shared_client import shared_client
+
+CALL = endpoints.get_limits("acme-inc")
+
+
+class Service:
+    """A service that answers every request after a short delay and records the open connections."""
+
+    def __init__(self):
+        self.open = self.most = self.opened = 0
+        self.keys = []
+        self.delay = 0.0
+        self.closed = asyncio.Event()
+
+    async def serve(self, reader, writer):
+        self.open += 1
+        self.opened += 1
+        self.most = max(self.most, self.open)
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                while head := await reader.readuntil(b"\r\n\r\n"):
+                    self.keys += [
+                        line.partition(": ")[2] for line in head.decode().split("\r\n") if line.startswith("X-API-Key")
+                    ]
+                    await asyncio.sleep(self.delay)
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        finally:
+            writer.close()
+            self.open -= 1
+            self.closed.set()
+
+    async def all_closed(self):
+        async with asyncio.timeout(10):
+            while self.open:
+                self.closed.clear()
+                await self.closed.wait()
+
+
+@contextlib.asynccontextmanager
+async def running():
+    service = Service()
+    server = await asyncio.start_server(service.serve, "127.0.0.1", 0, backlog=1000)
+    service.port = server.sockets[0].getsockname()[1]
+    try:
+        yield service
+    finally:
+        server.close()
+        await service.all_closed()
+
+
+@pytest.fixture
+async def service():
+    async with running() as service:
+        yield service
+
+
+@pytest.fixture
+def point(monkeypatch):
+    """Create an Airflow connection to a service."""
+
+    def pointed(service, conn_id="assistant_default", key="key-0123456789", **extra):
+        connection = {
+            "conn_type": "assistant",
+            "host": f"http://127.0.0.1:{service.port}",
+            "password": key,
+            "extra": {"retries": 0, **extra},
+        }
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
+
+    return pointed
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left():
+    yield
+    assert shared_client._clients == {}
+    assert shared_client._about_to_begin == {}
+
+
+@pytest.fixture
+def look_ups(monkeypatch):
+    """Count the reads of a connection, and block each until it is released; the first ones may fail."""
+
+    class LookUps:
+        def __init__(self):
+            self.count, self.errors = 0, []
+            self.go = asyncio.Event()
+            self.go.set()
+
+    seen, look_up = LookUps(), AssistantHook.look_up
+
+    async def counted(hook):
+        seen.count += 1
+        await seen.go.wait()
+        if seen.errors:
+            raise seen.errors.pop(0)
+        return await look_up(hook)
+
+    monkeypatch.setattr(AssistantHook, "look_up", counted)
+    return seen
+
+
+async def use(conn_id="assistant_default", sends=1):
+    """Send a request with the shared client, and return the client."""
+    async with shared_client(AssistantHook(conn_id)) as client:
+        for _ in range(sends):
+            await client.asend(CALL)
+        return client
+
+
+async def test_a_thousand_users_share_a_client_and_its_connections(service, point):
+    point(service, max_concurrency=8)
+    clients = await asyncio.gather(*(use() for _ in range(1000)))
+    assert len({id(client) for client in clients}) == 1
+    assert len(service.keys) == 1000
+    assert service.most <= 8
+    assert service.opened <= 8
+
+
+async def test_two_keys_are_two_clients(service, point):
+    point(service, "one", key="key-number-one")
+    point(service, "two", key="key-number-two")
+    clients = await asyncio.gather(*(use(conn_id, sends=5) for conn_id in ("one", "two") * 5))
+    assert len({id(client) for client in clients}) == 2
+    assert sorted(service.keys) == ["key-number-one"] * 25 + ["key-number-two"] * 25
+
+
+async def test_two_names_of_one_connection_are_one_client(service, point):
+    point(service, "one", site_id="docs")
+    point(service, "two", site_id="shop")
+    async with (
+        shared_client(first := AssistantHook("one")) as one,
+        shared_client(second := AssistantHook("two")) as two,
+    ):
+        assert one is two
+        assert (first.site(), second.site()) == ("docs", "shop")
+
+
+async def test_the_last_to_leave_closes_it_and_the_next_gets_a_new_one(service, point):
+    point(service)
+    first = await use()
+    await service.all_closed()
+    second = await use()
+    assert first is not second
+    assert service.opened == 2
+
+
+async def test_it_stays_open_while_somebody_uses_it(service, point):
+    point(service)
+    async with shared_client(AssistantHook()) as client:
+        for _ in range(3):
+            assert await use() is client
+        assert (service.open, service.opened) == (1, 1)
+
+
+async def test_a_rotated_key_takes_effect_immediately(service, point):
+    point(service, key="key-of-yesterday")
+    async with shared_client(AssistantHook()) as old:
+        await old.asend(CALL)
+        point(service, key="key-of-today")
+        assert await use() is not old
+        await old.asend(CALL)
+    assert service.keys == ["key-of-yesterday", "key-of-today", "key-of-yesterday"]
+
+
+async def test_a_cancelled_user_does_not_affect_the_others(service, point):
+    point(service, max_concurrency=2)
+    service.delay = 0.005
+    tasks = [asyncio.create_task(use()) for _ in range(40)]
+    while len(service.keys) < 5:  # noqa: ASYNC110 (each is sent by one of the tasks)
+        await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert not any(task.cancelled() for task in tasks[1::2])
+    assert all(task.result() for task in tasks[1::2])
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_user_may_be_cancelled_at_any_step(steps, service, point):
+    point(service)
+    together = asyncio.Barrier(4)
+
+    async def stay():
+        async with shared_client(AssistantHook()) as client:
+            await together.wait()
+            return client
+
+    first, *others = [asyncio.create_task(job) for job in (use(), *(stay() for _ in range(4)))]
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    first.cancel()
+    assert len({id(client) for client in await asyncio.gather(*others)}) == 1
+    with contextlib.suppress(asyncio.CancelledError):
+        await first
+
+
+async def test_an_exception_affects_one_user_only(service, point):
+    point(service)
+
+    async def fail():
+        async with shared_client(AssistantHook()):
+            raise ValueError("mine")
+
+    async with shared_client(AssistantHook()) as client:
+        with pytest.raises(ValueError, match="mine"):
+            await fail()
+        await client.asend(CALL)
+
+
+async def test_an_invalid_connection_is_an_error_for_every_user(service, point):
+    point(service, key="")
+    outcomes = await asyncio.gather(*(use() for _ in range(3)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [AssistantInputError] * 3
+
+
+def test_every_event_loop_has_its_own(point):
+    async def main():
+        async with running() as service:
+            point(service)
+            clients = await asyncio.gather(use(), use())
+            return weakref.ref(clients[0]), clients[0] is clients[1]
+
+    for _ in range(3):
+        client, same = asyncio.run(main())
+        assert same
+        gc.collect()
+        assert client() is None
+
+
+def test_an_interrupted_event_loop_leaves_nothing_behind(point):
+    async def main():
+        service = Service()
+        service.delay = 60.0
+        server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
+        service.port = server.sockets[0].getsockname()[1]
+        point(service)
+        tasks = [asyncio.create_task(use()) for _ in range(5)]
+        while not service.keys:  # noqa: ASYNC110 (it is sent by one of the tasks)
+            await asyncio.sleep(0)
+        return tasks
+
+    assert all(task.cancelled() for task in asyncio.run(main()))
+
+
+def test_clients_of_closed_event_loops_are_dropped(point):
+    abandoned = asyncio.new_event_loop()
+
+    async def enter():
+        async with running() as service:
+            point(service)
+            user = shared_client(AssistantHook())
+            await user.__aenter__()
+            return user
+
+    user = abandoned.run_until_complete(enter())
+    abandoned.close()
+    assert [key[0] for key in shared_client._clients] == [abandoned]
+
+    async def main():
+        async with running() as service:
+            point(service)
+            await use()
+
+    asyncio.run(main())
+    assert shared_client._clients == {}
+    del user
+
+
+class TestLookUps:
+    async def test_concurrent_callers_share_one_read(self, service, point, look_ups):
+        point(service)
+        await asyncio.gather(*(use() for _ in range(100)))
+        assert look_ups.count == 1
+
+    async def test_no_caller_gets_settings_read_before_its_call(self, service, point, look_ups):
+        point(service)
+        look_ups.go.clear()
+        first = asyncio.create_task(use())
+        while not look_ups.count:  # noqa: ASYNC110 (it takes a few steps of the task)
+            await asyncio.sleep(0)
+        second = asyncio.create_task(use())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert look_ups.count == 2
+        look_ups.go.set()
+        await asyncio.gather(first, second)
+
+    async def test_two_connections_are_read_separately(self, service, point, look_ups):
+        point(service, "one")
+        point(service, "two")
+        await asyncio.gather(*(use(conn_id) for conn_id in ("one", "two") * 3))
+        assert look_ups.count == 2
+
+    async def test_if_the_first_read_fails_the_others_read_themselves(self, service, point, look_ups):
+        point(service)
+        look_ups.errors = [ConnectionError("no supervisor")]
+        outcomes = await asyncio.gather(*(use() for _ in range(4)), return_exceptions=True)
+        assert [isinstance(outcome, ConnectionError) for outcome in outcomes] == [True, False, False, False]
+        assert look_ups.count == 4
+
+    @pytest.mark.parametrize("steps", range(4))
+    async def test_if_the_first_read_is_cancelled_the_others_read_themselves(self, steps, service, point, look_ups):
+        point(service)
+        look_ups.go.clear()
+        first, *others = [asyncio.create_task(use()) for _ in range(3)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        first.cancel()
+        look_ups.go.set()
+        await asyncio.gather(*others)
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    async def test_a_cancelled_waiter_does_not_affect_the_others(self, service, point, look_ups):
+        point(service)
+        look_ups.go.clear()
+        first, second, third = [asyncio.create_task(use()) for _ in range(3)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        second.cancel()
+        look_ups.go.set()
+        assert await first is await third

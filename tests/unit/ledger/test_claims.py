@@ -1,0 +1,226 @@
+"""The ledger of questions: completed and withdrawn entries, and the separation of scopes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger import Claim, End, Ledger, RunRef, Settlement, Standing, sqlite_engine
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+
+RUN = RunRef("dag", "run", "ask", -1)
+MOMENT = datetime(2026, 11, 21, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: MOMENT) as ledger:
+        yield ledger
+
+
+def opened(ledger, scope="s", run=RUN, kind="questions"):
+    return getattr(ledger, kind)(scope=scope, site_id="docs", source="dag.ask", run=run)
+
+
+def settle(memory, key, outcome="done", **facts):
+    """Claim a key and record its outcome, like a load."""
+    claim = Claim(key, f"label {key}", memory.known([key]).get(key))
+    assert memory.exchange((), [claim]) == {key}
+    facts = {"document_id": f"r-{key}" if outcome == "done" else None, **facts}
+    memory.exchange([Settlement(claim, outcome, f"h-{key}", **facts)], ())
+
+
+def states(memory, keys):
+    return {key: known.state for key, known in memory.known(list(keys)).items()}
+
+
+def test_what_was_asked_stands(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a", attempts=3)
+        settle(memory, "b", "ambiguous", ambiguous=1)
+        settle(memory, "c", "refused")
+        memory.exchange((), [Claim("d", "d", None)])
+        assert list(memory.standing()) == [Standing("a", "h-a", "r-a", MOMENT, 3)]
+
+
+def test_attempts_of_all_tries_are_counted(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a", "refused", attempts=2)
+        settle(memory, "a", attempts=3)
+        assert [one.attempts for one in memory.standing()] == [5]
+
+
+def test_scopes_and_kinds_do_not_mix(ledger):
+    with opened(ledger, "one") as one, opened(ledger, "other") as other, opened(ledger, "one", kind="documents") as kb:
+        settle(one, "a")
+        assert list(other.standing()) == list(kb.standing()) == []
+        other.withdraw(["a"], "no reason")
+        kb.withdraw(["a"], "no reason")
+        assert len(list(one.standing())) == 1
+        assert (other.known(["a"]), kb.known(["a"])) == ({}, {})
+
+
+def test_what_is_withdrawn_is_asked_anew_without_doubt(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        settle(memory, "b")
+        memory.withdraw(["a"], "its request failed")
+        assert states(memory, "ab") == {"a": "absent", "b": "done"}
+        assert [one.key for one in memory.standing()] == ["b"]
+    with opened(ledger) as memory:
+        settle(memory, "a", document_id="second")
+        assert {one.key: one.document_id for one in memory.standing()} == {"a": "second", "b": "r-b"}
+        assert memory.known(["a"])["a"].superseded is None
+        assert list(memory.doubled()) == []
+
+
+def test_what_is_withdrawn_with_doubt_is_listed_by_every_later_try(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        memory.withdraw(["a"], "its answer was lost", ambiguous=True)
+        assert states(memory, "a") == {"a": "unclear"}
+        assert list(memory.doubled()) == []
+        settle(memory, "a")
+    with opened(ledger) as later:
+        assert [(one.label, one.document_id, one.ambiguous) for one in later.doubled()] == [("label a", "r-a", 1)]
+
+
+def test_the_reason_is_kept(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        memory.withdraw(["a"], "its request failed")
+    with ledger.engine.connect() as connection:
+        row = connection.execute(sa.text("SELECT outcome, error, request_id FROM assistant_questions")).one()
+    assert tuple(row) == ("refused", "its request failed", "r-a")
+
+
+def ends_of(ledger):
+    """Return the recorded ends of questions by key."""
+    query = sa.text("SELECT key, request_id, state, completed_at, session_id FROM assistant_questions ORDER BY key")
+    with ledger.engine.connect() as connection:
+        return {key: tuple(row) for key, *row in connection.execute(query)}
+
+
+ENDED = MOMENT + timedelta(seconds=1, microseconds=5)
+
+
+def test_ends_are_kept_for_the_requests_that_stand(ledger):
+    with opened(ledger) as memory, opened(ledger, "other") as other:
+        for key in "abc":
+            settle(memory, key)
+        settle(other, "z", document_id="r-a")
+        memory.exchange((), [Claim("d", "d", None)])
+        before = list(memory.standing())
+        memory.ended(
+            {"r-a": End("complete", ENDED, "s-a"), "r-b": End("timed_out", None, "s-b"), "r-x": End("lost", ENDED, "s")}
+        )
+        assert list(memory.standing()) == before
+    found = ends_of(ledger)
+    assert found["a"] == ("r-a", "complete", "2026-11-21 03:04:06.000005", "s-a")
+    assert found["b"] == ("r-b", "timed_out", None, "s-b")
+    assert found["c"][1:] == found["d"][1:] == found["z"][1:] == (None, None, None)
+
+
+def test_a_later_end_replaces_an_earlier_one(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        memory.ended({"r-a": End("timed_out", None, "s")})
+        memory.ended({"r-a": End("complete", ENDED, "s")})
+    assert ends_of(ledger)["a"][1] == "complete"
+
+
+def test_the_end_of_a_request_is_not_that_of_the_next(ledger):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        memory.ended({"r-a": End("failed", ENDED, "s")})
+        memory.withdraw(["a"], "its request failed")
+        assert ends_of(ledger)["a"][:2] == ("r-a", "failed")
+        settle(memory, "a", document_id="r-2")
+        assert ends_of(ledger)["a"] == ("r-2", None, None, None)
+        memory.ended({"r-a": End("failed", ENDED, "s")})
+        assert ends_of(ledger)["a"] == ("r-2", None, None, None)
+
+
+def test_a_question_that_is_asked_anew_meanwhile_does_not_get_the_earlier_end(ledger, monkeypatch):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        seen = list(memory.standing())
+        settle(memory, "a", document_id="r-2")
+        monkeypatch.setattr(memory, "standing", lambda: iter(seen))
+        memory.ended({"r-a": End("complete", ENDED, "s")})
+    assert ends_of(ledger)["a"] == ("r-2", None, None, None)
+
+
+def test_a_question_that_is_removed_meanwhile_does_not_come_back_as_asked(ledger, monkeypatch):
+    with opened(ledger) as memory:
+        settle(memory, "a")
+        gone = list(memory.standing())
+        monkeypatch.setattr(memory, "standing", lambda: iter(gone))
+        with ledger.engine.begin() as connection:
+            connection.execute(sa.text("DELETE FROM assistant_questions"))
+        memory.ended({"r-a": End("complete", ENDED, "s")})
+        assert states(memory, "a") == {"a": "absent"}
+
+
+def test_ends_are_recorded_in_few_statements(ledger):
+    with opened(ledger) as memory:
+        claims = [Claim(f"{number:05}", "", None) for number in range(2 * PARAMETERS)]
+        memory.exchange((), claims)
+        memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        statements = []
+        sa.event.listen(ledger.engine, "before_cursor_execute", lambda *facts: statements.append(facts[2]))
+        memory.ended({claim.key: End("complete", ENDED, "s") for claim in claims})
+        assert len(statements) < len(claims) / 40
+    assert {end[1] for end in ends_of(ledger).values()} == {"complete"}
+
+
+@pytest.mark.parametrize("count", [0, 1, PARAMETERS - 6, PARAMETERS, 3 * PARAMETERS])
+def test_any_number_is_withdrawn(count, ledger):
+    keys = [f"{number:05}" for number in range(count)]
+    with opened(ledger) as memory:
+        settle(memory, "other")
+        claims = [Claim(key, key, None) for key in keys]
+        memory.exchange((), claims)
+        memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        assert len(list(memory.standing())) == count + 1
+        memory.withdraw(keys, "no reason")
+        assert [one.key for one in memory.standing()] == ["other"]
+
+
+def test_what_is_not_there_is_withdrawn_without_a_trace(ledger):
+    with opened(ledger) as memory:
+        memory.withdraw(["nobody"], "no reason")
+        assert memory.known(["nobody"]) == {}
+
+
+def test_a_retry_takes_over_what_a_killed_try_left_open(ledger):
+    """A claim of a killed try is ambiguous; a claim of another run may still be in flight."""
+    with opened(ledger) as killed:
+        killed.exchange((), [Claim("a", "a", None)])
+    with opened(ledger) as retry, opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other:
+        assert states(retry, "a") == {"a": "unclear"}
+        assert states(other, "a") == {"a": "elsewhere"}
+
+
+def test_moments_are_utc(tmp_path):
+    from zoneinfo import ZoneInfo
+
+    moment = MOMENT.astimezone(ZoneInfo("Asia/Kathmandu")) + timedelta(microseconds=7)
+    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: moment) as ledger, opened(ledger) as memory:
+        settle(memory, "a")
+        (one,) = memory.standing()
+    assert one.settled_at == moment
+    assert one.settled_at.tzinfo is UTC
+
+
+def test_a_database_that_is_gone_is_an_error_of_the_ledger(tmp_path):
+    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger, opened(ledger) as memory:
+        with ledger.engine.begin() as connection:
+            connection.execute(sa.text("DROP TABLE assistant_questions"))
+        with pytest.raises(AssistantLedgerError, match="cannot be read"):
+            list(memory.standing())
+        with pytest.raises(AssistantLedgerError, match="cannot be written"):
+            memory.withdraw(["a"], "no reason")

@@ -1,0 +1,293 @@
+"""The loader with a scripted service: for all responses, the counts add up and each row is created once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import Counter
+from dataclasses import asdict
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.models import TextDocument
+from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousErrorForGood,
+    AssistantAuthenticationError,
+    AssistantError,
+)
+from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
+from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.loading.engine import Load, LoadOptions
+from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading.rows import DataframeRows
+from airflow_provider_assistant.loading.sources import Wanted, open_source
+
+RUN = RunRef("dag", "run", "load", -1)
+FIELDS = ("title", "content", "category")
+ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
+
+
+class Service:
+    """A service that stores documents and sends scripted responses."""
+
+    def __init__(self, *script) -> None:
+        self.script = list(script)
+        self.titles: list[str] = []
+        self.acknowledged: list[str] = []
+        self.requests = self.in_flight = self.most = 0
+
+    async def answer(self, call):
+        self.requests += 1
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        await asyncio.sleep(0)
+        self.in_flight -= 1
+        title = call.json["title"]
+        action = self.script.pop(0) if self.script else "ok"
+        if action in {"ok", "store-502", "store-drop", "garbled"}:
+            self.titles.append(title)
+        match action:
+            case "ok":
+                self.acknowledged.append(title)
+                return Response(201, {}, b'{"id": "%d"}' % len(self.titles))
+            case "garbled":
+                return Response(201, {}, b"<html>")
+            case "store-502":
+                return Response(502, {}, b"")
+            case "drop" | "store-drop":
+                return TransportFailure("connection", "gone", True)
+            case "unreachable":
+                return TransportFailure("connection", "nobody", False)
+            case "429":
+                return Response(429, {"retry-after": "0"}, b"")
+            case status:
+                return Response(int(status), {}, b'{"error": {"message": "no"}}')
+
+
+class Client(AssistantClient):
+    def __init__(self, service, attempts) -> None:
+        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=flow.RetryRule(attempts=attempts)))
+        self._service = service
+
+    async def _aexchange(self, call):
+        return await self._service.answer(call)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    from functools import partial
+
+    monkeypatch.setattr(engine, "flow", SimpleNamespace(
+        RetryRule=partial(flow.RetryRule, first_pause=0.0), perform=flow.perform, Wait=flow.Wait,
+    ))  # fmt: skip
+    monkeypatch.setattr(flow, "LEAST_JITTER", 0.0)
+    monkeypatch.setattr(engine, "GATHER", 0.0001)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Load titles, and return the counts, the findings and the error."""
+    numbers = iter(range(10_000))
+
+    def loads(service, titles, *, ref=RUN, ledger=True, scope="s", attempts=3, content="c", findings=None, **options):
+        source = [dict(zip(FIELDS, (title, content, "faq"), strict=True)) for title in titles]
+        rows = DataframeRows(
+            open_source(source, Wanted(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
+            constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
+        )  # fmt: skip
+        path = tmp_path / f"findings-{findings or next(numbers)}.parquet"
+        error = None
+        with contextlib.ExitStack() as stack:
+            memory = None
+            if ledger:
+                opened = stack.enter_context(Ledger(sqlite_engine(tmp_path / "ledger.db")))
+                memory = stack.enter_context(opened.documents(scope=scope, site_id="s", source="kb", run=ref))
+            listing = stack.enter_context(Findings(path))
+            given_options = LoadOptions(**{"max_concurrency": 4, **options})
+            load = Load(Client(service, attempts), rows, given_options, memory=memory, findings=listing)
+            try:
+                asyncio.run(load.run())
+            except AssistantError as raised:
+                error = raised
+        counts = load.counts
+        assert counts.rows == sum(getattr(counts, end) for end in ENDS) == len(titles)
+        return counts, Counter(pq.read_table(path).column("kind").to_pylist()), error
+
+    return loads
+
+
+def ends(counts):
+    return {end: getattr(counts, end) for end in ENDS if getattr(counts, end)}
+
+
+ACTIONS = ["ok", "ok", "400", "500", "502", "store-502", "drop", "store-drop", "unreachable", "429", "garbled"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    script=st.lists(st.sampled_from(ACTIONS), max_size=25),
+    stop=st.sampled_from([None, "401", "403", "404"]),
+    titles=st.lists(st.sampled_from([*"abcdefghij", ""]), min_size=1, max_size=14),
+    on_ambiguous=st.sampled_from(["retry", "skip", "fail"]),
+    attempts=st.integers(1, 3),
+    concurrency=st.integers(1, 5),
+    data=st.data(),
+)
+def test_whatever_is_answered(script, stop, titles, on_ambiguous, attempts, concurrency, data, run):
+    if stop:
+        script.insert(data.draw(st.integers(0, len(script))), stop)
+    service = Service(*script)
+    options = {
+        "scope": str(uuid4()),
+        "attempts": attempts,
+        "max_concurrency": concurrency,
+        "on_ambiguous": on_ambiguous,
+    }
+    counts, listed, error = run(service, titles, **options)
+    assert counts.created == len(service.acknowledged) == len(set(service.acknowledged))
+    assert counts.requests == service.requests
+    assert service.most <= concurrency
+    twice = sum(count - 1 for count in Counter(service.titles).values())
+    assert twice <= (counts.possibly_duplicated + counts.ambiguous) * attempts
+    assert listed["rejected"] == counts.rejected
+    assert listed["ambiguous"] == counts.ambiguous
+    assert listed["possibly_duplicated"] == counts.possibly_duplicated
+    if on_ambiguous != "retry":
+        assert twice == 0
+    if error is None:
+        assert stop is None or stop in service.script
+    before = service.requests
+    service.script = []
+    counts, _, error = run(service, titles, **(options | {"on_ambiguous": "retry"}))
+    assert error is None
+    assert set(service.titles) == set(titles) - {""}
+    assert counts.created == service.requests - before
+    assert ends(run(service, titles, **options)[0]).keys() <= {"unchanged", "rejected"}
+
+
+def test_a_refused_retry_does_not_forget_what_may_have_been_created(run):
+    service = Service("store-drop")
+    assert ends(run(service, ["a"], on_ambiguous="skip")[0]) == {"ambiguous": 1}
+    service.script = ["401"]
+    assert isinstance(run(service, ["a"])[2], AssistantAuthenticationError)
+    assert ends(run(service, ["a"], on_ambiguous="skip")[0]) == {"ambiguous": 1}
+    counts, listed, _ = run(service, ["a"])
+    assert (ends(counts), counts.possibly_duplicated, listed["possibly_duplicated"]) == ({"created": 1}, 1, 1)
+    assert service.titles == ["a", "a"]
+
+
+def leave_intents(tmp_path, titles, ref=RUN):
+    """Simulate a kill after the claim, before any outcome."""
+    from airflow_provider_assistant.loading.rows import digest_of, encoded
+
+    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
+        with ledger.documents(scope="s", site_id="s", source="kb", run=ref) as memory:
+            keys = {digest_of(encoded((title,))) for title in titles}
+            assert memory.exchange((), [Claim(key, "label", None) for key in keys]) == keys
+
+
+@pytest.mark.parametrize("on_ambiguous", ["retry", "skip", "fail"])
+def test_intents_without_an_outcome_are_in_doubt(on_ambiguous, run, tmp_path):
+    leave_intents(tmp_path, "bc")
+    service = Service()
+    counts, listed, error = run(service, "abcd", on_ambiguous=on_ambiguous)
+    match on_ambiguous:
+        case "retry":
+            assert (ends(counts), counts.possibly_duplicated) == ({"created": 4}, 2)
+            assert listed == {"possibly_duplicated": 2}
+        case "skip":
+            assert ends(counts) == {"created": 2, "ambiguous": 2}
+            assert sorted(service.titles) == ["a", "d"]
+        case "fail":
+            assert isinstance(error, AssistantAmbiguousErrorForGood), "a retry would stop at the same row"
+            assert "on_ambiguous is 'fail'" in str(error)
+            assert not {"b", "c"} & set(service.titles)
+
+
+def test_intents_of_another_live_task_are_left_to_it(run, tmp_path):
+    leave_intents(tmp_path, "bc", RunRef("other", "run", "load", -1))
+    service = Service()
+    counts, listed, _ = run(service, "abcd")
+    assert ends(counts) == {"created": 2, "skipped": 2}
+    assert listed == {"skipped": 2}
+    assert sorted(service.titles) == ["a", "d"]
+
+
+def test_two_loads_of_the_same_rows_at_once(run):
+    titles = [f"t{number}" for number in range(120)]
+    service, results = Service(), {}
+    barrier = threading.Barrier(3)
+
+    def loads(name):
+        barrier.wait()
+        order = titles if name != "b" else titles[::-1]
+        results[name] = run(service, order, ref=RunRef("dag", name, "load", -1), findings=name)
+
+    threads = [threading.Thread(target=loads, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(service.titles) == sorted(titles)
+    assert sum(counts.created for counts, _, _ in results.values()) == len(titles)
+    for counts, listed, error in results.values():
+        assert error is None
+        assert set(ends(counts)) <= {"created", "unchanged", "skipped"}
+        assert listed["skipped"] == counts.skipped
+
+
+def test_a_refusal_stops_what_is_not_yet_in_flight(run):
+    service = Service(*["ok"] * 7, *["403"] * 200)
+    counts, _, _ = run(service, [f"t{number}" for number in range(100)], max_concurrency=3)
+    assert counts.created == 7
+    assert counts.failed == 93
+    assert service.requests <= 7 + 3
+
+
+def test_without_a_ledger(run):
+    service = Service("store-502")
+    counts, _, _ = run(service, "abb", ledger=False)
+    assert (ends(counts), counts.possibly_duplicated, counts.stale) == ({"created": 2, "unchanged": 1}, 1, None)
+    assert sorted(service.titles) == sorted("aab") or sorted(service.titles) == sorted("abb")
+
+
+def test_counts_in_words_and_as_plain_types():
+    counts = Counts(rows=10, created=4, unchanged=6, changed=1, stale=2, seconds=2.0)
+    assert str(counts) == "10 rows: 4 created, 6 unchanged (1 of them changed, 2 stale)"
+    assert counts.done == 10
+    assert counts.as_dict() == asdict(counts) | {"rows_per_second": 5.0}
+    assert Counts().as_dict()["rows_per_second"] == 0.0
+    assert str(Counts(rows=1, failed=1)) == "1 rows: 0 created, 1 failed"
+
+
+@pytest.mark.parametrize("outcome", ["refused", "ambiguous", "done"])
+@pytest.mark.parametrize("before", [None, "refused", "ambiguous", "done", "intended"])
+def test_what_the_ledger_makes_of_an_outcome(before, outcome, tmp_path):
+    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
+
+        def attempt(result, content):
+            with ledger.documents(scope="s", site_id="s", source="kb", run=RUN) as memory:
+                claim = Claim("k", "label", memory.known(["k"]).get("k"))
+                assert memory.exchange((), [claim]) == {"k"}
+                if result != "intended":
+                    memory.exchange([Settlement(claim, result, content, f"id-{content}")], ())
+
+        if before:
+            attempt(before, "old")
+        attempt(outcome, "new")
+        with ledger.documents(scope="s", site_id="s", source="kb", run=RUN) as memory:
+            known = memory.known(["k"])["k"]
+    expected = {"done": "done", "ambiguous": "unclear"}.get(outcome)
+    expected = expected or {"done": "done", "ambiguous": "unclear", "intended": "unclear"}.get(before, "absent")
+    assert known.state == expected
+    stands = "new" if outcome == "done" else "old" if before == "done" else None
+    assert (known.content_hash, known.document_id) == (stands, stands and f"id-{stands}")

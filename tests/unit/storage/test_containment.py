@@ -1,0 +1,133 @@
+"""Files that must be inside the allowed folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from airflow.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.sources import Wanted, open_source, storage_files
+from airflow_provider_assistant.storage.containment import check_inside
+
+
+@pytest.fixture
+def folders(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "root-and-more"
+    (root / "sub").mkdir(parents=True)
+    outside.mkdir()
+    (root / "a.md").write_text("a")
+    (root / "sub" / "b.md").write_text("b")
+    (outside / "secret.md").write_text("secret")
+    return root, outside
+
+
+def linked(link, target):
+    link.symlink_to(target)
+    return link
+
+
+def test_what_lies_inside_is_found(folders):
+    root, _ = folders
+    linked(root / "c.md", root / "a.md")
+    linked(root / "d.md", Path("sub") / "b.md")
+    for source in (
+        str(root),
+        f"{root}/**/*.md",
+        [str(root / "a.md")],
+        f"file://{root}",
+        str(root / "sub" / ".." / "a.md"),
+    ):
+        assert storage_files(source, str(root))
+    assert len(storage_files(str(root), f"file://{root}")) == 4
+
+
+def escapes(root, outside):
+    """Return sources outside the root, one for each way to leave it."""
+    yield str(outside / "secret.md")
+    yield [str(root / "a.md"), str(outside / "secret.md")]
+    yield str(root / ".." / outside.name / "secret.md")
+    yield f"{root}/../{outside.name}/*.md"
+    yield str(linked(root / "link.md", outside / "secret.md"))
+    yield str(linked(root / "relative.md", Path("..") / outside.name / "secret.md"))
+    yield str(linked(root / "chain.md", root / "link.md"))
+    yield str(linked(root / "folder", outside) / "secret.md")
+    yield f"{root}/folder/*.md"
+    yield f"file://{root}/link.md"
+    yield str(root)
+
+
+@pytest.mark.parametrize("number", range(11))
+def test_what_leads_outside_is_refused(folders, number):
+    root, outside = folders
+    source = list(escapes(root, outside))[number]
+    assert storage_files(source)
+    with pytest.raises(AssistantInputError, match="not below root") as caught:
+        storage_files(source, str(root))
+    assert caught.value.field == "root"
+    assert "secret" in str(caught.value)
+
+
+def test_a_root_that_is_a_link_is_the_folder_it_leads_to(folders, tmp_path):
+    root, outside = folders
+    alias = linked(tmp_path / "alias", root)
+    assert len(storage_files(str(root), str(alias))) == len(storage_files(str(alias), str(root))) == 2
+    with pytest.raises(AssistantInputError):
+        storage_files(str(outside), str(alias))
+
+
+def test_a_root_that_is_relative(folders, monkeypatch):
+    root, outside = folders
+    monkeypatch.chdir(root)
+    assert len(storage_files("*.md", ".")) == 1
+    with pytest.raises(AssistantInputError):
+        storage_files(str(outside), ".")
+
+
+def test_a_root_that_is_none_is_refused(folders):
+    root, _ = folders
+    for none in (root / "missing", root / "a.md"):
+        with pytest.raises(AssistantInputError, match="not a folder"):
+            storage_files(str(root), str(none))
+
+
+@pytest.mark.parametrize(
+    ("path", "is_inside"),
+    [
+        ("s3://bucket/data/a.csv", True),
+        ("s3://conn@bucket/data/deep/a.csv", True),
+        ("s3://bucket/database/a.csv", False),
+        ("s3://bucket/data/../secret/a.csv", False),
+        ("s3://other/data/a.csv", False),
+        ("gs://bucket/data/a.csv", False),
+        ("file:///bucket/data/a.csv", False),
+    ],
+)
+def test_object_storage_is_compared_name_by_name(path, is_inside):
+    root = ObjectStoragePath("s3://bucket/data/")
+    if is_inside:
+        check_inside(ObjectStoragePath(path), root)
+        return
+    with pytest.raises(AssistantInputError, match="not below root"):
+        check_inside(ObjectStoragePath(path), root)
+
+
+def test_rows_of_a_file_that_leads_elsewhere_by_the_second_look(folders):
+    root, outside = folders
+    for folder in (root, outside):
+        (folder / "rows.csv").write_text("title\nx\n")
+    link = linked(root / "link.csv", root / "rows.csv")
+    source = open_source(str(link), Wanted(("title",)), str(root))
+    assert [batch.columns for batch in source.batches()] == [{"title": ["x"]}]
+    link.unlink()
+    linked(link, outside / "rows.csv")
+    with pytest.raises(AssistantInputError, match="not below root"):
+        list(source.batches())
+
+
+def test_row_groups_of_a_file_outside_are_refused(folders):
+    root, outside = folders
+    shard = {"path": str(outside / "secret.md"), "row_groups": [0]}
+    with pytest.raises(AssistantInputError, match="not below root"):
+        open_source(shard, Wanted(("title",)), str(root))

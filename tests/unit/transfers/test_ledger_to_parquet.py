@@ -1,0 +1,258 @@
+"""Exports of the ledger to Parquet: chat requests and loads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.exceptions import (
+    AssistantIncompleteLoad,
+    AssistantInputError,
+    AssistantLedgerError,
+    AssistantRequestFailed,
+)
+from airflow_provider_assistant.ledger import BatchLedger, Ledger, RunRef, sqlite_engine, submissions
+from airflow_provider_assistant.ledger.schema import COUNTS
+from airflow_provider_assistant.operators.base import LedgerExportOperator
+from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantLoadsToParquetOperator,
+    AssistantRequestsToParquetOperator,
+)
+
+TEXTS = [{"title": f"T{number}", "content": "Within 30 days.", "category": "policy"} for number in range(4)]
+NEVER = 3600
+POLL = r"chat/requests/"
+TODAY = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def context(task_id="task", logical_date=None):
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, max_tries=0)
+    run = SimpleNamespace(logical_date=logical_date, run_after=datetime.now(UTC))
+    return {"ti": ti, "dag_run": run, "outlet_events": {}}
+
+
+def execute(kind, **arguments):
+    operator = kind(task_id="task", **arguments)
+    operator.render_template_fields({})
+    return operator.execute(context())
+
+
+@pytest.fixture
+def export(tmp_path):
+    """Export a dataset. Return its rows of all days."""
+
+    def exported(kind, **arguments):
+        result = execute(kind, output_path=str(tmp_path / "lake"), **arguments)
+        tables = [pq.ParquetFile(path).read() for path in result["paths"]]
+        assert result["rows"] == sum(table.num_rows for table in tables)
+        return [row for table in tables for row in table.to_pylist()]
+
+    return exported
+
+
+@pytest.fixture
+def ask(tmp_path):
+    def asked(messages, output="answers.parquet", **arguments):
+        rows = [{"message": message} for message in messages]
+        arguments = {"poll_interval": 0.05, "deadline": 30, **arguments}
+        return execute(AssistantAskOperator, source=rows, output_path=str(tmp_path / output), **arguments)
+
+    return asked
+
+
+def submit(**arguments):
+    return execute(AssistantSubmitChatOperator, session_id="s", message="Anything?", poll_interval=0.01, **arguments)
+
+
+def test_requests_alone_and_in_a_batch(service, connection, ask, export, tmp_path):
+    alone = submit(wait_for_completion=True, deferrable=False)
+    ask(["One?", "Two?"])
+    rows = export(AssistantRequestsToParquetOperator)
+    batched = {row["request_id"]: row for row in pq.read_table(tmp_path / "answers.parquet").to_pylist()}
+    assert [row["request_id"] for row in rows if not row["is_batch"]] == [alone["request_id"]]
+    assert {row["request_id"] for row in rows if row["is_batch"]} == set(batched)
+    for row in rows:
+        assert (row["state"], row["site_id"], row["dag_id"], row["task_id"]) == ("complete", "acme-docs", "dag", "task")
+        if row["is_batch"]:
+            answer = batched[row["request_id"]]
+            assert (row["session_id"], row["completed_at"]) == (answer["session_id"], answer["completed_at"])
+            assert row["seconds"] == pytest.approx(answer["seconds"], abs=0.001)
+        else:
+            assert row["seconds"] == pytest.approx(alone["seconds"], abs=1)
+    assert rows == sorted(rows, key=lambda row: row["submitted_at"])
+
+
+def test_a_rating_knows_how_long_its_answer_took(service, connection, ask, export):
+    ask(["One?", "Two?"])
+    taken = {row["request_id"]: row for row in export(AssistantRequestsToParquetOperator)}
+    for request_id, row in taken.items():
+        arguments = {"session_id": row["session_id"], "request_id": request_id, "feedback": "good"}
+        execute(AssistantFeedbackOperator, **arguments)
+    rated = export(AssistantFeedbackToParquetOperator)
+    assert {row["request_id"]: row["answer_seconds"] for row in rated} == {
+        request_id: row["seconds"] for request_id, row in taken.items()
+    }
+    assert all(row["answer_seconds"] >= 0 for row in rated)
+
+
+def test_ends_of_a_batch(service, connection, ask, export):
+    service.behave(fail_messages="Two")
+    ask(["One?", "Two?"], max_failed=1)
+    service.behave(processing_seconds=NEVER)
+    ask(["Three?"], "late.parquet", max_failed=1, deadline=0)
+    lost = submit(wait_for_completion=False)["request_id"]
+    rows = export(AssistantRequestsToParquetOperator)
+    # The two questions of the batch are submitted at the same time.
+    assert sorted(row["state"] for row in rows[:2]) == ["complete", "failed"]
+    assert [row["state"] for row in rows[2:]] == ["timed_out", "open"]
+    assert [row["completed_at"] is None for row in rows] == [False, False, True, True]
+    assert (rows[-1]["request_id"], rows[-1]["is_batch"]) == (lost, False)
+    assert all(row["request_id"] for row in rows)
+
+
+def test_a_request_that_the_service_forgot_is_lost(service, connection, ask, export):
+    service.answer("status:404", path=POLL, times=None)
+    ask(["One?"], max_failed=1)
+    (row,) = export(AssistantRequestsToParquetOperator)
+    assert (row["state"], row["seconds"] is not None) == ("lost", True)
+
+
+def test_a_retry_of_a_batch_tells_the_later_end(service, connection, ask, export):
+    service.behave(fail_messages="One")
+    with pytest.raises(AssistantRequestFailed):
+        ask(["One?", "Two?"])
+    before = {row["session_id"]: row for row in export(AssistantRequestsToParquetOperator)}
+    assert sorted(row["state"] for row in before.values()) == ["complete", "failed"]
+    service.behave(fail_messages=None)
+    ask(["One?", "Two?"])
+    after = {row["session_id"]: row for row in export(AssistantRequestsToParquetOperator)}
+    assert [row["state"] for row in after.values()] == ["complete"] * 2
+    (anew,) = [session for session, row in after.items() if row["request_id"] != before[session]["request_id"]]
+    assert (before[anew]["state"], after[anew]["attempts"]) == ("failed", 2)
+
+
+def test_answers_are_worth_more_than_the_record_of_when_they_came(
+    service, connection, ask, export, monkeypatch, caplog
+):
+    def refuses(memory, ends):
+        raise AssistantLedgerError("the disk is full")
+
+    monkeypatch.setattr(BatchLedger, "ended", refuses)
+    assert ask(["One?"])["complete"] == 1
+    assert "How the requests ended is not recorded: the disk is full" in caplog.text
+    assert [row["state"] for row in export(AssistantRequestsToParquetOperator)] == ["open"]
+
+
+def test_answers_in_the_same_round_trip_are_no_async_requests(service, connection, ask, export):
+    ask(["One?"], mode="sync")
+    assert export(AssistantRequestsToParquetOperator) == []
+
+
+def test_an_end_after_midnight_changes_the_day_before(service, connection, ledger_home, export):
+    moment = TODAY - timedelta(seconds=1)
+    with Ledger(sqlite_engine(ledger_home / "assistant_ledger.db"), now=lambda: moment) as ledger:
+        run, facts = RunRef("dag", "run", "task", -1), {"site_id": "docs", "session_id": "s"}
+        ledger.once(submissions, "scope", "k", run, lambda: {"request_id": "r"}, **facts)
+        states = [export(AssistantRequestsToParquetOperator, date="2026-11-20")[0]["state"]]
+        moment = TODAY + timedelta(seconds=2)
+        ledger.chat_ended("scope", "r", "complete")
+    (row,) = export(AssistantRequestsToParquetOperator, date="2026-11-21")
+    assert [*states, row["state"], row["seconds"]] == ["open", "complete", 3.0]
+    assert export(AssistantRequestsToParquetOperator, date="2026-11-21", days=1) == []
+
+
+def test_of_one_site_or_of_all(service, connection, ask, export):
+    for site_id in ("acme-docs", "acme-shop"):
+        submit(wait_for_completion=False, site_id=site_id)
+        ask(["One?"], f"{site_id}.parquet", site_id=site_id)
+        execute(AssistantLoadTextOperator, source=TEXTS, site_id=site_id)
+    for kind, count in ((AssistantRequestsToParquetOperator, 2), (AssistantLoadsToParquetOperator, 1)):
+        assert len(export(kind)) == 2 * count
+        assert [row["site_id"] for row in export(kind, site_id="acme-shop")] == ["acme-shop"] * count
+
+
+def test_a_load_is_a_row(service, connection, export):
+    result = execute(AssistantLoadTextOperator, source=TEXTS, source_name="faq")
+    (row,) = export(AssistantLoadsToParquetOperator)
+    assert {name: row[name] for name in (*COUNTS, "seconds", "site_id", "source")} == {
+        name: result[name] for name in (*COUNTS, "seconds", "site_id", "source")
+    }
+    assert (row["outcome"], row["endpoint"], row["source"], row["error"]) == (
+        "succeeded",
+        "documents/text",
+        "faq",
+        None,
+    )
+    assert (row["dag_id"], row["run_id"], row["task_id"], row["map_index"]) == ("dag", "run", "task", -1)
+    assert timedelta() < row["ended_at"] - row["started_at"] < timedelta(minutes=1)
+
+
+def test_loads_that_fail_say_why(service, connection, export, tmp_path):
+    bad = [{**TEXTS[0], "content": " "}, *TEXTS[1:]]
+    with pytest.raises(AssistantInputError):
+        execute(AssistantLoadTextOperator, source=bad)
+    service.answer("status:503", path="documents", times=None)
+    with pytest.raises(AssistantIncompleteLoad):
+        execute(AssistantLoadQAOperator, source=[{**TEXTS[0], "question": "Q?", "answer": "A."}])
+    with pytest.raises(AssistantInputError):
+        execute(AssistantLoadTextOperator, source=str(tmp_path / "missing.csv"))
+    rejected, failed, missing = export(AssistantLoadsToParquetOperator)
+    assert {row["outcome"] for row in (rejected, failed, missing)} == {"failed"}
+    assert (rejected["created"], rejected["rejected"], "1 rows were rejected" in rejected["error"]) == (3, 1, True)
+    assert (failed["rows"], failed["created"], failed["failed"] + failed["ambiguous"]) == (1, 0, 1)
+    assert (missing["rows"], "missing.csv" in missing["error"]) == (None, True)
+
+
+def test_a_load_that_waits_in_the_triggerer_has_a_row_before_and_one_after(service, connect, export):
+    connect(retries=1)
+    service.behave(documents_quota=2)
+    operator = AssistantLoadTextOperator(task_id="task", source=TEXTS, deferrable=True, max_pause=1)
+    operator.render_template_fields({})
+    with pytest.raises(TaskDeferred):
+        operator.execute(context())
+    service.behave(documents_quota=100)
+    operator.resume(context(), {})
+    before, after = export(AssistantLoadsToParquetOperator)
+    assert (before["outcome"], before["created"], before["failed"]) == ("deferred", 2, 2)
+    assert (after["outcome"], after["created"], after["unchanged"]) == ("succeeded", 2, 2)
+
+
+def test_without_the_ledger_nothing_is_recorded(service, connection, export):
+    execute(AssistantLoadTextOperator, source=TEXTS, ledger=False)
+    submit(wait_for_completion=False, ledger=False)
+    assert export(AssistantLoadsToParquetOperator) == export(AssistantRequestsToParquetOperator) == []
+
+
+EXPORTS = {
+    "feedback": (AssistantFeedbackToParquetOperator, lake.feedback_schema),
+    "requests": (AssistantRequestsToParquetOperator, lake.requests_schema),
+    "loads": (AssistantLoadsToParquetOperator, lake.loads_schema),
+}
+
+
+@pytest.mark.parametrize("dataset", EXPORTS)
+def test_exports_of_the_ledger_differ_in_their_rows_only(dataset, connection, run_operator, tmp_path):
+    kind, schema = EXPORTS[dataset]
+    assert issubclass(kind, LedgerExportOperator)
+    run = run_operator(kind, output_path=str(tmp_path), date="2026-11-21")
+    result = run.xcom()
+    assert [path.removeprefix(f"{tmp_path}/") for path in result["paths"]] == [
+        f"{dataset}/date=2026-11-{day}/{run.dag_id}.task.parquet" for day in (20, 21)
+    ]
+    assert (result["rows"], result["date"], result["path"]) == (0, "2026-11-21", result["paths"][-1])
+    assert pq.ParquetFile(result["path"]).read().schema.equals(schema())
+
+
+@pytest.mark.parametrize("dataset", EXPORTS)
+def test_no_days_are_refused_while_the_dag_is_read(dataset):
+    with pytest.raises(AssistantInputError, match="days"):
+        EXPORTS[dataset][0](task_id="t", output_path="x", days=0)

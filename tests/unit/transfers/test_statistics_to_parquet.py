@@ -1,0 +1,478 @@
+"""Limits and statistics: XCom values and Parquet datasets."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
+
+import httpx
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import DAG, Asset
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider_assistant import __version__, lake
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantIncompleteExport,
+    AssistantIncompleteExportForGood,
+    AssistantInputError,
+    AssistantRateLimitError,
+)
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import (
+    AssistantLimitsOperator,
+    AssistantLimitsToParquetOperator,
+    AssistantStatisticsToParquetOperator,
+)
+from tests.wire import Answer, ScriptedService
+
+
+def test_limits(service, connection, run_operator):
+    limits = run_operator(AssistantLimitsOperator).xcom()
+    assert set(limits) == {"tenant_id", "raw"}
+    assert limits["tenant_id"] == limits["raw"]["tenant_id"] == "acme-inc"
+    assert service.seen() == [("GET", "/m2m/tenants/acme-inc/limits")]
+
+
+def test_limits_of_another_tenant(service, connect, run_operator):
+    connect(key="dev-globex-full", conn_id="other", tenant_id="acme-inc")
+    run = run_operator(AssistantLimitsOperator, assistant_conn_id="{{ 'other' }}", tenant_id="{{ 'globex' }}")
+    assert run.xcom()["raw"]["tenant_id"] == "globex"
+
+
+def test_limits_mapped(service, connection, connect, run_operator):
+    connect(key="dev-globex-full", conn_id="other")
+
+    def build():
+        AssistantLimitsOperator.partial(task_id="task").expand(assistant_conn_id=["assistant_default", "other"])
+
+    run = run_operator(build)
+    assert [run.xcom(map_index=index)["tenant_id"] for index in (0, 1)] == ["acme-inc", "globex"]
+
+
+def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
+    texts = [{"title": title, "content": "C", "category": "größen"} for title in "abc"]
+    run_operator(AssistantLoadTextOperator, source=texts)
+    before = datetime.now(UTC)
+    run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), date="2026-11-21")
+    result = run.xcom()
+    name = f"date=2026-11-21/{run.dag_id}.task.parquet"
+    assert result["path"] == str(tmp_path / "statistics" / name)
+    assert result["raw_path"] == str(tmp_path / "statistics_raw" / name)
+    assert (result["site_id"], result["date"]) == ("acme-docs", "2026-11-21")
+
+    read = pq.ParquetFile(result["path"]).read()
+    assert read.schema.equals(lake.statistics_schema())
+    assert read.num_rows == result["rows"]
+    metrics = {row["metric"]: row for row in read.to_pylist()}
+    assert metrics["documents.by_kind.text"]["value"] == 3
+    assert metrics["documents.top_categories.0.category"]["text"] == "größen"
+    assert metrics["chats.sync.latency_ms"]["type"] == "null"
+    assert before <= metrics["documents.total"]["captured_at"] <= datetime.now(UTC)
+    assert {row["site_id"] for row in metrics.values()} == {"acme-docs"}
+    assert {row["tenant_id"] for row in metrics.values()} == {"acme-inc"}
+    assert (result["sites"], result["failed"], result["failed_sites"]) == (1, 0, [])
+    assert result["bytes"] == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    metadata = pq.read_schema(result["path"]).metadata
+    assert metadata[b"assistant.version"] == __version__.encode()
+    assert [metadata[f"assistant.{name}".encode()].decode() for name in ("dag_id", "run_id", "task_id")] == [
+        run.dag_id, run.run_id, "task",
+    ]  # fmt: skip
+
+    (raw,) = pq.ParquetFile(result["raw_path"]).read().to_pylist()
+    now = httpx.get(f"{service.url}/m2m/sites/acme-docs/statistics", headers={"X-API-Key": "dev-acme-full"}).json()
+    assert json.loads(raw["raw"]) | {"generated_at": 0} == now | {"generated_at": 0}
+
+
+def test_a_second_run_of_a_day_replaces_it(service, connection, run_dag, tmp_path):
+    for _ in range(2):
+        with DAG("statistics_twice", schedule=None) as dag:
+            AssistantStatisticsToParquetOperator(task_id="task", output_path=str(tmp_path), date="2026-11-21")
+        result = run_dag(dag).xcom()
+    read = ds.dataset(tmp_path / "statistics", partitioning="hive").to_table()
+    assert read.num_rows == result["rows"]
+    assert set(read["date"].to_pylist()) == {"2026-11-21"}
+
+
+def test_an_empty_reply_is_a_row_too(service, connection, run_operator, tmp_path):
+    service.answer("empty", path="statistics")
+    result = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path)).xcom()
+    (row,) = pq.ParquetFile(result["path"]).read().to_pylist()
+    assert (row["metric"], row["type"], row["text"]) == ("$", "null", "null")
+
+
+def test_a_failed_read_leaves_the_old_day(service, connection, run_dag, tmp_path):
+    def run():
+        with DAG("statistics_failed", schedule=None) as dag:
+            AssistantStatisticsToParquetOperator(task_id="task", output_path=str(tmp_path), date="2026-11-21")
+        return run_dag(dag)
+
+    path = run().xcom()["path"]
+    before = pq.ParquetFile(path).read()
+    service.answer("truncate", path="statistics")
+    assert run().state == "failed"
+    assert pq.ParquetFile(path).read().equals(before)
+
+
+@pytest.mark.parametrize("site", ["acme-docs", "acme-shop"])
+def test_site(site, service, connection, run_operator, tmp_path):
+    run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), site_id=site)
+    assert run.xcom()["site_id"] == site
+    assert service.seen() == [("GET", f"/m2m/sites/{site}/statistics")]
+
+
+def test_statistics_mapped_over_sites(service, connection, run_operator, tmp_path):
+    def build():
+        AssistantStatisticsToParquetOperator.partial(task_id="task", output_path=str(tmp_path)).expand(
+            site_id=["acme-docs", "acme-shop"]
+        )
+
+    run = run_operator(build)
+    assert run.state == "success"
+    read = ds.dataset(tmp_path / "statistics", partitioning="hive").to_table()
+    assert set(read["site_id"].to_pylist()) == {"acme-docs", "acme-shop"}
+
+
+# -- days ------------------------------------------------------------------------------------------
+
+
+def test_the_day_is_utc_and_a_backfill_is_told_by_two_columns(service, connection, run_operator, tmp_path):
+    berlin = timezone(timedelta(hours=2))
+    logical = datetime(2025, 10, 26, 0, 30, tzinfo=berlin)  # the night of the change to winter time
+    run = run_operator(
+        AssistantStatisticsToParquetOperator, output_path=str(tmp_path), run_options={"logical_date": logical}
+    )
+    assert run.xcom()["date"] == "2025-10-25"
+    rows = pq.ParquetFile(run.xcom()["path"]).read().to_pylist()
+    assert {row["logical_date"] for row in rows} == {logical.astimezone(UTC)}
+    assert all(datetime.now(UTC) - row["captured_at"] < timedelta(minutes=5) for row in rows)
+
+
+BERLIN = "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("moment", "zone", "day"),
+    [
+        ("2026-11-21T23:59:59", "UTC", "2026-11-21"),
+        ("2026-11-21T23:59:59.999999", "UTC", "2026-11-21"),
+        ("2026-11-22T00:00:00", "UTC", "2026-11-22"),
+        ("2024-02-29T12:00:00", "UTC", "2024-02-29"),
+        ("2024-02-29T23:59:59.999999", BERLIN, "2024-02-29"),
+        ("2024-03-01T00:30:00", BERLIN, "2024-02-29"),
+        # Midnights of the days of both clock changes, and of the days after.
+        ("2026-03-29T00:00:00", BERLIN, "2026-03-28"),
+        ("2026-03-30T00:00:00", BERLIN, "2026-03-29"),
+        ("2026-10-25T00:00:00", BERLIN, "2026-10-24"),
+        ("2026-10-26T00:00:00", BERLIN, "2026-10-25"),
+    ],
+)
+def test_the_day_is_that_of_the_logical_date_in_utc(moment, zone, day):
+    assert _day(logical_date=datetime.fromisoformat(moment).replace(tzinfo=ZoneInfo(zone))).isoformat() == day
+
+
+def test_every_night_of_a_local_schedule_has_a_day_of_its_own():
+    """Days of 23 and 25 hours: no day is written twice or left out."""
+    for first in (datetime(2026, 3, 27), datetime(2026, 10, 23)):  # noqa: DTZ001 (midnights of a local calendar)
+        nights = [(first + timedelta(days=day)).replace(tzinfo=ZoneInfo(BERLIN)) for day in range(5)]
+        days = [_day(logical_date=night) for night in nights]
+        assert [later - day for day, later in pairwise(days)] == [timedelta(days=1)] * 4
+
+
+def _day(date=None, **run):
+    operator = AssistantLimitsToParquetOperator(task_id="task", output_path="lake", date=date)
+    return operator.day({"dag_run": SimpleNamespace(**run)})
+
+
+def test_a_run_without_a_logical_date_has_the_day_it_was_due():
+    due = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=UTC)
+    assert _day(logical_date=None, run_after=due) == due.date()
+    assert _day(logical_date=due - timedelta(days=7), run_after=due) == due.date() - timedelta(days=7)
+
+
+def test_a_reply_that_comes_after_midnight_stays_in_the_day_of_its_run(
+    service, connection, run_operator, tmp_path, monkeypatch
+):
+    class AfterMidnight(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2026, 11, 22, 0, 0, 0, 1, tzinfo=tz)
+
+    monkeypatch.setattr("airflow_provider_assistant.transfers.statistics_to_parquet.datetime", AfterMidnight)
+    logical = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=UTC)
+    run = run_operator(
+        AssistantStatisticsToParquetOperator, output_path=str(tmp_path), run_options={"logical_date": logical}
+    )
+    assert run.xcom()["date"] == "2026-11-21"
+    for path in (run.xcom()["path"], run.xcom()["raw_path"]):
+        assert "date=2026-11-21" in path
+        moments = pq.ParquetFile(path).read(["captured_at", "logical_date"]).to_pylist()
+        assert {tuple(row.values()) for row in moments} == {(AfterMidnight.now(UTC), logical)}
+
+
+@pytest.mark.parametrize("day", ["0999-12-31", "0001-01-01", "9999-12-31", "2024-02-29"])
+def test_a_day_of_any_year_has_four_digits(day, tmp_path):
+    path = lake.publish(lake.limits_table([]), str(tmp_path), "limits", _day(day), "part").path
+    assert f"/date={day}/" in path
+    assert ds.dataset(tmp_path / "limits", partitioning="hive").to_table(columns=["date"]).num_rows == 0
+
+
+@pytest.mark.parametrize("day", ["999-12-31", "2025-02-29", "2026-11-21T00:00:00", "21.11.2026", "", "None"])
+def test_a_date_that_is_none_is_refused_before_anything_is_asked(service, connection, run_operator, tmp_path, day):
+    run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path / "lake"), date=day)
+    assert isinstance(run.error, AssistantInputError)
+    assert "YYYY-MM-DD" in str(run.error)
+    assert not service.seen()
+    assert not (tmp_path / "lake").exists()
+
+
+# -- limits as a dataset -----------------------------------------------------------------------------
+
+
+def test_limits_to_parquet(service, connection, run_operator, tmp_path):
+    run = run_operator(AssistantLimitsToParquetOperator, output_path=str(tmp_path), date="2026-11-21")
+    result = run.xcom()
+    path = tmp_path / "limits" / "date=2026-11-21" / f"{run.dag_id}.task.parquet"
+    read = pq.ParquetFile(path).read()
+    assert result == {
+        "rows": read.num_rows,
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "tenant_id": "acme-inc",
+        "date": "2026-11-21",
+    }
+    assert read.schema.equals(lake.limits_schema())
+    rows = {row["metric"]: row for row in read.to_pylist()}
+    assert rows["limits.documents.used"]["value"] == 0
+    assert rows["limits.documents.resets_at"]["type"] == "null"
+    assert {row["tenant_id"] for row in rows.values()} == {"acme-inc"}
+
+
+# -- many sites --------------------------------------------------------------------------------------
+
+
+class Sites(ScriptedService):
+    """A service that knows every site. Given sites return the given replies in turn."""
+
+    def __init__(self, **answers):
+        super().__init__()
+        self.told = {name.replace("_", "-"): list(found) for name, found in answers.items()}
+        self.asked = []
+
+    def next(self, request):
+        with self._lock:
+            *_, site, _statistics = request.path.split("/")
+            self.asked.append(site)
+            told = self.told.get(site)
+            if told:
+                return told.pop(0) if len(told) > 1 else told[0]
+            return Answer(body={"site_id": site, "top": [{"kind": "qa", "n": 1}], "period": "today"})
+
+
+@pytest.fixture
+def export(ledger_home, monkeypatch, run_operator, tmp_path):
+    def exported(sites, site_ids, *, retries=0, **arguments):
+        extra = {"tenant_id": "acme-inc", "site_id": "unused", "retries": retries}
+        connection = {"conn_type": "assistant", "host": sites.url, "password": "key-0123456789", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
+        options = {"output_path": str(tmp_path / "lake"), "date": "2026-11-21", "site_ids": site_ids, **arguments}
+        return run_operator(AssistantStatisticsToParquetOperator, **options)
+
+    return exported
+
+
+def written(tmp_path, dataset="statistics"):
+    return ds.dataset(tmp_path / "lake" / dataset, partitioning="hive").to_table().to_pylist()
+
+
+NOT_FOUND = Answer(404, {"error": "no such site"})
+BROKEN = Answer(503, {"error": "out of order"})
+NAMES = [f"site-{number:03}" for number in range(40)]
+
+
+def test_many_sites_are_one_file(export, tmp_path):
+    with Sites() as sites:
+        run = export(sites, [*NAMES, NAMES[0]])
+    result = run.xcom()
+    assert sorted(sites.asked) == NAMES
+    assert (result["sites"], result["failed"], result["failed_sites"], result["site_id"]) == (40, 0, [], None)
+    assert (result["rows"], result["date"]) == (160, "2026-11-21")
+    rows = written(tmp_path)
+    assert [row["site_id"] for row in rows] == sorted(NAMES * 4)
+    assert {(row["tenant_id"], row["period"]) for row in rows} == {("acme-inc", "today")}
+    assert [row["site_id"] for row in written(tmp_path, "statistics_raw")] == NAMES
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+
+
+def test_items_of_lists_go_by_name(export, tmp_path):
+    with Sites() as sites:
+        export(sites, ["a"], list_keys={"top": "kind"})
+    assert [row["metric"] for row in written(tmp_path)] == ["period", "site_id", "top.qa.kind", "top.qa.n"]
+
+
+def test_sites_may_come_from_a_task_before(connection, service, run_operator, tmp_path):
+    from airflow.sdk import task
+
+    def build():
+        @task
+        def sites():
+            return ["acme-docs", "acme-shop"]
+
+        AssistantStatisticsToParquetOperator(task_id="task", output_path=str(tmp_path), site_ids=sites())
+
+    assert run_operator(build).xcom()["sites"] == 2
+
+
+@pytest.mark.parametrize("gone", [NOT_FOUND, Answer(403, {}), BROKEN, Answer(body=b"<html>"), Answer(drop=True)])
+def test_a_site_that_cannot_be_read_does_not_lose_the_others(export, tmp_path, gone):
+    with Sites(site_001=[gone]) as sites:
+        run = export(sites, NAMES[:3], max_failed_sites=1)
+    assert run.state == "success"
+    result = run.xcom()
+    assert (result["sites"], result["failed"]) == (3, 1)
+    (failed,) = result["failed_sites"]
+    assert failed["site_id"] == "site-001"
+    assert "site-001" in failed["error"]
+    assert {row["site_id"] for row in written(tmp_path)} == {"site-000", "site-002"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "state"), [(2, "success"), (1, "failed"), (0.5, "success"), (0.49, "failed"), (0, "failed")]
+)
+def test_how_many_may_fail(export, tmp_path, allowed, state):
+    with Sites(site_001=[NOT_FOUND], site_002=[BROKEN]) as sites:
+        assert export(sites, NAMES[:4], max_failed_sites=allowed).state == state
+    assert {row["site_id"] for row in written(tmp_path)} == {"site-000", "site-003"}
+
+
+def test_too_many_failures_name_the_sites_and_what_a_retry_does(export, tmp_path):
+    with Sites(site_001=[NOT_FOUND], site_002=[BROKEN]) as sites:
+        run = export(sites, NAMES[:4], max_failed_sites=1)
+    assert type(run.error) is AssistantIncompleteExport
+    for said in ("2 of 4 sites", "max_failed_sites=1", "'site-001'", "'site-002'", "404", "503", "The other 2 are in",
+                 "A retry reads all 4 sites again and replaces the day"):  # fmt: skip
+        assert said in str(run.error)
+    assert str(tmp_path / "lake/statistics/date=2026-11-21") in str(run.error)
+
+
+def test_what_the_service_refuses_is_not_retried(export):
+    with Sites(site_001=[NOT_FOUND], site_002=[Answer(403, {})]) as sites:
+        run = export(sites, NAMES[:4])
+    assert isinstance(run.error, AssistantIncompleteExportForGood)
+    assert "The service would refuse them again" in str(run.error)
+
+
+def test_a_later_try_replaces_the_day(export, tmp_path):
+    with Sites(site_001=[BROKEN, Answer(body={"total": 1})]) as sites:
+        first = export(sites, NAMES[:3], file_name="statistics")
+        assert first.state == "failed"
+        second = export(sites, NAMES[:3], file_name="statistics")
+        assert second.state == "success"
+    assert second.xcom()["failed"] == 0
+
+
+def test_a_site_is_asked_again_before_it_is_given_up(export, tmp_path):
+    with Sites(site_001=[BROKEN, Answer(429, {}, {"Retry-After": "0"}), Answer(body={"total": 1})]) as sites:
+        run = export(sites, NAMES[:3], retries=3)
+    assert run.xcom()["failed"] == 0
+    assert sites.asked.count("site-001") == 3
+
+
+def test_none_that_can_be_read_leaves_the_old_day(export, tmp_path):
+    with Sites() as sites:
+        export(sites, ["a", "b"])
+    before = written(tmp_path)
+    with Sites(a=[BROKEN], b=[BROKEN]) as sites:
+        run = export(sites, ["a", "b"], max_failed_sites=5)
+    assert run.state == "failed"
+    assert "the partition is unchanged" in str(run.error)
+    assert written(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer(401, {}), AssistantAuthenticationError),
+        (Answer(429, {}, {"Retry-After": "3600"}), AssistantRateLimitError),
+    ],
+)
+def test_what_concerns_all_sites_fails_at_once(export, tmp_path, answer, error):
+    with Sites(site_000=[answer]) as sites:
+        run = export(sites, NAMES, retries=4, max_failed_sites=40, max_concurrency=1)
+    assert type(run.error) is error
+    assert sites.asked == ["site-000"]
+    assert not (tmp_path / "lake").exists()
+
+
+def test_no_sites_are_an_empty_day(export, tmp_path):
+    with Sites() as sites:
+        assert export(sites, []).xcom()["rows"] == 0
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+
+
+@pytest.mark.parametrize("site_ids", ["a,b", {"a": 1}, ["a", None], ["a", ""], 7, [7]])
+def test_sites_that_are_no_list_of_names_are_refused(export, site_ids):
+    with Sites() as sites:
+        run = export(sites, site_ids)
+    assert isinstance(run.error, AssistantInputError)
+    assert run.error.field == "site_ids"
+    assert not sites.asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"site_id": "a", "site_ids": ["b"]}, "not both"),
+        ({"max_failed_sites": -1}, "max_failed_sites"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+    ],
+)
+def test_arguments_are_checked_when_the_dag_is_read(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        AssistantStatisticsToParquetOperator(task_id="task", output_path="lake", **arguments)
+
+
+def test_xcom_stays_small_however_many_sites_fail(export):
+    names = [f"größe-{number:04}" for number in range(300)]
+    with Sites() as sites:
+        sites.told = {"gr%C3%B6%C3%9Fe" + name[5:]: [Answer(404, {"error": "ö" * 500})] for name in names}
+        result = export(sites, ["good", *names], max_failed_sites=300).xcom()
+    assert len(json.dumps(result)) < 8192
+    assert result["failed"] == 300
+    assert 1 < len(result["failed_sites"]) < 300
+
+
+def test_the_error_names_some_and_counts_the_others(export):
+    with Sites(**{name: [NOT_FOUND] for name in NAMES}) as sites:
+        run = export(sites, NAMES, max_failed_sites=0.9)
+    assert "and 30 more, more than max_failed_sites=0.9 allows" in str(run.error)
+    assert len(str(run.error)) < 1000
+
+
+def test_the_event_of_an_asset_says_what_was_written(export):
+    from airflow.models.asset import AssetEvent
+
+    with Sites(site_001=[NOT_FOUND]) as sites:
+        run = export(sites, NAMES[:3], max_failed_sites=1, outlets=[Asset("assistant-statistics")])
+    with create_session() as session:
+        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
+    assert extra == run.xcom()
+    assert extra["failed_sites"][0]["site_id"] == "site-001"
+
+
+def test_mapped_over_lists_of_sites(service, connection, run_operator, tmp_path):
+    def build():
+        AssistantStatisticsToParquetOperator.partial(task_id="task", output_path=str(tmp_path / "lake")).expand(
+            site_ids=[["acme-docs"], ["acme-shop"]]
+        )
+
+    run = run_operator(build)
+    paths = [run.xcom(map_index=index)["path"] for index in (0, 1)]
+    assert [path.rpartition(".task.")[2] for path in paths] == ["0.parquet", "1.parquet"]
+    assert {row["site_id"] for row in written(tmp_path)} == {"acme-docs", "acme-shop"}

@@ -1,0 +1,78 @@
+"""What operator and sensor share while they wait."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.sdk import BaseOperator
+
+from airflow_provider_assistant.exceptions import AssistantRequestFailed
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine, submissions
+from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, conclude, defer
+
+ENDED = {
+    "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
+    "polls": 2, "seconds": None, "noticed_after": 1.25,
+}  # fmt: skip
+
+
+@pytest.fixture
+def hook(monkeypatch):
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_ASSISTANT_DEFAULT", '{"conn_type": "assistant", "host": "h", "password": "secret"}'
+    )
+    return AssistantHook(site_id="docs")
+
+
+@pytest.fixture
+def ledger(tmp_path, hook):
+    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as opened:
+        opened.once(
+            submissions, hook.target(), "key", RunRef("d", "r", "t", -1), lambda: {"request_id": "r"},
+            site_id="docs", session_id="s", state=None, completed_at=None,
+        )  # fmt: skip
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("deadline", "timeout"),
+    [(160.0, timedelta(seconds=60 + DEFERRAL_GRACE)), (50.0, timedelta(seconds=DEFERRAL_GRACE))],
+)
+def test_airflow_s_own_timeout_comes_after_the_deadline(deadline, timeout):
+    with pytest.raises(TaskDeferred) as deferred:
+        defer(
+            BaseOperator(task_id="t"),
+            assistant_conn_id="c", site_id="docs", request_id="r", since=90.0, deadline=deadline, poll_interval=5.0,
+            now=100.0,
+        )  # fmt: skip
+    assert deferred.value.timeout == timeout
+    assert deferred.value.method_name == "execute_complete"
+    assert isinstance(deferred.value.trigger, AssistantChatRequestTrigger)
+    assert deferred.value.trigger.serialize()[1] == {
+        "assistant_conn_id": "c", "site_id": "docs", "request_id": "r", "since": 90.0, "deadline": deadline,
+        "poll_interval": 5.0,
+    }  # fmt: skip
+
+
+def test_complete_is_recorded_and_returned(hook, ledger, caplog):
+    caplog.set_level("INFO")
+    assert conclude(ENDED, hook, ledger) == ENDED
+    assert ledger.submission_of(hook.target(), "r").state == "complete"
+    assert "complete: noticed after 1.2 s and 2 poll(s)" in caplog.text
+
+
+@pytest.mark.parametrize(("said", "part"), [("The model is away.", "The model is away."), (None, "does not say why")])
+def test_failed_is_recorded_and_raised(said, part, hook, ledger):
+    ended = ENDED | {"state": "failed", "status": "FAILED", "text": None, "error": said}
+    with pytest.raises(AssistantRequestFailed, match=part) as caught:
+        conclude(ended, hook, ledger)
+    assert (caught.value.request_id, caught.value.status) == ("r", "FAILED")
+    assert ledger.submission_of(hook.target(), "r").state == "failed"
+
+
+def test_without_a_ledger(hook):
+    assert conclude(ENDED, hook, None) == ENDED
