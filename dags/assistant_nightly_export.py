@@ -14,16 +14,14 @@ from pathlib import Path
 
 from airflow.sdk import Asset, dag, task
 
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsToParquetOperator,
-    AssistantStatisticsToParquetOperator,
-)
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"

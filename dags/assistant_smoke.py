@@ -13,8 +13,8 @@ from airflow.sdk import dag, task
 from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
-from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantLimitsOperator
 
 DOCUMENT = Path(__file__).parent / "guides" / "deferrable-tasks.md"
 QUESTION = "What does a deferrable task give up while it waits?"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    from airflow_provider_assistant.loading.sources import Path_
+    from airflow_provider_assistant.storage.paths import Path_
 
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (

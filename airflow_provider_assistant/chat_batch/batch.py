@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    from airflow_provider_assistant.loading.sources import Path_
+    from airflow_provider_assistant.storage.paths import Path_
 
 Mode: TypeAlias = Literal["async", "sync"]
 # Final states without an answer: a later attempt submits the question again.

@@ -12,8 +12,9 @@ from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
+from airflow_provider_assistant.loading.columns import BATCH, Batch, Wanted
 from airflow_provider_assistant.loading.rows import DataframeRows, Digest, digest_of, encoded, mapping_of
-from airflow_provider_assistant.loading.sources import BATCH, Batch, Source, Wanted, open_source
+from airflow_provider_assistant.loading.sources import Source, open_source
 
 OPTIONAL = ("session_id", "email", "response_language")
 # Column of generated session ids; no source can have a column of this name.

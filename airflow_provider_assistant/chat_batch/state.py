@@ -20,7 +20,7 @@ from typing import Any
 from airflow_provider_assistant.chat_batch.poller import Ended, Pending
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 from airflow_provider_assistant.lake import storing
-from airflow_provider_assistant.loading.sources import Path_, storage_path
+from airflow_provider_assistant.storage.paths import Path_, storage_path
 
 log = logging.getLogger(__name__)
 

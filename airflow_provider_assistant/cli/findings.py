@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_assistant.cli.output import GOOD, Out
 from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.sources import storage_path
+from airflow_provider_assistant.storage.paths import storage_path
 
 COLUMNS = ("kind", "row", "key", "reason", "document_ids")
 

@@ -21,7 +21,7 @@ from airflow_provider_assistant.ledger.queries import resolve as record_outcome
 from airflow_provider_assistant.ledger.queries import superseded as older_documents
 from airflow_provider_assistant.loading.preflight import survey
 from airflow_provider_assistant.loading.rows import Digest, FileRows, Rows
-from airflow_provider_assistant.loading.sources import storage_path
+from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.storage.uploads import as_upload
 
 # Length limit of an error in text output, in characters. JSON has the whole error.

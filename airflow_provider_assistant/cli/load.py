@@ -21,8 +21,8 @@ from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.dry_run import Rehearsal
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
-from airflow_provider_assistant.loading.sources import Path_, storage_path
 from airflow_provider_assistant.operators.loads import flaw_of
+from airflow_provider_assistant.storage.paths import Path_, storage_path
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
 SHOWN = 20

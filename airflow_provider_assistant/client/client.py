@@ -531,7 +531,7 @@ def _spanned(call: Call[Any]) -> AbstractContextManager[Any]:
 def _note_retry(wait: flow.Wait) -> None:
     if wait.retry_of:
         metrics.retry(wait.retry_of.endpoint)
-        tracing.waited(wait)
+        tracing.waited(wait.seconds, wait.reason)
 
 
 def _announce(wait: flow.Wait) -> None:

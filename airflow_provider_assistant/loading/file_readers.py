@@ -12,8 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -25,13 +24,12 @@ from airflow_provider_assistant.loading.columns import (
     batches_of_arrow,
     columns_of_rows,
 )
+from airflow_provider_assistant.storage.paths import Path_
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
 COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
 # The longest CSV cell, in characters: a quote that is never closed would otherwise read the whole file into memory.
 CELL_LIMIT = 64 << 20
-
-Path_: TypeAlias = "Path | ObjectStoragePath"
 
 
 @dataclass(frozen=True, slots=True)

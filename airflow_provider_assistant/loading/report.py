@@ -16,7 +16,7 @@ from airflow_provider_assistant.exceptions import AssistantStorageError, escaped
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import Known, Settlement
 from airflow_provider_assistant.loading.rows import Item
-from airflow_provider_assistant.loading.sources import Path_
+from airflow_provider_assistant.storage.paths import Path_
 
 if TYPE_CHECKING:
     import pyarrow as pa

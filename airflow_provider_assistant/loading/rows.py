@@ -17,7 +17,9 @@ from airflow_provider_assistant.api.models import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label, shortened
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.loading.sources import Batch, Path_, Source, Wanted
+from airflow_provider_assistant.loading.columns import Batch, Wanted
+from airflow_provider_assistant.loading.sources import Source
+from airflow_provider_assistant.storage.paths import Path_
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span, Tracer
 
-    from airflow_provider_assistant.api.flow import Wait
-
 
 def span(name: str, **facts: str | float) -> AbstractContextManager[Span]:
     """
@@ -26,15 +24,16 @@ def span(name: str, **facts: str | float) -> AbstractContextManager[Span]:
     return _tracer().start_as_current_span(f"assistant.{name}", attributes=attributes)
 
 
-def waited(wait: Wait) -> None:
+def waited(seconds: float, reason: object) -> None:
     """
     Add a ``retry`` event to the current span.
 
-    :param wait: The wait before the retry.
+    :param seconds: Duration of the wait before the retry, in seconds.
+    :param reason: Why the call is repeated.
     """
     from opentelemetry import trace
 
-    facts: dict[str, str | float] = {"assistant.seconds": wait.seconds, "assistant.reason": str(wait.reason)}
+    facts: dict[str, str | float] = {"assistant.seconds": seconds, "assistant.reason": str(reason)}
     trace.get_current_span().add_event("retry", facts)
 
 

@@ -20,7 +20,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.report import Findings
-from airflow_provider_assistant.loading.sources import as_given
+from airflow_provider_assistant.loading.untemplated import as_given
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import Data, operator_lineage, table_at
 from airflow_provider_assistant.operators.links import AssistantDataLink

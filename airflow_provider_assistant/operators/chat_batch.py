@@ -23,11 +23,11 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
-from airflow_provider_assistant.loading.sources import files_in
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import Data, table_at
 from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, warn_of_findings
 from airflow_provider_assistant.operators.links import AssistantDataLink
+from airflow_provider_assistant.storage.paths import files_in
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore
 from airflow_provider_assistant.triggers.events import raise_failure

@@ -14,11 +14,11 @@ from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADocument, TextDocument
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
-from airflow_provider_assistant.loading.sources import Path_, files_in, open_source, storage_files, storage_path
+from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.observability.lineage import Data
 from airflow_provider_assistant.operators.base import SourceField
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
-from airflow_provider_assistant.storage.containment import check_inside
+from airflow_provider_assistant.storage.paths import Path_, check_inside, files_in, storage_files, storage_path
 from airflow_provider_assistant.storage.uploads import as_upload
 
 
@@ -344,5 +344,5 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
 
     def _upload(self, path: Path_, filename: str) -> Upload:
         # Check again: a symbolic link may have changed since the files were listed.
-        check_inside(path, None if self.root is None else storage_path(self.root))
+        check_inside(path, self.root)
         return as_upload(path, filename)

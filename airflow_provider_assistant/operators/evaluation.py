@@ -26,11 +26,13 @@ from airflow_provider_assistant.evaluation.rules import (
 from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
 from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.sources import Source, Wanted, files_in, open_source
+from airflow_provider_assistant.loading.columns import Wanted
+from airflow_provider_assistant.loading.sources import Source, open_source
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import Data, table_at
 from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
+from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
     import pyarrow as pa

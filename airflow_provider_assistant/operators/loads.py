@@ -26,10 +26,10 @@ from airflow_provider_assistant.failures import Situation, explained
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import Rows
-from airflow_provider_assistant.loading.sources import storage_path
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import Data
 from airflow_provider_assistant.operators.base import AssistantOperator, allowed, findings_of, warn_of_findings
+from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore
 
 if TYPE_CHECKING:

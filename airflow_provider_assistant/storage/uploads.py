@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.sources import Path_, storage_path
+from airflow_provider_assistant.storage.paths import Path_, storage_path
 
 FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
 

@@ -1,4 +1,4 @@
-"""Operators that read limits (``GET …/limits``) and statistics (``GET …/statistics``)."""
+"""Export of the statistics of sites (``GET …/statistics``) to Parquet."""
 
 from __future__ import annotations
 
@@ -21,99 +21,15 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteExportForGood,
     AssistantInputError,
 )
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.observability.lineage import Data
-from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, allowed
+from airflow_provider_assistant.operators.base import ExportOperator, allowed
 
 # Size limit of the list of failed sites in XCom, in bytes of JSON. The log names all of them.
 FAILED_SITES_BYTES = 5000
 # Number of failed sites in the error message, and length limit of each reason in XCom, in characters.
 FAILED_SITES_NAMED = 10
 REASON_LENGTH = 200
-
-
-class AssistantLimitsOperator(AssistantOperator):
-    """
-    Read the tenant's limits (``GET …/limits``).
-
-    The API's specification recommends this request before any other.
-
-    .. seealso::
-        For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
-
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: Not used by this operator.
-    """
-
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
-        """Return what the task was reading, for the log lines of a failure."""
-        return Situation(f"limits on {self.place()}")
-
-    @explained
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        """
-        Read the limits.
-
-        :param context: Airflow's task context.
-        :return: ``tenant_id``, and ``raw``, the reply as received.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
-        """
-        tenant_id = self.hook.tenant()
-        limits = self.hook.get_limits()
-        self.log.info("Read the limits of tenant %r.", tenant_id)
-        return {"tenant_id": tenant_id, **limits.as_dict()}
-
-
-class AssistantLimitsToParquetOperator(ExportOperator):
-    """
-    Export the tenant's limits and their usage (``GET …/limits``) to the Parquet dataset ``limits``.
-
-    The dataset has one row per value of the reply, whatever fields the reply has. A run replaces this task's file in
-    the partition of its day.
-
-    .. seealso::
-        For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
-
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
-        current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
-    :param list_keys: Mapping from the path of a list to the field that names its items. Default: None, the position
-        names an item.
-    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
-        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
-        its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: Not used by this operator.
-    """
-
-    template_fields: Sequence[str] = (*ExportOperator.template_fields, "list_keys")
-
-    def __init__(self, *, list_keys: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.list_keys = list_keys
-
-    @explained
-    def execute(self, context: Context) -> dict[str, Any]:
-        """
-        Read the limits and write the partition.
-
-        :param context: Airflow's task context.
-        :return: ``rows``, ``path`` and ``bytes`` of the file, ``tenant_id`` and ``date``.
-        :raises AssistantInputError: ``date`` is not a date, or another file of the partition already contains the rows.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
-        """
-        tenant_id, day = self.hook.tenant(), self.day(context)
-        limits = self.hook.get_limits()
-        capture = lake.Capture(
-            datetime.now(UTC), limits.raw, tenant_id=tenant_id, logical_date=context["dag_run"].logical_date
-        )
-        file = self.publish(context, lake.limits_table([capture], self.list_keys), self.output_path, "limits", day)
-        self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
-        return self.tell(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})
 
 
 class AssistantStatisticsToParquetOperator(ExportOperator):

@@ -12,10 +12,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.client.fan_out import BREAKER
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsToParquetOperator,
-    AssistantStatisticsToParquetOperator,
-)
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.adversary.request_service import TRIES, Service, Try
 from tests.adversary.world import Ended, World
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_assistant.client.rate_limiter import Limiter
 from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.loading import report
+from airflow_provider_assistant.loading import engine, report
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import Rows
@@ -209,7 +209,7 @@ def _quiet(messages: list[str]) -> Iterator[None]:
             mock.patch("tenacity.nap.time", no_time),
             mock.patch.object(report, "FLUSH", FLUSH),
             mock.patch.object(report, "PROGRESS", 3600.0),
-            mock.patch.object(loader, "LOOK_AHEAD", LOOK_AHEAD),
+            mock.patch.object(engine, "LOOK_AHEAD", LOOK_AHEAD),
         ):
             yield
     finally:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.loading.rows import Digest, FileRows
-from airflow_provider_assistant.loading.sources import storage_files
+from airflow_provider_assistant.storage.paths import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
 # Larger than the buffer of an open file, so that a reader notices when the file shrinks.

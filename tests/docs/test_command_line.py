@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from airflow_provider_assistant.__main__ import parser
+from airflow_provider_assistant.cli import runner
 from tests.docs.command_line import PAGE, written
 from tests.docs.pages import ROOT, blocks, section, table
 
@@ -41,7 +42,7 @@ def test_the_pages_show_every_command():
 def test_exit_codes():
     documented = {int(row["Code"]) for row in table(section(REFERENCE, "Exit codes"))}
     names = ("OK", "WRONG", "INPUT", "REFUSED", "LATER", "LEDGER", "BUG", "INTERRUPTED")
-    assert documented == {getattr(running, name) for name in names}
+    assert documented == {getattr(runner, name) for name in names}
 
 
 def test_json_fields_of_every_command_are_named():

@@ -20,7 +20,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.loading.rows import FileRows
-from airflow_provider_assistant.loading.sources import storage_files
+from airflow_provider_assistant.storage.paths import storage_files
 
 import aiohttp
 url, path, driver = sys.argv[1:]

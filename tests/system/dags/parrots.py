@@ -11,11 +11,9 @@ from airflow_provider_assistant.operators.chat import (
 )
 from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsOperator,
-    AssistantStatisticsToParquetOperator,
-)
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 PARROT = "assistant_parrot"
 SESSION = {"session_id": "{{ run_id }}"}

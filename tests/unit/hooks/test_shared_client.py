@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.hooks import shared_client
+from airflow_provider_assistant.hooks import shared_client as shared
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
 
@@ -89,8 +89,8 @@ def point(monkeypatch):
 @pytest.fixture(autouse=True)
 def _nothing_is_left():
     yield
-    assert shared_client._clients == {}
-    assert shared_client._about_to_begin == {}
+    assert shared._clients == {}
+    assert shared._about_to_begin == {}
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def test_clients_of_closed_event_loops_are_dropped(point):
 
     user = abandoned.run_until_complete(enter())
     abandoned.close()
-    assert [key[0] for key in shared_client._clients] == [abandoned]
+    assert [key[0] for key in shared._clients] == [abandoned]
 
     async def main():
         async with running() as service:
@@ -279,7 +279,7 @@ def test_clients_of_closed_event_loops_are_dropped(point):
             await use()
 
     asyncio.run(main())
-    assert shared_client._clients == {}
+    assert shared._clients == {}
     del user
 
 

@@ -11,11 +11,12 @@ from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
+from airflow_provider_assistant.loading.columns import Wanted
 from airflow_provider_assistant.loading.dry_run import Rehearsal
 from airflow_provider_assistant.loading.engine import LoadOptions
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, digest_of, encoded
-from airflow_provider_assistant.loading.sources import Wanted, open_source
+from airflow_provider_assistant.loading.sources import open_source
 
 FIELDS = ("title", "content", "category")
 RUN = RunRef("d", "r", "t", -1)

@@ -26,10 +26,11 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
 from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.loading.columns import Wanted
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import Wanted, open_source
+from airflow_provider_assistant.loading.sources import open_source
 
 RUN = RunRef("dag", "run", "load", -1)
 FIELDS = ("title", "content", "category")

@@ -14,10 +14,11 @@ from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.claims import LEASE
+from airflow_provider_assistant.loading.columns import Wanted
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import Wanted, open_source
+from airflow_provider_assistant.loading.sources import open_source
 from tests.virtual_time import VirtualTimeLoop
 
 START = datetime(2026, 11, 22, tzinfo=UTC)

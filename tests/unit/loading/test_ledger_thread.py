@@ -15,10 +15,11 @@ from airflow_provider_assistant.client.client import AssistantClient, ClientSett
 from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.loading.columns import Wanted
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import Wanted, open_source
+from airflow_provider_assistant.loading.sources import open_source
 from tests.unit.ledger.outage import away
 from tests.virtual_time import in_executor, now, simulated
 

@@ -20,7 +20,7 @@ from airflow_provider_assistant.client.rate_limiter import Limiter
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
-from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantLimitsOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from tests.versions import measured_by
 
 MESSAGE = ChatMessage(session_id="s", message="Anything?")

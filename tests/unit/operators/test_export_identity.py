@@ -11,15 +11,13 @@ from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, ratings, submissions
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsToParquetOperator,
-    AssistantStatisticsToParquetOperator,
-)
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 TODAY = datetime.now(UTC).date().isoformat()
 RUN = RunRef("dag", "run", "task", -1)

@@ -37,12 +37,10 @@ from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsOperator,
-    AssistantStatisticsToParquetOperator,
-)
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 CONTEXT_FIELDS = {"dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1, "max_tries": 0, "try_number": 1}
 QUESTIONS = [{"id": number, "message": f"Question {number}?"} for number in range(4)]

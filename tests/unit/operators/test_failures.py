@@ -26,12 +26,11 @@ from airflow_provider_assistant.operators.documents import (
     AssistantLoadTextOperator,
     AssistantUploadFilesOperator,
 )
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsOperator,
-    AssistantStatisticsToParquetOperator,
-)
+from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 DOCUMENT = {"title": "T", "content": "C", "category": "faq"}
 QA = {"title": "T", "question": "Q", "answer": "A", "category": "faq"}

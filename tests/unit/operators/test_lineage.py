@@ -23,14 +23,14 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.operators.links import AssistantDataLink, AssistantRequestLink
-from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantLoadsToParquetOperator
-from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsToParquetOperator,
-    AssistantStatisticsToParquetOperator,
+from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
+    AssistantLoadsToParquetOperator,
 )
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.openlineage import stand_in
 from tests.versions import read_back
 

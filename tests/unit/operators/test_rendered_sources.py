@@ -12,7 +12,8 @@ from airflow.sdk import DAG, task
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from airflow_provider_assistant.loading.sources import NAMES_LENGTH, Given, as_given
+from airflow_provider_assistant.loading.sources import NAMES_LENGTH
+from airflow_provider_assistant.loading.untemplated import Given, as_given
 from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator

@@ -8,8 +8,9 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.sources import Wanted, open_source, storage_files
-from airflow_provider_assistant.storage.containment import check_inside
+from airflow_provider_assistant.loading.columns import Wanted
+from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.storage.paths import check_inside, storage_files
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ from airflow_provider_assistant.operators.base import LedgerExportOperator
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator, AssistantFeedbackToParquetOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )

@@ -25,11 +25,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
-from airflow_provider_assistant.transfers.statistics_to_parquet import (
-    AssistantLimitsOperator,
-    AssistantLimitsToParquetOperator,
-    AssistantStatisticsToParquetOperator,
-)
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.wire import Answer, ScriptedService
 
 

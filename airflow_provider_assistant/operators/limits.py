@@ -1,0 +1,44 @@
+"""The operator that reads the tenant's limits (``GET …/limits``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.operators.base import AssistantOperator
+
+
+class AssistantLimitsOperator(AssistantOperator):
+    """
+    Read the tenant's limits (``GET …/limits``).
+
+    The API's specification recommends this request before any other.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: Not used by this operator.
+    """
+
+    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+        """Return what the task was reading, for the log lines of a failure."""
+        return Situation(f"limits on {self.place()}")
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        """
+        Read the limits.
+
+        :param context: Airflow's task context.
+        :return: ``tenant_id``, and ``raw``, the reply as received.
+        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        """
+        tenant_id = self.hook.tenant()
+        limits = self.hook.get_limits()
+        self.log.info("Read the limits of tenant %r.", tenant_id)
+        return {"tenant_id": tenant_id, **limits.as_dict()}
