@@ -1,4 +1,4 @@
-"""Task decorators: ``@task.assistant_qa`` loads the rows of a function, ``@task.assistant_ask`` asks its questions."""
+"""Task decorators: ``@task.assistant_qa`` loads rows, ``@task.assistant_chat_batch`` asks questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
 except ImportError:  # before common-compat 1.14.1
     from airflow.utils.operator_helpers import determine_kwargs  # type: ignore[attr-defined]  # Airflow 3.3 re-exports it
 
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 
 
@@ -50,10 +50,10 @@ class _LoadQADecoratedOperator(_SourceOperator, AssistantLoadQAOperator):
     custom_operator_name = "@task.assistant_qa"
 
 
-class _AskDecoratedOperator(_SourceOperator, AssistantAskOperator):
-    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *AssistantAskOperator.template_fields)
+class _ChatBatchDecoratedOperator(_SourceOperator, AssistantChatBatchOperator):
+    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *AssistantChatBatchOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = DecoratedOperator.template_fields_renderers
-    custom_operator_name = "@task.assistant_ask"
+    custom_operator_name = "@task.assistant_chat_batch"
 
 
 def assistant_qa_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
@@ -79,12 +79,12 @@ def assistant_qa_task(python_callable: Callable[..., Any] | None = None, **kwarg
     return _decorator(_LoadQADecoratedOperator, python_callable, kwargs)
 
 
-def assistant_ask_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
+def assistant_chat_batch_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
     """
-    Ask the questions that the function returns, and write the answers to a Parquet file (``@task.assistant_ask``).
+    Ask the questions that the function returns (``@task.assistant_chat_batch``) and write the answers to Parquet.
 
     The function runs on the worker. Each call of the decorated function makes a task of
-    :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator`, which asks each question once
+    :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`, which asks each question once
     (``POST …/chat/async``) and returns the counts of the batch and ``output_path``.
 
     .. seealso::
@@ -94,12 +94,12 @@ def assistant_ask_task(python_callable: Callable[..., Any] | None = None, **kwar
     :param python_callable: Function that returns the questions, or yields batches of questions: a dataframe, a list of
         mappings, or paths of Parquet, CSV or JSON Lines files, with a column ``message``. Set by Airflow when the
         decorator is used without arguments.
-    :param kwargs: Any argument of :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator` except
-        ``source``; ``output_path`` is required. Also ``task_id``, ``retries`` and other arguments of Airflow's
+    :param kwargs: Any argument of :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`
+        except ``source``; ``output_path`` is required. Also ``task_id``, ``retries`` and other arguments of Airflow's
         operators.
     :return: The decorator, or the decorated function.
     """
-    return _decorator(_AskDecoratedOperator, python_callable, kwargs)
+    return _decorator(_ChatBatchDecoratedOperator, python_callable, kwargs)
 
 
 def _decorator(

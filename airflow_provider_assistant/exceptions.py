@@ -14,22 +14,22 @@ All exceptions of this package.
     │   └── AssistantServerError           5xx
     ├── AssistantResponseError         a success status whose body cannot be used
     ├── AssistantConnectionError       no connection, or a broken connection
-    ├── AssistantTimeout               no complete response within the connection's timeout
+    ├── AssistantTimeoutError               no complete response within the connection's timeout
     ├── AssistantAmbiguousError        a create request that may or may not have taken effect
-    │   └── AssistantAmbiguousErrorForGood  with on_ambiguous="fail": the task is not retried          *
-    ├── AssistantIncompleteLoad        rows failed or are ambiguous; a retry sends them
-    │   └── AssistantIncompleteLoadForGood  the service refused these rows: a retry cannot help        *
-    ├── AssistantIncompleteExport      some sites could not be read; the others are written
-    │   └── AssistantIncompleteExportForGood  the service refused these sites: a retry cannot help     *
-    ├── AssistantRequestFailed         an async chat request ended with the status failed
-    │   └── AssistantRequestFailedForGood  the same in a task that only polls: a retry cannot help     *
-    ├── AssistantRequestTimeout        an async chat request did not end within its timeout
-    ├── AssistantRequestLost           the service no longer knows an async chat request
+    │   └── AssistantAmbiguousPermanentError  with on_ambiguous="fail": the task is not retried          *
+    ├── AssistantIncompleteError        rows failed or are ambiguous; a retry sends them
+    │   └── AssistantIncompletePermanentError  the service refused these rows: a retry cannot help        *
+    ├── AssistantIncompleteExportError      some sites could not be read; the others are written
+    │   └── AssistantIncompleteExportPermanentError  the service refused these sites: a retry cannot help     *
+    ├── AssistantRequestFailedError         an async chat request ended with the status failed
+    │   └── AssistantRequestFailedPermanentError  the same in a task that only polls: a retry cannot help     *
+    ├── AssistantRequestTimeoutError        an async chat request did not end within its timeout
+    ├── AssistantRequestLostError           the service no longer knows an async chat request
     ├── AssistantStorageError          a file cannot be written; also an OSError
     ├── AssistantWarehouseError        the warehouse cannot be opened or written; it was not changed
-    ├── AssistantGateFailed            an evaluation did not pass its gate; its files are written      *
+    ├── AssistantGateFailedError            an evaluation did not pass its gate; its files are written      *
     └── AssistantLedgerError           the ledger's database is unreachable, locked or full: a retry may help
-        └── AssistantLedgerErrorForGood  wrong settings, no permission or a newer version: a retry cannot help   *
+        └── AssistantLedgerPermanentError  wrong settings, no permission or a newer version: a retry cannot help   *
 
     * also an AirflowFailException: a retry would fail the same way, so Airflow does not retry the task.
 """
@@ -156,7 +156,7 @@ class AssistantConnectionError(AssistantError):
     """Raised when no connection can be made, or when it breaks before the response is complete."""
 
 
-class AssistantTimeout(AssistantError):
+class AssistantTimeoutError(AssistantError):
     """Raised when the response is not complete within the connection's timeout."""
 
 
@@ -186,27 +186,27 @@ class AssistantAmbiguousError(AssistantError):
         self.retry_after = retry_after
 
 
-class AssistantAmbiguousErrorForGood(AssistantAmbiguousError, AirflowFailException):
+class AssistantAmbiguousPermanentError(AssistantAmbiguousError, AirflowFailException):
     """Raised for an ambiguous request with ``on_ambiguous="fail"``: Airflow does not retry the task."""
 
 
-class AssistantIncompleteLoad(AssistantError):
+class AssistantIncompleteError(AssistantError):
     """Raised when a load ends with failed or ambiguous rows; a retry sends only those."""
 
 
-class AssistantIncompleteLoadForGood(AssistantIncompleteLoad, AirflowFailException):
+class AssistantIncompletePermanentError(AssistantIncompleteError, AirflowFailException):
     """Raised when a load is incomplete because the service refused every missing row; a retry would not help."""
 
 
-class AssistantIncompleteExport(AssistantError):
+class AssistantIncompleteExportError(AssistantError):
     """Raised when too many sites cannot be read; the others are written, and a retry reads all sites again."""
 
 
-class AssistantIncompleteExportForGood(AssistantIncompleteExport, AirflowFailException):
+class AssistantIncompleteExportPermanentError(AssistantIncompleteExportError, AirflowFailException):
     """Raised when an export is incomplete because the service refused every missing site; a retry would not help."""
 
 
-class AssistantRequestFailed(AssistantError):
+class AssistantRequestFailedError(AssistantError):
     """
     Raised when an async chat request ends with a status that means failed.
 
@@ -221,11 +221,11 @@ class AssistantRequestFailed(AssistantError):
         self.status = status
 
 
-class AssistantRequestFailedForGood(AssistantRequestFailed, AirflowFailException):
+class AssistantRequestFailedPermanentError(AssistantRequestFailedError, AirflowFailException):
     """Raised for a failed chat request in a task that only polls it: a retry would get the same result."""
 
 
-class AssistantRequestTimeout(AssistantError):
+class AssistantRequestTimeoutError(AssistantError):
     """
     Raised when an async chat request does not end within its timeout; it may still complete later.
 
@@ -240,7 +240,7 @@ class AssistantRequestTimeout(AssistantError):
         self.status = status
 
 
-class AssistantRequestLost(AssistantError):
+class AssistantRequestLostError(AssistantError):
     """Raised when the service no longer knows async chat requests that it accepted; submit them again."""
 
 
@@ -264,7 +264,7 @@ class AssistantWarehouseError(AssistantError):
     """Raised when the warehouse cannot be opened, stays locked or refuses the rows; it was not changed."""
 
 
-class AssistantGateFailed(AssistantError, AirflowFailException):
+class AssistantGateFailedError(AssistantError, AirflowFailException):
     """Raised when an evaluation does not pass its gate; a retry with the same answers would not help."""
 
 
@@ -272,7 +272,7 @@ class AssistantLedgerError(AssistantError):
     """Raised when the ledger's database is unreachable, locked or full, or drops the connection. A retry may help."""
 
 
-class AssistantLedgerErrorForGood(AssistantLedgerError, AirflowFailException):
+class AssistantLedgerPermanentError(AssistantLedgerError, AirflowFailException):
     """
     Raised when the ledger cannot be used and a retry would not help.
 

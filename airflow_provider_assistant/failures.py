@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class FailureContext:
     """
     What a task was doing when it failed.
 
@@ -51,7 +51,7 @@ class Explained(Protocol):
 
     task_id: str
 
-    def situation(self, context: Context) -> Situation:
+    def failure_context(self, context: Context) -> FailureContext:
         """
         Return what the task was doing.
 
@@ -101,12 +101,12 @@ def explained(
     return run  # type: ignore[return-value]  # Airflow passes the context by its name, which Concatenate cannot say
 
 
-def log_failure(error: Exception, situation: Situation) -> None:
+def log_failure(error: Exception, failure_context: FailureContext) -> None:
     """
     Log what happened, what is safe, and what to do.
 
     :param error: The exception that failed the task.
-    :param situation: What the task was doing.
+    :param failure_context: What the task was doing.
     """
     # Imported here: Airflow parses DAG files every few seconds, and they do not need the table.
     from airflow_provider_assistant.messages import RUNBOOK, message_of
@@ -114,10 +114,10 @@ def log_failure(error: Exception, situation: Situation) -> None:
     row = message_of(error)
     happened, advice = _happened_and_advice(error, row)
     retried = " Airflow does not retry this task: clear it afterwards." if row.is_final else ""
-    is_named = not situation.findings or situation.findings in advice
-    listed = "" if is_named else f" Findings: {situation.findings}."
-    log.error("What happened: %s: %s.", escaped(situation.doing), happened)
-    log.error("What is safe: %s", escaped(situation.safe) or row.safe)
+    is_named = not failure_context.findings or failure_context.findings in advice
+    listed = "" if is_named else f" Findings: {failure_context.findings}."
+    log.error("What happened: %s: %s.", escaped(failure_context.doing), happened)
+    log.error("What is safe: %s", escaped(failure_context.safe) or row.safe)
     log.error("What to do: %s%s%s Runbook: %s#%s", advice, retried, listed, RUNBOOK, row.anchor)
 
 
@@ -144,11 +144,11 @@ def _is_failure(error: Exception) -> bool:
     return isinstance(error, ours) or not isinstance(error, AirflowException)
 
 
-def _situation_of(task: Any, context: Context) -> Situation:
+def _situation_of(task: Any, context: Context) -> FailureContext:
     """Return what a task was doing; an error in the task's own description must not hide the original error."""
     try:
-        situation: Situation = task.situation(context)
+        failure_context: FailureContext = task.failure_context(context)
     except Exception as error:  # noqa: BLE001 (the connection itself may be what is wrong)
         log.debug("What the task was doing is not known: %s", error)
-        return Situation(f"task {task.task_id!r}")
-    return situation
+        return FailureContext(f"task {task.task_id!r}")
+    return failure_context

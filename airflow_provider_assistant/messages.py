@@ -161,7 +161,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "Then run the task again.",
     ),
     Message(
-        errors.AssistantTimeout,
+        errors.AssistantTimeoutError,
         "The service did not answer in time.",
         "The timeout of the connection runs from the end of the request to the last byte of the response.",
         _RECORDED,
@@ -177,7 +177,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "'airflow assistant ledger ambiguous' lists such requests, and 'ledger resolve' records their outcome.",
     ),
     Message(
-        errors.AssistantAmbiguousErrorForGood,
+        errors.AssistantAmbiguousPermanentError,
         "A request may or may not have been carried out, and is not sent again.",
         'The parameter on_ambiguous is "fail".',
         f"{_RECORDED} The request itself is recorded as ambiguous.",
@@ -186,35 +186,35 @@ MESSAGES: Final[tuple[Message, ...]] = (
     ),
     # -- a task with many items --------------------------------------------------------------------
     Message(
-        errors.AssistantIncompleteLoad,
+        errors.AssistantIncompleteError,
         "Some rows, questions or ratings were not sent.",
         "They are valid, but the service failed or the task was stopped.",
         "All others have been processed and recorded.",
         "Run the task again: it sends only the missing ones. The findings give a reason for each.",
     ),
     Message(
-        errors.AssistantIncompleteLoadForGood,
+        errors.AssistantIncompletePermanentError,
         "The service refused every rating that is missing.",
         "A retry would be refused as well.",
         "All other ratings are sent and recorded.",
         "Read the reasons in the findings. Usually the session or the request no longer exists.",
     ),
     Message(
-        errors.AssistantIncompleteExport,
+        errors.AssistantIncompleteExportError,
         "More sites than max_failed_sites could not be read.",
         "The message names each site and its error.",
         "The sites that could be read are written. If none could, the day is unchanged.",
         "Run the task again: it reads all sites and replaces the day.",
     ),
     Message(
-        errors.AssistantIncompleteExportForGood,
+        errors.AssistantIncompleteExportPermanentError,
         "The service refused more sites than max_failed_sites.",
         "A retry would be refused as well.",
         "The sites that could be read are written. If none could, the day is unchanged.",
         "Correct site_ids or the API key, or raise max_failed_sites.",
     ),
     Message(
-        errors.AssistantGateFailed,
+        errors.AssistantGateFailedError,
         "The evaluation did not pass its gate.",
         "A rule of the gate does not hold. The service and the task work.",
         "The scores, the summary and the report are written.",
@@ -222,26 +222,25 @@ MESSAGES: Final[tuple[Message, ...]] = (
     ),
     # -- async chats -------------------------------------------------------------------------------
     Message(
-        errors.AssistantRequestFailed,
+        errors.AssistantRequestFailedError,
         "The service could not answer a chat.",
         "The chat request ended in the failed status. In a batch, most of the unanswered questions did.",
         "Answers that were received are kept.",
         "Read the service's reason, then run the task again: it submits the failed questions again.",
     ),
     Message(
-        errors.AssistantRequestFailedForGood,
+        errors.AssistantRequestFailedPermanentError,
         "The service could not answer a chat.",
         "The chat request ended in the failed status, and this task only waits for it.",
         "Nothing was changed: a sensor only reads.",
         "Clear the task that submitted the chat: it submits the question again.",
     ),
     Message(
-        errors.AssistantRequestTimeout,
+        errors.AssistantRequestTimeoutError,
         "A chat was not answered within the task's timeout.",
         "The service is still processing it, or its queue is full. In a batch, most unanswered questions are pending.",
         "The request stays open at the service, and answers that were received are kept.",
-        "Run the task again: it waits for the same requests. If answers always take longer, raise the "
-        "task's timeout (deadline in a batch).",
+        "Run the task again: it waits for the same requests. If answers always take longer, raise the task's timeout.",
     ),
     Message(
         AirflowSensorTimeout,
@@ -251,7 +250,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "Clear the sensor: it waits for the same request. If answers always take longer, raise its timeout.",
     ),
     Message(
-        errors.AssistantRequestLost,
+        errors.AssistantRequestLostError,
         "The service no longer knows a chat that it had accepted.",
         "The service answers polls of the request with 404, 400 or 410. It has lost or deleted the request.",
         "Answers that were received are kept.",
@@ -274,7 +273,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "Run the task again once the database is back.",
     ),
     Message(
-        errors.AssistantLedgerErrorForGood,
+        errors.AssistantLedgerPermanentError,
         "The ledger cannot be used.",
         "It is newer than this package, read-only, not a ledger database, or its connection is wrong.",
         _NOTHING,

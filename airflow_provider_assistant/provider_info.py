@@ -36,18 +36,23 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Assistant",
                 "python-modules": [
                     f"{package}.operators.{module}"
-                    for module in (
-                        *("ask", "chat", "documents", "evaluation", "feedback", "operations", "statistics"),
-                        "warehouse",
-                    )
+                    for module in ("chat", "chat_batch", "documents", "evaluation", "feedback", "limits")
                 ],
             }
+        ],
+        "transfers": [
+            {
+                "source-integration-name": "Assistant",
+                "target-integration-name": "Assistant",
+                "python-module": f"{package}.transfers.{module}",
+            }
+            for module in ("ledger_to_parquet", "limits_to_parquet", "parquet_to_warehouse", "statistics_to_parquet")
         ],
         "sensors": [{"integration-name": "Assistant", "python-modules": [f"{package}.sensors.chat"]}],
         "triggers": [
             {
                 "integration-name": "Assistant",
-                "python-modules": [f"{package}.triggers.{module}" for module in ("batch", "chat")],
+                "python-modules": [f"{package}.triggers.{module}" for module in ("chat", "chat_batch")],
             }
         ],
         "extra-links": [
@@ -64,7 +69,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "task-decorators": [
             {"name": name, "class-name": f"{package}.decorators.{name}_task"}
-            for name in ("assistant_ask", "assistant_qa")
+            for name in ("assistant_chat_batch", "assistant_qa")
         ],
         "connection-types": [_connection_type(f"{package}.hooks.assistant.AssistantHook")],
         "cli": [f"{package}.cli.definition.get_cli_commands"],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from airflow.sdk import dag, task
 
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
@@ -38,13 +38,13 @@ GOLDEN_SET = [
 @dag(schedule=None, catchup=False, tags=["assistant"], doc_md=__doc__)
 def assistant_chat_batch():
     """Ask all questions, then count the answers that contain the expected text."""
-    ask = AssistantAskOperator(
+    ask = AssistantChatBatchOperator(
         task_id="ask_golden_set",
         source=GOLDEN_SET,
         output_path=f"{LAKE}/golden_set/{{{{ run_id }}}}.parquet",
         key_columns=["option"],
         deferrable=True,
-        deadline=600,
+        timeout=600,
         poll_interval=4,
         max_failed=0.25,
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from airflow.sdk import dag
 
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 
@@ -44,13 +44,13 @@ RATINGS = {"good": "token_f1 >= 0.8 and must_include >= 1", "bad": "token_f1 < 0
 @dag(schedule="@daily", catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
 def assistant_evaluation():
     """Ask the golden set, evaluate the answers, rate them."""
-    ask = AssistantAskOperator(
+    ask = AssistantChatBatchOperator(
         task_id="ask",
         source=str(GOLDEN_SET),
         output_path=f"{LAKE}/evaluation/answers/{{{{ run_id }}}}.parquet",
         key_columns="key",
         deferrable=True,
-        deadline=600,
+        timeout=600,
         poll_interval=4,
         # The coverage rule of the gate judges missing answers.
         max_failed=0.5,

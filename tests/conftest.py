@@ -126,11 +126,11 @@ def ledger_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def connect(service: RunningService, ledger_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Point ``assistant_default`` at the service; by default without in-process retries."""
 
-    def connected(*, conn_id: str = "assistant_default", **fields: Any) -> None:
+    def open_hook(*, conn_id: str = "assistant_default", **fields: Any) -> None:
         connection = service.server.conn_json(**{"retries": 0, **fields})
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection)
 
-    return connected
+    return open_hook
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 
 
@@ -131,11 +131,11 @@ class FakeTime:
         self.sleep(seconds)
 
 
-def client_of(url: str, clock: FakeTime | None = None, *, retry: RetryRule | None = None, **changes: Any) -> Any:
+def client_of(url: str, clock: FakeTime | None = None, *, retry: RetryPolicy | None = None, **changes: Any) -> Any:
     """Return a client of the service at this URL whose waits take no time."""
     clock = clock or FakeTime()
     settings = ClientSettings(
-        url, changes.pop("api_key", "canary-key-0123456789"), retry=retry or RetryRule(), **changes
+        url, changes.pop("api_key", "canary-key-0123456789"), retry=retry or RetryPolicy(), **changes
     )
     return AssistantClient(settings, now=clock.now, sleep=clock.sleep, asleep=clock.asleep)
 

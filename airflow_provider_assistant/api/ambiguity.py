@@ -9,10 +9,10 @@ from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
-    AssistantAmbiguousErrorForGood,
+    AssistantAmbiguousPermanentError,
     AssistantError,
     AssistantResponseError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def decided(steps: flow.Flow[T], call: Call[T], on_ambiguous: OnAmbiguous) -> fl
         a second request would add the message to the session twice. ``fail`` never sends it again.
     :return: The reply of the call.
     :raises AssistantAmbiguousError: A ``POST …/chat`` timed out; a retry of the task sends it again.
-    :raises AssistantAmbiguousErrorForGood: ``on_ambiguous`` is ``fail``, and the call may have taken effect. This
+    :raises AssistantAmbiguousPermanentError: ``on_ambiguous`` is ``fail``, and the call may have taken effect. This
         includes a success whose body cannot be used.
     """
     try:
@@ -38,7 +38,7 @@ def decided(steps: flow.Flow[T], call: Call[T], on_ambiguous: OnAmbiguous) -> fl
     except (AssistantAmbiguousError, AssistantResponseError) as error:
         if on_ambiguous == "retry":
             raise
-        raise AssistantAmbiguousErrorForGood(
+        raise AssistantAmbiguousPermanentError(
             f"{error} It is not sent again, because on_ambiguous is 'fail'.",
             endpoint=call.endpoint,
             attempts=getattr(error, "attempts", 1),
@@ -46,7 +46,7 @@ def decided(steps: flow.Flow[T], call: Call[T], on_ambiguous: OnAmbiguous) -> fl
 
 
 def _is_slow(call: Call[T], error: AssistantError) -> bool:
-    return call.endpoint == "chat" and isinstance(error, AssistantTimeout)
+    return call.endpoint == "chat" and isinstance(error, AssistantTimeoutError)
 
 
 def _stopped(steps: flow.Flow[T], is_enough: Callable[[AssistantError], bool]) -> flow.Flow[T]:

@@ -35,7 +35,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class CallInfo:
     """
     Status, attempts and duration of a successful call.
 
@@ -60,7 +60,7 @@ class Call(Generic[T]):
     :param method: HTTP method.
     :param path: Path below the base URL, already percent-encoded.
     :param subject: Object of the call for messages, such as ``site 'docs'``.
-    :param parse: Function that builds the reply from the decoded body (None if it is empty) and the exchange.
+    :param parse: Function that builds the reply from the decoded body (None if it is empty) and the call_info.
     :param json: JSON object to send as the body. Default: None, no body.
     :param upload: File to send as the body. Default: None, no file.
     """
@@ -69,7 +69,7 @@ class Call(Generic[T]):
     method: str
     path: str
     subject: str
-    parse: Callable[[Any, Exchange], T]
+    parse: Callable[[Any, CallInfo], T]
     json: Mapping[str, Any] | None = None
     upload: Upload | None = None
 

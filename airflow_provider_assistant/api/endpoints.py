@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from airflow_provider_assistant.api.call import Call, Exchange, Upload
+from airflow_provider_assistant.api.call import Call, CallInfo, Upload
 from airflow_provider_assistant.api.models import (
     ApiReply,
     ChatAnswer,
@@ -27,7 +27,7 @@ from airflow_provider_assistant.api.models import (
     TextDocument,
     find_request_id,
 )
-from airflow_provider_assistant.api.status import StatusWords
+from airflow_provider_assistant.api.status import StatusMapping
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 
 T = TypeVar("T")
@@ -94,20 +94,20 @@ def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
     :param message: The message.
     """
 
-    def parse(raw: Any, exchange: Exchange) -> SubmittedChat:
+    def parse(raw: Any, call_info: CallInfo) -> SubmittedChat:
         request_id = find_request_id(raw)
         if request_id is None or not _fits_into_path(request_id):
             what = "no request_id" if request_id is None else f"the request_id {request_id[:20]!a}, invalid in a URL"
             raise AssistantResponseError(
-                f"the service accepted the chat request (status {exchange.status}) but its reply carries {what}, so "
+                f"the service accepted the chat request (status {call_info.status}) but its reply carries {what}, so "
                 "its answer cannot be polled"
             )
-        return SubmittedChat(raw, exchange, request_id)
+        return SubmittedChat(raw, call_info, request_id)
 
     return _on_site("chat.async", "POST", site_id, "chat/async", parse, json=message.body())
 
 
-def get_chat_request(site_id: str, request_id: str, words: StatusWords = StatusWords()) -> Call[ChatRequest]:
+def get_chat_request(site_id: str, request_id: str, words: StatusMapping = StatusMapping()) -> Call[ChatRequest]:
     """
     Return the call that polls an async chat request (``GET …/chat/requests/{request_id}``).
 
@@ -116,8 +116,8 @@ def get_chat_request(site_id: str, request_id: str, words: StatusWords = StatusW
     :param words: Status words that end polling. Default: the built-in ones.
     """
 
-    def parse(raw: Any, exchange: Exchange) -> ChatRequest:
-        return ChatRequest(raw, exchange, request_id, words)
+    def parse(raw: Any, call_info: CallInfo) -> ChatRequest:
+        return ChatRequest(raw, call_info, request_id, words)
 
     path = f"chat/requests/{_segment('request_id', request_id)}"
     return _on_site("chat.request", "GET", site_id, path, parse, about=f"request {request_id!r} of ")
@@ -193,7 +193,7 @@ def _on_site(
     method: str,
     site_id: str,
     path: str,
-    parse: Callable[[Any, Exchange], T],
+    parse: Callable[[Any, CallInfo], T],
     *,
     json: Mapping[str, Any] | None = None,
     upload: Upload | None = None,

@@ -28,7 +28,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantPermissionError,
     AssistantRateLimitError,
     AssistantServerError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 
 DETAIL_LENGTH = 300
@@ -137,16 +137,16 @@ def _row_of_class(status: int) -> Row:
     return REFUSED if status >= 400 else UNEXPECTED
 
 
-def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnectionError | AssistantTimeout:
+def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnectionError | AssistantTimeoutError:
     """
     Return the exception for a request without a complete response.
 
     :param call: The call.
     :param failure: What went wrong on the connection.
-    :return: An AssistantTimeout if the response timeout passed, or else an AssistantConnectionError.
+    :return: An AssistantTimeoutError if the response timeout passed, or else an AssistantConnectionError.
     """
     if failure.kind == "timeout":
-        return AssistantTimeout(
+        return AssistantTimeoutError(
             f"No answer in time from {failure.host}: {failure.detail} ({call}). "
             "If the service is only slow, raise the timeout in the Airflow connection."
         )
@@ -166,7 +166,7 @@ def is_transient(error: AssistantError) -> bool:
         return True
     return isinstance(
         error,
-        AssistantRateLimitError | AssistantServerError | AssistantConnectionError | AssistantTimeout,
+        AssistantRateLimitError | AssistantServerError | AssistantConnectionError | AssistantTimeoutError,
     )
 
 

@@ -2,8 +2,8 @@
 Retries, timeouts and polling as generators that do no input or output.
 
 A flow is a generator. It yields a step (send a call, wait, record a measurement), receives the outcome of the step, and
-returns its result. :mod:`airflow_provider_assistant.client.client` runs flows over HTTP, with or without asyncio. So the rules
-exist once for both, and tests run them without a socket.
+returns its result. :mod:`airflow_provider_assistant.client.client` runs flows over HTTP, with or without asyncio. So
+the rules exist once for both, and tests run them without a socket.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.api.call import Call, Exchange, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
 from airflow_provider_assistant.api.models import ChatRequest
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
     AssistantRateLimitError,
-    AssistantRequestTimeout,
+    AssistantRequestTimeoutError,
     AssistantResponseError,
 )
 
@@ -38,7 +38,7 @@ LEAST_JITTER = 0.1
 # Minimum wait in seconds, at its largest, after repeated 429s whose ``Retry-After`` is 0. ``Retry-After`` is in whole
 # seconds, so a value of 1 or more is followed exactly.
 LONGEST_UNASKED = 1.0
-# Exponent limit of the backoff, which avoids an overflow: 2**64 times any first pause exceeds every ``max_pause``.
+# Exponent limit of the backoff, which avoids an overflow: 2**64 times any first pause exceeds every ``max_backoff``.
 MOST_DOUBLINGS = 64
 # Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
 LAST_POLL = 120.0
@@ -105,24 +105,24 @@ Clock: TypeAlias = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class RetryRule:
+class RetryPolicy:
     """
     Limits for the retries of one call.
 
     :param attempts: Maximum number of attempts, at least 1; with 1 nothing is retried. A 429 does not count: it is
-        retried until the waits after 429s add up to ``max_pause``. These waits grow even if the service asks for
+        retried until the waits after 429s add up to ``max_backoff``. These waits grow even if the service asks for
         none, which also limits the number of requests. Default: 5.
-    :param max_pause: Maximum wait in seconds, for one ``Retry-After`` and for all 429s together. If the service asks
+    :param max_backoff: Maximum wait in seconds, for one ``Retry-After`` and for all 429s together. If the service asks
         for more, the error is raised with ``retry_after`` instead of blocking a worker slot. Default: 60.
     :param retry_ambiguous: Whether to retry a call that creates something and may already have done so. Default: True.
-    :param first_pause: Seconds to wait after the first failure; the wait doubles with each further failure.
+    :param initial_backoff: Seconds to wait after the first failure; the wait doubles with each further failure.
         Default: 0.5.
     """
 
     attempts: int = 5
-    max_pause: float = 60.0
+    max_backoff: float = 60.0
     retry_ambiguous: bool = True
-    first_pause: float = 0.5
+    initial_backoff: float = 0.5
 
     def pause(self, attempt: int, retry_after: float | None) -> float:
         """
@@ -130,11 +130,11 @@ class RetryRule:
 
         :param attempt: Number of the failed attempt, from 1.
         :param retry_after: Seconds in ``Retry-After``, or None.
-        :return: ``retry_after``, or else the exponential backoff, at most ``max_pause``.
+        :return: ``retry_after``, or else the exponential backoff, at most ``max_backoff``.
         """
         if retry_after is not None:
             return retry_after
-        return min(self._doubled(attempt), self.max_pause)
+        return min(self._doubled(attempt), self.max_backoff)
 
     def pause_of_refusal(self, refusal: int, retry_after: float | None) -> float:
         """
@@ -151,7 +151,7 @@ class RetryRule:
         return max(retry_after, minimum)
 
     def _doubled(self, times: int) -> float:
-        return self.first_pause * 2.0 ** min(times - 1, MOST_DOUBLINGS)
+        return self.initial_backoff * 2.0 ** min(times - 1, MOST_DOUBLINGS)
 
 
 def jittered(pause: float, rng: random.Random) -> float:
@@ -165,7 +165,7 @@ def jittered(pause: float, rng: random.Random) -> float:
     return pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
 
 
-def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -> Flow[T]:
+def perform(call: Call[T], rule: RetryPolicy, *, now: Clock, rng: random.Random) -> Flow[T]:
     """
     Send one call, retry it as the rule allows, and return its reply.
 
@@ -179,7 +179,7 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
     :return: The reply that the call's parser builds.
     :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
     :raises AssistantConnectionError: There is no connection, or it broke.
-    :raises AssistantTimeout: No complete response came within the response timeout.
+    :raises AssistantTimeoutError: No complete response came within the response timeout.
     :raises AssistantAmbiguousError: The call creates something, failed, and may have taken effect nevertheless.
     :raises AssistantResponseError: The status is a success, but the body cannot be used.
     """
@@ -190,8 +190,8 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
         outcome = _answered((yield Send(call)))
         if isinstance(outcome, Response) and outcome.is_success:
             # If the clock was set back, the difference would be negative.
-            exchange = Exchange(outcome.status, attempt, ambiguous, max(0.0, now() - started))
-            return _parsed(call, outcome, exchange)
+            call_info = CallInfo(outcome.status, attempt, ambiguous, max(0.0, now() - started))
+            return _parsed(call, outcome, call_info)
         error = _error(call, outcome, now)
         is_ambiguous = errors.may_have_happened(call, outcome)
         ambiguous += is_ambiguous
@@ -200,11 +200,11 @@ def perform(call: Call[T], rule: RetryRule, *, now: Clock, rng: random.Random) -
             refusals += 1
             pause = rule.pause_of_refusal(refusals, retry_after)
             held_back += pause
-            in_bounds = rule.attempts > 1 and held_back <= rule.max_pause
+            in_bounds = rule.attempts > 1 and held_back <= rule.max_backoff
         else:
             failures += 1
             pause = rule.pause(failures, retry_after)
-            in_bounds = failures < rule.attempts and pause <= rule.max_pause
+            in_bounds = failures < rule.attempts and pause <= rule.max_backoff
         again = (
             in_bounds
             and errors.is_transient(error)
@@ -243,7 +243,7 @@ def poll(
             raise error
         return error
     try:
-        request = _parsed(call, outcome, Exchange(outcome.status))
+        request = _parsed(call, outcome, CallInfo(outcome.status))
     except AssistantResponseError as error:
         return error
     if request.state != "pending":
@@ -268,7 +268,7 @@ def wait_for(
     :param interval: Seconds between polls; a longer ``Retry-After`` is followed.
     :param now: Clock, returning seconds since the epoch.
     :return: The ended chat request, and the number of polls.
-    :raises AssistantRequestTimeout: The chat request did not end before the deadline.
+    :raises AssistantRequestTimeoutError: The chat request did not end before the deadline.
     :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
     status = request_id = ""
@@ -305,8 +305,8 @@ def wait_for(
 
 def _timed_out(
     call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
-) -> AssistantRequestTimeout:
-    return AssistantRequestTimeout(
+) -> AssistantRequestTimeoutError:
+    return AssistantRequestTimeoutError(
         f"The chat request did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may "
         "still complete: run the task again to wait longer. If the status is final, add it to the status words of the "
         "Airflow connection.",
@@ -327,9 +327,9 @@ def _error(call: Call[Any], outcome: Response | TransportFailure, now: Clock) ->
     return errors.from_failure(call, outcome)
 
 
-def _parsed(call: Call[T], response: Response, exchange: Exchange) -> T:
+def _parsed(call: Call[T], response: Response, call_info: CallInfo) -> T:
     try:
-        return call.parse(response.decoded(), exchange)
+        return call.parse(response.decoded(), call_info)
     except AssistantResponseError as error:
         risk = "" if call.repeatable else " The status says that it was carried out; a retry may create a duplicate."
         raise AssistantResponseError(f"{call}: {error}.{risk} Check the base URL in the Airflow connection.") from None

@@ -17,8 +17,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from airflow_provider_assistant.api.call import Exchange
-from airflow_provider_assistant.api.status import State, StatusWords
+from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api.status import State, StatusMapping
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 # Maximum length of a status word, because it is written to logs and to the ledger.
@@ -184,11 +184,11 @@ class ApiReply:
     A successful reply; base class of the replies with properties of their own.
 
     :param raw: The JSON as received; None if the body was empty.
-    :param exchange: Status, number of attempts and duration of the call.
+    :param call_info: Status, number of attempts and duration of the call.
     """
 
     raw: Any
-    exchange: Exchange
+    call_info: CallInfo
 
     @property
     def created_id(self) -> str | None:
@@ -210,7 +210,7 @@ class CreatedDocument(ApiReply):
     Reply of ``POST …/documents``, ``…/documents/text`` and ``…/documents/qa``.
 
     :param raw: The JSON as received; None if the body was empty.
-    :param exchange: Status, number of attempts and duration of the call.
+    :param call_info: Status, number of attempts and duration of the call.
     """
 
     @property
@@ -238,7 +238,7 @@ class ChatAnswer(ApiReply):
     Reply of ``POST …/chat``.
 
     :param raw: The JSON as received; None if the body was empty.
-    :param exchange: Status, number of attempts and duration of the call.
+    :param call_info: Status, number of attempts and duration of the call.
     """
 
     @property
@@ -272,7 +272,7 @@ class ChatAnswer(ApiReply):
             "text": self.text,
             "session_id": self.session_id,
             "request_id": self.request_id,
-            "seconds": round(self.exchange.seconds, 3),
+            "seconds": round(self.call_info.seconds, 3),
             "raw": self.raw,
         }
 
@@ -283,7 +283,7 @@ class SubmittedChat(ApiReply):
     Reply of ``POST …/chat/async``.
 
     :param raw: The JSON as received.
-    :param exchange: Status, number of attempts and duration of the call.
+    :param call_info: Status, number of attempts and duration of the call.
     :param request_id: Id of the chat request; the parser has checked that the reply has one.
     """
 
@@ -301,13 +301,13 @@ class ChatRequest(ApiReply):
     Reply of ``GET …/chat/requests/{request_id}``.
 
     :param raw: The JSON as received; None if the body was empty.
-    :param exchange: Status, number of attempts and duration of the call.
+    :param call_info: Status, number of attempts and duration of the call.
     :param request_id: Id of the polled chat request.
     :param words: Status words that end polling. Default: the built-in ones.
     """
 
     request_id: str
-    words: StatusWords = StatusWords()
+    words: StatusMapping = StatusMapping()
 
     @property
     def status(self) -> str:

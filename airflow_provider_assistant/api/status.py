@@ -10,7 +10,7 @@ State = Literal["pending", "complete", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class StatusWords:
+class StatusMapping:
     """
     Status words that end polling; every other word means that the chat request is pending.
 
@@ -24,7 +24,7 @@ class StatusWords:
     complete: frozenset[str] = frozenset({"complete", "completed", "succeeded"})
     failed: frozenset[str] = frozenset({"failed", "failure", "error"})
 
-    def extended(self, complete: Iterable[str] = (), failed: Iterable[str] = ()) -> StatusWords:
+    def extended(self, complete: Iterable[str] = (), failed: Iterable[str] = ()) -> StatusMapping:
         """
         Return these words with more added; a word that is added to one set is removed from the other.
 
@@ -33,7 +33,7 @@ class StatusWords:
         """
         more_complete = {_folded(word) for word in complete}
         more_failed = {_folded(word) for word in failed}
-        return StatusWords(
+        return StatusMapping(
             complete=(self.complete - more_failed) | more_complete,
             failed=(self.failed - more_complete) | more_failed,
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_assistant.chat_batch.poller import Ended
+from airflow_provider_assistant.chat_batch.poller import FinishedRequest
 from airflow_provider_assistant.lake import replace, storable, storing
 from airflow_provider_assistant.quantiles import percentiles
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    from airflow_provider_assistant.storage.paths import Path_
+    from airflow_provider_assistant.storage.paths import StoragePath
 
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (
@@ -40,7 +40,7 @@ def snapshot(
     columns: Mapping[str, Sequence[Any]],
     carried: Mapping[str, Sequence[Any]],
     facts: Mapping[str, Any],
-    path: Path_,
+    path: StoragePath,
     *,
     own_sessions: bool = False,
 ) -> None:
@@ -69,7 +69,7 @@ def snapshot(
             pq.write_table(table, file)
 
 
-def read_snapshot(path: Path_) -> pa.Table:
+def read_snapshot(path: StoragePath) -> pa.Table:
     """
     Return the table that :func:`snapshot` wrote.
 
@@ -81,7 +81,7 @@ def read_snapshot(path: Path_) -> pa.Table:
         return pq.ParquetFile(file).read()
 
 
-def joined(asked: pa.Table, answers: Mapping[str, Ended]) -> pa.Table:
+def joined(asked: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Table:
     """
     Return the questions joined with their answers.
 
@@ -128,7 +128,7 @@ def publish(table: pa.Table, path: ObjectStoragePath, scope: str) -> None:
     replace(table.replace_schema_metadata({SCOPE: scope.encode()}), path)
 
 
-def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
+def published(path: ObjectStoragePath, scope: str) -> dict[Identity, FinishedRequest]:
     """
     Return the complete answers in an output file that an earlier attempt of the same task wrote.
 
@@ -150,7 +150,7 @@ def published(path: ObjectStoragePath, scope: str) -> dict[Identity, Ended]:
         # Files of an earlier version of this package have no column noticed_after.
         rows = parquet.read([name for name in COLUMNS if name in parquet.schema_arrow.names]).to_pylist()
     return {
-        (row["key"], row["message"], row["session_id"]): Ended(
+        (row["key"], row["message"], row["session_id"]): FinishedRequest(
             row["request_id"] or "",
             row["request_id"],
             "complete",
@@ -201,13 +201,13 @@ def has_own_sessions(table: pa.Table) -> bool:
     return bool(json.loads((table.schema.metadata or {}).get(OWN_SESSIONS, b"false")))
 
 
-def _status(end: Ended | None, request_id: str | None) -> str:
+def _status(end: FinishedRequest | None, request_id: str | None) -> str:
     if end:
         return end.status
     return "timed_out" if request_id else "not_submitted"
 
 
-def _error(end: Ended | None, status: str, error: str | None) -> str | None:
+def _error(end: FinishedRequest | None, status: str, error: str | None) -> str | None:
     if end:
         return end.error and storable(end.error)
     if status == "timed_out":

@@ -15,12 +15,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import ApiReply, ChatAnswer, SessionClose, checked
 from airflow_provider_assistant.chat_batch import answers
-from airflow_provider_assistant.chat_batch.poller import Ended, Pending, Poller
+from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending, Poller
 from airflow_provider_assistant.chat_batch.questions import Questions, asked_as
-from airflow_provider_assistant.chat_batch.state import Journal, recording
-from airflow_provider_assistant.client.cancellation import Interruptible
+from airflow_provider_assistant.chat_batch.state import BatchState, recording
+from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantLedgerError,
@@ -30,14 +30,14 @@ from airflow_provider_assistant.lake import storable, storing
 from airflow_provider_assistant.ledger import BatchLedger, End, key_of
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
-from airflow_provider_assistant.loading.rows import Digest, Item
+from airflow_provider_assistant.loading.rows import PreparedRow, RowFingerprint
 from airflow_provider_assistant.observability import tracing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    from airflow_provider_assistant.storage.paths import Path_
+    from airflow_provider_assistant.storage.paths import StoragePath
 
 Mode: TypeAlias = Literal["async", "sync"]
 # Final states without an answer: a later attempt submits the question again.
@@ -58,7 +58,7 @@ class Batch:
         each answer in its own round trip (``POST …/chat``).
     :param output: Parquet file for the questions and answers.
     :param scope: Scope of the ledger entries and session ids: the task and, if it must ask again, which run.
-    :param memory: Ledger entries of this scope; None to record nothing.
+    :param ledger: Ledger entries of this scope; None to record nothing.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class Batch:
         mode: Mode,
         output: ObjectStoragePath,
         scope: str,
-        memory: BatchLedger | None,
+        ledger: BatchLedger | None,
     ) -> None:
-        self.journal = Journal(folder_of(output, scope))
+        self.journal = BatchState(folder_of(output, scope))
         self._settings = settings
         self._site_id = site_id
         self._mode = mode
         self._output = output
         self._scope = scope
-        self._memory = memory
+        self._ledger = ledger
         # Counts of the submissions in this attempt.
         self.counts: Counts | None = None
         self._running: Load | None = None
-        self._work = Interruptible("the task was ended from outside; a retry takes up the requests that are open")
+        self._work = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Batch:
         earlier = self._earlier(questions, names)
         # publish() withdraws these entries too, but an earlier attempt may have been killed before it.
         self._withdraw_failed({end.asked_as for end in earlier.values() if end.status in UNANSWERED})
-        if self._memory and self._mode == "sync":
+        if self._ledger and self._mode == "sync":
             self._withdraw_unanswered(digests, names, earlier)
         reasons: dict[int, str] = {}
         asked: dict[str, tuple[str | None, float, int]] = {}
@@ -107,9 +107,9 @@ class Batch:
             counts, error = asyncio.run(self._submit(questions, findings, asked))
         if not findings.count:
             findings.path.unlink(missing_ok=True)  # the file of an earlier run
-        if self._memory:
+        if self._ledger:
             wanted = set(digests)
-            for one in self._memory.standing():
+            for one in self._ledger.standing():
                 if (one.key, one.content_hash) in wanted:
                     asked[one.key] = (one.document_id, one.settled_at.timestamp(), one.attempts)
         if error and not asked:
@@ -133,19 +133,19 @@ class Batch:
         options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
         async with AssistantClient(self._settings) as client, recording(self.journal) as record:
 
-            def note(item: Item, reply: ApiReply) -> None:
-                now, exchange = round(client.now(), 6), reply.exchange
+            def note(item: PreparedRow, reply: ApiReply) -> None:
+                now, exchange = round(client.now(), 6), reply.call_info
                 asked[item.digest.key] = (reply.created_id, now, exchange.attempts)
                 if isinstance(reply, ChatAnswer):
                     name, seconds = asked_as(item.digest), round(exchange.seconds, 6)
                     answer = (reply.text, None, reply.raw, now, seconds)
-                    record(Ended(name, reply.request_id, "complete", *answer, polls=0, latency=seconds))
+                    record(FinishedRequest(name, reply.request_id, "complete", *answer, polls=0, latency=seconds))
 
             load = Load(
                 client,
                 questions.rows(self._call),
                 options,
-                memory=self._memory,
+                ledger=self._ledger,
                 findings=findings,
                 judge_stale=False,
                 on_created=note,
@@ -167,14 +167,14 @@ class Batch:
         make = endpoints.chat if self._mode == "sync" else endpoints.submit_chat
         return make(self._site_id, message)
 
-    def _earlier(self, questions: Questions, names: list[str]) -> dict[str, Ended]:
+    def _earlier(self, questions: Questions, names: list[str]) -> dict[str, FinishedRequest]:
         """Return the answers of earlier attempts, and add those of the last output to the batch state."""
         known = {answer.asked_as: answer for answer in self.journal.read_answers()}
         before = answers.published(self._output, self._scope)
         identities = zip(
             questions.labels(), _texts(questions.field("message")), _texts(questions.field("session_id")), strict=True
         )
-        again: list[Ended] = []
+        again: list[FinishedRequest] = []
         for identity, name in zip(identities, names, strict=True):
             if answer := before.get(identity):
                 again.append(replace(answer, asked_as=name if self._mode == "sync" else answer.asked_as))
@@ -182,22 +182,24 @@ class Batch:
             self.journal.write_answers(again)
         return known | {answer.asked_as: answer for answer in again}
 
-    def _withdraw_unanswered(self, digests: list[Digest], names: list[str], known: dict[str, Ended]) -> None:
+    def _withdraw_unanswered(
+        self, digests: list[RowFingerprint], names: list[str], known: dict[str, FinishedRequest]
+    ) -> None:
         """
         Withdraw the ledger entries of questions whose answer was lost, so that they are submitted again.
 
         A previous attempt received such an answer, but was killed before saving it.
         """
-        if self._memory:
+        if self._ledger:
             unanswered = {digest for digest, name in zip(digests, names, strict=True) if name not in known}
-            lost = [one.key for one in self._memory.standing() if (one.key, one.content_hash) in unanswered]
-            self._memory.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
+            lost = [one.key for one in self._ledger.standing() if (one.key, one.content_hash) in unanswered]
+            self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
 
     def _withdraw_failed(self, requests: set[str]) -> None:
         """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
-        if self._memory and requests:
-            keys = [one.key for one in self._memory.standing() if one.document_id in requests]
-            self._memory.withdraw(keys, "its request failed or was lost")
+        if self._ledger and requests:
+            keys = [one.key for one in self._ledger.standing() if one.document_id in requests]
+            self._ledger.withdraw(keys, "its request failed or was lost")
 
     def _write_down(
         self,
@@ -292,8 +294,8 @@ class Batch:
             await asyncio.gather(*(work() for _ in range(self._settings.max_concurrency)))
         return closed, failed
 
-    def _limited(self) -> LimitedClient:
-        return LimitedClient(self._settings)
+    def _limited(self) -> RateLimitedClient:
+        return RateLimitedClient(self._settings)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -318,9 +320,9 @@ class Batch:
         answers.publish(table, self._output, self._scope)
         columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
         ends = {request_id: End(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
-        if self._memory and self._mode == "async":
+        if self._ledger and self._mode == "async":
             try:
-                self._memory.ended(ends)
+                self._ledger.ended(ends)
             except AssistantLedgerError as error:
                 # Do not fail: the answers are written, and no other task depends on these entries.
                 log.warning("How the requests ended is not recorded: %s", error)
@@ -345,10 +347,10 @@ def folder_of(output: ObjectStoragePath, scope: str) -> str:
     :param output: Output file of the task.
     :param scope: Scope of the batch, as in :class:`Batch`.
     """
-    return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.asking")
+    return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.chat-batch")
 
 
-def findings_of(output: ObjectStoragePath) -> Path_:
+def findings_of(output: ObjectStoragePath) -> StoragePath:
     """
     Return the path of the findings: next to the output, with a name that dataset readers skip.
 
@@ -362,14 +364,14 @@ def _texts(values: list[Any]) -> list[str | None]:
     return [storable(value) if isinstance(value, str) else None for value in values]
 
 
-def _ended_at(answer: Ended) -> float:
+def _ended_at(answer: FinishedRequest) -> float:
     return answer.ended_at
 
 
 class _Findings(Findings):
     """Findings whose reasons are also written to the output, by row."""
 
-    def __init__(self, path: Path_, reasons: dict[int, str]) -> None:
+    def __init__(self, path: StoragePath, reasons: dict[int, str]) -> None:
         super().__init__(path, always=False)
         self._reasons = reasons
 

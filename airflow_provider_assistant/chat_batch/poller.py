@@ -41,7 +41,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedRequest:
     """
     The result of one question.
 
@@ -97,7 +97,7 @@ class Poller:
         interval: float,
         deadline: float,
         max_concurrency: int,
-        on_end: Callable[[Ended], None],
+        on_end: Callable[[FinishedRequest], None],
     ) -> None:
         self.ended: Counter[str] = Counter()
         self.polls = 0
@@ -236,7 +236,9 @@ class Poller:
         seconds = noticed if latency is None else latency
         ended_at = round(pending.submitted_at + seconds, 6)
         request_id = pending.request_id
-        ended = Ended(request_id, request_id, status, text, error, raw, ended_at, seconds, polls, latency, noticed)
+        ended = FinishedRequest(
+            request_id, request_id, status, text, error, raw, ended_at, seconds, polls, latency, noticed
+        )
         self._on_end(ended)
 
     def _note(self, status: str) -> None:

@@ -12,8 +12,8 @@ from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
-from airflow_provider_assistant.loading.columns import BATCH, Batch, Wanted
-from airflow_provider_assistant.loading.rows import DataframeRows, Digest, digest_of, encoded, mapping_of
+from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
+from airflow_provider_assistant.loading.rows import DataframeRows, RowFingerprint, digest_of, encoded, mapping_of
 from airflow_provider_assistant.loading.sources import Source, open_source
 
 OPTIONAL = ("session_id", "email", "response_language")
@@ -62,7 +62,7 @@ class Questions:
             allow_empty=self.allow_empty,
         )
 
-    def digests(self) -> list[Digest]:
+    def digests(self) -> list[RowFingerprint]:
         """Return the key and the content hash of every question."""
         return [digest for digests in self.rows().digests() for digest in digests]
 
@@ -109,7 +109,7 @@ def read_questions(
     key_columns: Sequence[str],
     session: str | None,
     scope: str,
-    root: str | None = None,
+    allowed_root: str | None = None,
     csv_options: Mapping[str, str] | None = None,
     allow_empty: bool = False,
 ) -> Questions:
@@ -125,8 +125,8 @@ def read_questions(
     :param session: ``per_row`` for one generated session per question, ``shared`` for one generated session for all, or
         the name of a column with session ids. None for the column of the field ``session_id``, or else ``per_row``.
     :param scope: Scope from which session ids are generated.
-    :param root: Folder that must contain all files of the source, after resolving symbolic links. Default: None, any
-        folder.
+    :param allowed_root: Folder that must contain all files of the source, after resolving symbolic links. Default:
+        None, any folder.
     :param csv_options: Dialect of CSV files. Default: None.
     :param allow_empty: Whether the source may have no rows or files. Default: False.
     :return: The questions; rows that cannot be read are in its ``problems``.
@@ -145,8 +145,8 @@ def read_questions(
     must = [fields["message"]]
     must += [fields["session_id"]] if session not in {None, "per_row", "shared"} else []
     must += [column for field, column in (columns or {}).items() if field in OPTIONAL]
-    wanted = Wanted(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True)
-    with open_source(source, wanted, root, csv_options=csv_options, allow_empty=allow_empty) as opened:
+    wanted = ColumnSelection(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True)
+    with open_source(source, wanted, allowed_root, csv_options=csv_options, allow_empty=allow_empty) as opened:
         read, problems = _all(opened)
     if not len(next(iter(read.values()), ())):
         if not allow_empty:
@@ -199,7 +199,7 @@ def _check_names(questions: Questions) -> None:
         )
 
 
-def asked_as(digest: Digest) -> str:
+def asked_as(digest: RowFingerprint) -> str:
     """
     Return the identity of a question without a chat request: a hash of its key and its content.
 

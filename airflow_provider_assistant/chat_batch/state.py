@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import asdict, astuple
 from typing import Any
 
-from airflow_provider_assistant.chat_batch.poller import Ended, Pending
+from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 from airflow_provider_assistant.lake import storing
-from airflow_provider_assistant.storage.paths import Path_, storage_path
+from airflow_provider_assistant.storage.paths import StoragePath, storage_path
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 FLUSH = 2.0
 
 
-class Journal:
+class BatchState:
     """
     Read and write the state of one chat batch.
 
@@ -39,12 +39,12 @@ class Journal:
         self.folder = storage_path(folder)
 
     @property
-    def snapshot(self) -> Path_:
+    def snapshot(self) -> StoragePath:
         """Path of the Parquet file with all questions and their chat requests."""
         return self.folder / "questions.parquet"
 
     @property
-    def _pending(self) -> Path_:
+    def _pending(self) -> StoragePath:
         return self.folder / "pending.jsonl"
 
     def check(self) -> None:
@@ -95,7 +95,7 @@ class Journal:
             ) from error
         return [one for one in pending if one.request_id not in ended]
 
-    def write_answers(self, answers: Sequence[Ended]) -> None:
+    def write_answers(self, answers: Sequence[FinishedRequest]) -> None:
         """
         Add answers to the batch state, in one new file.
 
@@ -106,9 +106,9 @@ class Journal:
         lines = (json.dumps(asdict(answer)) for answer in answers)
         self._write(self.folder / f"answers-{uuid.uuid4().hex}.jsonl", lines)
 
-    def read_answers(self) -> list[Ended]:
+    def read_answers(self) -> list[FinishedRequest]:
         """Return all answers that are saved so far."""
-        return [Ended(**answer) for answer in self._answers()]
+        return [FinishedRequest(**answer) for answer in self._answers()]
 
     def _answers(self) -> Iterator[dict[str, Any]]:
         if not self.folder.is_dir():
@@ -130,7 +130,7 @@ class Journal:
         except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
             log.warning("The batch state %s could not be removed; it is no longer needed: %s", self.folder, error)
 
-    def _write(self, path: Path_, lines: Iterable[str]) -> None:
+    def _write(self, path: StoragePath, lines: Iterable[str]) -> None:
         with storing(path, "a retry takes up what was submitted"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
@@ -138,7 +138,7 @@ class Journal:
 
 
 @contextlib.asynccontextmanager
-async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
+async def recording(journal: BatchState) -> AsyncIterator[Callable[[FinishedRequest], None]]:
     """
     Return a function that records answers, for an ``async with`` block.
 
@@ -148,7 +148,7 @@ async def recording(journal: Journal) -> AsyncIterator[Callable[[Ended], None]]:
     :param journal: The batch state.
     :return: Function that takes one answer.
     """
-    waiting: list[Ended] = []
+    waiting: list[FinishedRequest] = []
     writing = asyncio.Lock()
     has_warned = False
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_provider_assistant.cli.output import Out
-from airflow_provider_assistant.cli.runner import LATER, OK, command, connected, exit_code, failed
+from airflow_provider_assistant.cli.runner import LATER, OK, command, exit_code, failed, open_hook
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 
@@ -17,8 +17,8 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 @command
 def chat(out: Out, args: argparse.Namespace) -> int:
     """Send one message, or each input line, and show the answers."""
-    hook = connected(out, args)
-    site_id, session_id = hook.site(), args.session or f"cli-{uuid.uuid4().hex[:16]}"
+    hook = open_hook(out, args)
+    site_id, session_id = hook.resolve_site_id(), args.session or f"cli-{uuid.uuid4().hex[:16]}"
     if args.message is not None:
         _show(out, _answer(out, hook, session_id, args.message, args))
         return OK
@@ -41,7 +41,7 @@ def chat(out: Out, args: argparse.Namespace) -> int:
 def _answer(out: Out, hook: AssistantHook, session_id: str, message: str, args: argparse.Namespace) -> dict[str, Any]:
     with out.busy("waiting for the answer"):
         answer = hook.chat(session_id, message, args.email, args.language)
-    return {**answer.as_dict(), "session_id": answer.session_id or session_id, "site_id": hook.site()}
+    return {**answer.as_dict(), "session_id": answer.session_id or session_id, "site_id": hook.resolve_site_id()}
 
 
 def _show(out: Out, answer: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Out
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
-from airflow_provider_assistant.cli.runner import OK, WRONG, command, connected
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, document_scope
@@ -19,8 +19,8 @@ from airflow_provider_assistant.ledger.admin import counts_of_loads
 from airflow_provider_assistant.ledger.queries import Entry, entry_of, outcomes, superseded_counts, unsettled
 from airflow_provider_assistant.ledger.queries import resolve as record_outcome
 from airflow_provider_assistant.ledger.queries import superseded as older_documents
-from airflow_provider_assistant.loading.preflight import survey
-from airflow_provider_assistant.loading.rows import Digest, FileRows, Rows
+from airflow_provider_assistant.loading.preflight import plan_load
+from airflow_provider_assistant.loading.rows import FileRows, RowFingerprint, Rows
 from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.storage.uploads import as_upload
 
@@ -67,15 +67,15 @@ def _row(entry: Entry) -> list[Any]:
 @command
 def stale(out: Out, args: argparse.Namespace) -> int:
     """List the documents whose row is gone from the source. Exit code 1 if there are any."""
-    hook = connected(out, args)
-    site_id, source = hook.site(), source_name(args)
+    hook = open_hook(out, args)
+    site_id, source = hook.resolve_site_id(), source_name(args)
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(Ledger.open())
         rows = stack.enter_context(rows_of(args.file, args, site_id))
-        scope = document_scope(hook.target(), KINDS[args.kind].endpoint, args.namespace)
+        scope = document_scope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
         memory = stack.enter_context(ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run()))
         with out.busy("reading the file"):
-            seen = survey(rows, None)
+            seen = plan_load(rows, None)
         found = [_listed(site_id, source, *one) for one in memory.stale(seen.has)]
     return _to_delete(out, found, "stale")
 
@@ -168,7 +168,7 @@ def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
     return contents
 
 
-def _digests(entry: Entry, args: argparse.Namespace) -> Iterator[Digest]:
+def _digests(entry: Entry, args: argparse.Namespace) -> Iterator[RowFingerprint]:
     with contextlib.ExitStack() as stack:
         rows: Rows
         if entry.scope.endswith(tuple(f"/{kind.endpoint}" for kind in KINDS.values())):

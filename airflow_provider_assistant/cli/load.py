@@ -12,17 +12,17 @@ from typing import Any
 
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Out
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
-from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, connected
+from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, LoadRecord, document_scope
 from airflow_provider_assistant.ledger.store import airflow_home
-from airflow_provider_assistant.loading.dry_run import Rehearsal
+from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
-from airflow_provider_assistant.operators.loads import flaw_of
-from airflow_provider_assistant.storage.paths import Path_, storage_path
+from airflow_provider_assistant.operators.loads import load_failure
+from airflow_provider_assistant.storage.paths import StoragePath, storage_path
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
 SHOWN = 20
@@ -33,15 +33,15 @@ TICK = 0.1
 @command
 def load(out: Out, args: argparse.Namespace) -> int:
     """Load the rows that are not yet loaded, or show them with ``--dry-run``."""
-    hook = connected(out, args)
+    hook = open_hook(out, args)
     done = _Done()
     with contextlib.ExitStack() as stack:
-        rows = stack.enter_context(rows_of(args.file, args, hook.site()))
+        rows = stack.enter_context(rows_of(args.file, args, hook.resolve_site_id()))
         ledger = stack.enter_context(Ledger.open())
         memory = stack.enter_context(
             ledger.documents(
-                scope=document_scope(hook.target(), KINDS[args.kind].endpoint, args.namespace),
-                site_id=hook.site(),
+                scope=document_scope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),
+                site_id=hook.resolve_site_id(),
                 source=source_name(args),
                 run=this_run(),
             )
@@ -58,7 +58,7 @@ def load(out: Out, args: argparse.Namespace) -> int:
         parts: dict[str, Any] = {"rows": rows, "options": options, "memory": memory, "findings": findings}
         parts["judge_stale"] = args.on_missing == "stale"
         asyncio.run(_run(out, hook, args.dry_run, done, **parts))
-        flaw = flaw_of(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
+        flaw = load_failure(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
         record.counts, record.error = done.counts.as_dict(), done.error or flaw
     if done.error and not done.counts.rows:
         raise done.error
@@ -76,7 +76,9 @@ def _record(
     ledger: Ledger, hook: AssistantHook, args: argparse.Namespace
 ) -> contextlib.AbstractContextManager[LoadRecord]:
     endpoint, source = KINDS[args.kind].endpoint, source_name(args)
-    return ledger.load(scope=hook.target(), endpoint=endpoint, site_id=hook.site(), source=source, run=this_run())
+    return ledger.load(
+        scope=hook.site_url(), endpoint=endpoint, site_id=hook.resolve_site_id(), source=source, run=this_run()
+    )
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ async def _run(out: Out, hook: AssistantHook, dry_run: bool, done: _Done, **part
             done.sent.append(item.label)
 
     async with AssistantClient(hook.settings.client) as client:
-        this = (Rehearsal if dry_run else Load)(client, on_created=sent, **parts)
+        this = (DryRun if dry_run else Load)(client, on_created=sent, **parts)
         done.counts = this.counts
         with _ended_by_signals(this, done), out.progress("checking" if dry_run else "loading") as shown:
             watching = asyncio.create_task(_watch(this.counts, shown))
@@ -137,7 +139,7 @@ def _ended_by_signals(this: Load, done: _Done) -> Iterator[None]:
 class _Shown(Findings):
     """Findings that keep the first rows for the output. Findings of a dry run are not written."""
 
-    def __init__(self, path: Path_, *, write: bool) -> None:
+    def __init__(self, path: StoragePath, *, write: bool) -> None:
         super().__init__(path, always=False)
         self.first: list[dict[str, Any]] = []
         self._write = write
@@ -160,7 +162,7 @@ class _Shown(Findings):
             super().close()
 
 
-def _findings_path(args: argparse.Namespace) -> Path_:
+def _findings_path(args: argparse.Namespace) -> StoragePath:
     if args.findings:
         return storage_path(args.findings)
     run = this_run()
@@ -174,7 +176,7 @@ def _show(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, 
         {
             **counts.as_dict(),
             "dry_run": args.dry_run,
-            "site_id": hook.site(),
+            "site_id": hook.resolve_site_id(),
             "source": source_name(args),
             "sent": done.sent,
             "findings": path,
@@ -189,7 +191,10 @@ def _show(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, 
         out.table(("would send",), [(label,) for label in done.sent])
         if more := counts.created - len(done.sent):
             out.line(f"… and {more} more")
-    out.line(f"{'Dry run, nothing was sent; a load of ' if args.dry_run else ''}site {hook.site()}: {counts}", style)
+    out.line(
+        f"{'Dry run, nothing was sent; a load of ' if args.dry_run else ''}site {hook.resolve_site_id()}: {counts}",
+        style,
+    )
     if path:
         out.note(f"Findings: {findings.count}, all of them in {path}")
     elif findings.count:

@@ -89,7 +89,7 @@ def exit_code(error: Exception) -> int:
     return next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), BUG)
 
 
-def connected(out: Out, args: argparse.Namespace) -> AssistantHook:
+def open_hook(out: Out, args: argparse.Namespace) -> AssistantHook:
     """
     Return the hook of the connection in the arguments. Hides the API key in all further output.
 

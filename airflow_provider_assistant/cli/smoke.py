@@ -12,12 +12,12 @@ from typing import Any
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Out
-from airflow_provider_assistant.cli.runner import OK, WRONG, command, connected
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantConnectionError,
     AssistantError,
-    AssistantRequestFailed,
+    AssistantRequestFailedError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.storage.uploads import as_upload
@@ -54,7 +54,7 @@ class Verdict:
 @command
 def smoke(out: Out, args: argparse.Namespace) -> int:
     """Run the steps and write the result of each. Exit code 1 if a step did not succeed."""
-    hook = connected(out, args)
+    hook = open_hook(out, args)
     verdicts = []
     for verdict in _Smoke(hook, args).verdicts(out):
         verdicts.append(verdict)
@@ -109,14 +109,17 @@ class _Smoke:
 
     def _limits(self) -> str:
         raw = self._hook.get_limits().raw
-        return f"tenant {self._hook.tenant()}: {', '.join(raw) if isinstance(raw, dict) else 'no fields shown'}"
+        return (
+            f"tenant {self._hook.resolve_tenant_id()}: {', '.join(raw) if isinstance(raw, dict) else 'no fields shown'}"
+        )
 
     def _upload(self) -> str:
         file: Any = self._document or io.BytesIO(DOCUMENT.encode())
         name = None if self._document else "assistant-smoke-test.md"
         upload = as_upload(file, name)
-        created = self._hook.send(endpoints.upload_document(self._hook.site(), upload))
-        return f"site {self._hook.site()}: {upload.filename} is document {created.created_id or '(no id shown)'}"
+        created = self._hook.send(endpoints.upload_document(self._hook.resolve_site_id(), upload))
+        document = created.created_id or "(no id shown)"
+        return f"site {self._hook.resolve_site_id()}: {upload.filename} is document {document}"
 
     def _sync_chat(self) -> str:
         return _shortened(self._hook.chat(self._session_id, self._question).text)
@@ -127,14 +130,16 @@ class _Smoke:
 
     def _poll(self) -> str:
         client = self._hook.client
-        call = endpoints.get_chat_request(self._hook.site(), self._request_id, client.settings.words)
+        call = endpoints.get_chat_request(self._hook.resolve_site_id(), self._request_id, client.settings.words)
         since = client.now()
         waiting = flow.wait_for(
             call, since=since, deadline=since + self._timeout, interval=POLL_INTERVAL, now=client.now
         )
         request, polls = client.run(waiting)
         if request.state == "failed":
-            raise AssistantRequestFailed(f"request {self._request_id} ended {request.status!r}: {request.error or ''}")
+            raise AssistantRequestFailedError(
+                f"request {self._request_id} ended {request.status!r}: {request.error or ''}"
+            )
         return f"{request.status} after {polls} poll(s): {_shortened(request.text)}"
 
     def _rate(self) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from airflow_provider_assistant.exceptions import AssistantIncompleteLoad
+from airflow_provider_assistant.exceptions import AssistantIncompleteError
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def on_interruption(loop: asyncio.AbstractEventLoop, end: Callable[[BaseExceptio
     loop.set_exception_handler(raised)
 
 
-class Interruptible:
+class CancellableRunner:
     """
     Run coroutines one after the other until :meth:`end` is called.
 
@@ -53,7 +53,7 @@ class Interruptible:
 
         :param work: The coroutine.
         :return: The result of the coroutine.
-        :raises AssistantIncompleteLoad: :meth:`end` was called.
+        :raises AssistantIncompleteError: :meth:`end` was called.
         :raises BaseException: An error of the coroutine, or an exception that a signal handler raised, such as
             Airflow's task timeout.
         """
@@ -82,7 +82,7 @@ class Interruptible:
                 raise self._broken from None
             if not self.is_ended:
                 raise
-            raise AssistantIncompleteLoad(self._ended) from None
+            raise AssistantIncompleteError(self._ended) from None
         finally:
             self._loop = self._task = None
 

@@ -34,7 +34,7 @@ from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.multipart import UploadBody
-from airflow_provider_assistant.api.status import StatusWords
+from airflow_provider_assistant.api.status import StatusMapping
 from airflow_provider_assistant.client.response_limits import ENCODINGS, Body, TooLate, Watch
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.observability import metrics, tracing
@@ -68,7 +68,7 @@ class ClientSettings:
     :param api_key: Value of the ``X-API-Key`` header.
     :param timeout: Response timeout in seconds, from the end of the request to the last byte of the response.
         Default: 30.
-    :param retry: Retry rule of one call. Default: :class:`~airflow_provider_assistant.api.flow.RetryRule` with its
+    :param retry: Retry rule of one call. Default: :class:`~airflow_provider_assistant.api.flow.RetryPolicy` with its
         defaults.
     :param max_concurrency: Maximum number of requests in flight, and of open connections. Default: 32.
     :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with. Default: True.
@@ -80,11 +80,11 @@ class ClientSettings:
     base_url: str
     api_key: str = field(repr=False)
     timeout: float = 30.0
-    retry: flow.RetryRule = flow.RetryRule()
+    retry: flow.RetryPolicy = flow.RetryPolicy()
     max_concurrency: int = 32
     verify: bool | str = True
     max_response_bytes: int = 16 * 1024 * 1024
-    words: StatusWords = StatusWords()
+    words: StatusMapping = StatusMapping()
 
 
 class AssistantClient:
@@ -135,7 +135,7 @@ class AssistantClient:
         :return: The reply that the call's parser builds.
         :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
         :raises AssistantConnectionError: There is no connection, or it broke.
-        :raises AssistantTimeout: No complete response came within ``timeout``.
+        :raises AssistantTimeoutError: No complete response came within ``timeout``.
         :raises AssistantAmbiguousError: The call creates something, failed, and may have taken effect nevertheless.
         :raises AssistantResponseError: The status is a success, but the body cannot be used.
         """

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.models import ApiReply
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantConnectionError,
     AssistantError,
     AssistantRateLimitError,
     AssistantServerError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 BREAKER = 10
 # These errors concern the API key or the tenant, and so every site.
 FATAL = (AssistantAuthenticationError, AssistantRateLimitError)
-OUTAGE = (AssistantServerError, AssistantConnectionError, AssistantTimeout)
+OUTAGE = (AssistantServerError, AssistantConnectionError, AssistantTimeoutError)
 
 
 # No repr: asyncio.run() computes the repr of its result and discards it, which took as long as the requests.
@@ -44,7 +44,7 @@ class SiteReplies:
     errors: dict[str, AssistantError] = field(default_factory=dict)
 
 
-async def read_sites(client: LimitedClient, calls: Mapping[str, Call[ApiReply]]) -> SiteReplies:
+async def read_sites(client: RateLimitedClient, calls: Mapping[str, Call[ApiReply]]) -> SiteReplies:
     """
     Send one call per site, with retries, and collect the replies.
 
@@ -52,7 +52,7 @@ async def read_sites(client: LimitedClient, calls: Mapping[str, Call[ApiReply]])
     :param calls: Call by site id.
     :return: Replies and errors by site id.
     :raises AssistantAuthenticationError: The service answered 401.
-    :raises AssistantRateLimitError: The service asks for a longer pause than the connection's ``max_pause``.
+    :raises AssistantRateLimitError: The service asks for a longer pause than the connection's ``max_backoff``.
     """
     await client.prepare()
     found = SiteReplies()

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 
 # The endpoint whose callers limit the total wait themselves.
 POLL = "chat.request"
@@ -16,13 +16,13 @@ POLL = "chat.request"
 PAUSE = 1.0
 
 
-class LimitedClient(AssistantClient):
+class RateLimitedClient(AssistantClient):
     """
     Send concurrent requests of one event loop through one rate limiter.
 
     A 429 to one request pauses all requests. A request may therefore wait for a slot longer than for its response;
     callers with a ``timeout`` have to include this wait. If the service asks for a longer pause than the connection's
-    ``max_pause``, waiting requests fail with the same 429 at once. Only polls keep waiting, because their callers
+    ``max_backoff``, waiting requests fail with the same 429 at once. Only polls keep waiting, because their callers
     limit the total wait.
 
     :param settings: Settings of the connection.
@@ -30,9 +30,9 @@ class LimitedClient(AssistantClient):
     :param options: Keyword arguments of :class:`AssistantClient` for clock, sleep and jitter.
     """
 
-    def __init__(self, settings: ClientSettings, limiter: Limiter | None = None, **options: Any) -> None:
+    def __init__(self, settings: ClientSettings, limiter: AdaptiveRateLimiter | None = None, **options: Any) -> None:
         super().__init__(settings, **options)
-        self.limiter = limiter or Limiter(settings.max_concurrency)
+        self.limiter = limiter or AdaptiveRateLimiter(settings.max_concurrency)
         # First come, first served: the limiter does not guarantee an order, and its limit may be low.
         self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
         self._preparing = asyncio.Lock()
@@ -94,7 +94,7 @@ class LimitedClient(AssistantClient):
             asked = errors.parse_retry_after(outcome.headers.get("retry-after"), self.now())
             pause = PAUSE if asked is None else asked
             self.limiter.refused(flow.jittered(pause, self._rng))
-            if pause > self.settings.retry.max_pause:
+            if pause > self.settings.retry.max_backoff:
                 now = asyncio.get_running_loop().time()
                 self._refusal = outcome, now + pause
                 for waiting in self._waiting:

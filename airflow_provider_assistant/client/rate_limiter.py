@@ -55,8 +55,8 @@ class Accepted:
     """
     Count accepted requests over time, in bins.
 
-    Only bins with requests are kept. When there are more than MOST_BINS, the bins become twice as wide. Memory use and
-    the duration of a fit are therefore bounded.
+    Only bins with requests are kept. When there are more than MOST_BINS, the bins become twice as wide. LedgerReader
+    use and the duration of a fit are therefore bounded.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Accepted:
         return False
 
 
-class Pace:
+class RateEstimator:
     """
     Learn the request rate that the service allows.
 
@@ -207,7 +207,7 @@ class Pace:
         self.rate = min(self.rate, FASTEST)
 
 
-class Limiter:
+class AdaptiveRateLimiter:
     """
     Limit the concurrency and the rate of the requests of one task.
 
@@ -227,7 +227,7 @@ class Limiter:
         self.limit = float(max_concurrency)
         self.in_flight = 0
         self.throttled = 0
-        self.pace = Pace(now())
+        self.pace = RateEstimator(now())
         self._now = now
         self._sleep = sleep
         self._resume = -math.inf

@@ -79,7 +79,7 @@ class Case:
 
 
 def read_cases(
-    answers: pa.Table, expectations: pa.Table | None = None, *, key: str | Sequence[str] = "key"
+    answers: pa.Table, expectations: pa.Table | None = None, *, key_columns: str | Sequence[str] = "key"
 ) -> list[Case]:
     """
     Return the questions in the order of the answers, followed by those that were not asked.
@@ -91,12 +91,12 @@ def read_cases(
         Without the column ``status``, a question with an answer is ``complete`` and any other ``failed``.
     :param expectations: Table with the columns of the key and some of ``EXPECTATIONS``. Default: None, they are columns
         of ``answers``.
-    :param key: Column or columns that identify a question, in both tables. Default: ``key``.
+    :param key_columns: Column or columns that identify a question, in both tables. Default: ``key``.
     :return: The cases.
     :raises AssistantInputError: A column is missing, a key is empty or a duplicate, the tables have no key in common, a
         question has a different text in the two tables, or a cell of ``EXPECTATIONS`` or ``seconds`` is invalid.
     """
-    names = (key,) if isinstance(key, str) else tuple(key)
+    names = (key_columns,) if isinstance(key_columns, str) else tuple(key_columns)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
     asked = _keyed(answers, names, "answers")
@@ -116,23 +116,24 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
     if missing := [name for name in names if name not in table.column_names]:
         raise AssistantInputError(
             f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}; "
-            "key names the columns that identify a question, in answers and in expectations",
-            field="key",
+            "key_columns names the columns that identify a question, in answers and in expectations",
+            field="key_columns",
         )
     if not names:
-        raise AssistantInputError("key must name at least one column", field="key")
+        raise AssistantInputError("key_columns must name at least one column", field="key_columns")
     rows = table.to_pylist()
     keys = list(zip(*(key_column(row[name] for row in rows)[0] for name in names), strict=True))
     if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
         raise AssistantInputError(
-            f"{what}: {_listed(names)} is empty in {len(empty)} rows, such as number {_listed(empty)}", field="key"
+            f"{what}: {_listed(names)} is empty in {len(empty)} rows, such as number {_listed(empty)}",
+            field="key_columns",
         )
     labels = [key_label(names, texts) for texts in keys]
     if twice := [label for label, count in Counter(labels).items() if count > 1]:
         raise AssistantInputError(
-            f"{what}: {len(twice)} duplicate keys, such as {_listed(twice)}; key must name the columns that identify a "
-            "question",
-            field="key",
+            f"{what}: {len(twice)} duplicate keys, such as {_listed(twice)}; key_columns must name the "
+            "columns that identify a question",
+            field="key_columns",
         )
     return dict(zip(labels, rows, strict=True))
 
@@ -148,8 +149,8 @@ def _check_pair(
     if asked and expected and not asked.keys() & expected.keys():
         raise AssistantInputError(
             f"answers and expectations have no key in common: {_listed(asked)} in the answers, {_listed(expected)} in "
-            "the expectations; key must name the columns that identify a question",
-            field="key",
+            "the expectations; key_columns must name the columns that identify a question",
+            field="key_columns",
         )
     other = [label for label, row in expected.items() if label in asked and _differ(row, asked[label])]
     if other:

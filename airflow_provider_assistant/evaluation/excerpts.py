@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.run_directory import Place
+    from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import RuleVerdict, Summary
 
 # Number of failed rules that are listed, and length limit of each text in characters.
@@ -15,7 +15,7 @@ FAILED_RULES_NAMED = 10
 REASON_LENGTH = 300
 
 
-def head_of(summary: Summary, place: Place, lake_file: str | None) -> dict[str, Any]:
+def xcom_summary(summary: Summary, place: RunDirectory, lake_file: str | None) -> dict[str, Any]:
     """Return the result of the task for XCom: a few kilobytes, whatever the size of the evaluation."""
     return {
         "name": summary.name,

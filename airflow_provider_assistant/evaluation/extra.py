@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 
-def needs(module: str) -> Any:
+def require_extra(module: str) -> Any:
     """
     Import a module of a library of the extra ``evaluation``.
 

@@ -31,7 +31,7 @@ TREND = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunDirectory:
     """
     The folder of an evaluation, and the paths of its files.
 
@@ -41,7 +41,7 @@ class Place:
     folder: ObjectStoragePath
 
     @classmethod
-    def of(cls, output_path: str, name: str, moment: datetime, run_id: str) -> Place:
+    def of(cls, output_path: str, name: str, moment: datetime, run_id: str) -> RunDirectory:
         """
         Return the folder for a run.
 
@@ -86,14 +86,14 @@ class Place:
                 "it is not needed"
             ) from error
 
-    def earlier(self) -> Iterator[tuple[Place, Summary]]:
+    def earlier(self) -> Iterator[tuple[RunDirectory, Summary]]:
         """Yield the complete evaluations of runs before this one, latest first."""
         if not self.folder.parent.is_dir():
             return
         names = sorted(entry.name for entry in self.folder.parent.iterdir())
         stamp = _stamp(self.folder.name)
         for name in reversed([name for name in names if _is_run(name) and _stamp(name) < stamp]):
-            place = Place(self.folder.parent / name)
+            place = RunDirectory(self.folder.parent / name)
             if summary := place.read_summary():
                 yield place, summary
 
@@ -102,7 +102,7 @@ class Place:
         return [summary for _, summary in islice(self.earlier(), TREND)][::-1]
 
 
-def find_baseline(place: Place, wanted: BaselineOf | None) -> Baseline | None:
+def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | None:
     """
     Return the evaluation to compare with, or None if there is none yet.
 
@@ -123,7 +123,7 @@ def find_baseline(place: Place, wanted: BaselineOf | None) -> Baseline | None:
     return _baseline(found[0].scores, found[1]) if found else None
 
 
-def _tagged(place: Place, tag: str) -> Baseline:
+def _tagged(place: RunDirectory, tag: str) -> Baseline:
     for found, summary in place.earlier():
         if summary.tag == tag:
             return _baseline(found.scores, summary)
@@ -134,22 +134,22 @@ def _tagged(place: Place, tag: str) -> Baseline:
     )
 
 
-def _at(path: ObjectStoragePath, place: Place) -> Baseline:
+def _at(path: ObjectStoragePath, place: RunDirectory) -> Baseline:
     if path.name == SUMMARY:
         path = path.parent
     if path.is_dir():
         if str(path).rstrip("/") == str(place.folder):
             raise AssistantInputError("baseline is the output folder of this run itself", field="baseline")
-        summary = Place(path).read_summary()
+        summary = RunDirectory(path).read_summary()
         if summary is None:
             raise AssistantInputError(
                 f"baseline {str(path)!r} has no {SUMMARY}: it is not an evaluation, or an incomplete one",
                 field="baseline",
             )
-        return _baseline(Place(path).scores, summary)
+        return _baseline(RunDirectory(path).scores, summary)
     if not path.is_file():
         raise AssistantInputError(f"baseline {str(path)!r} does not exist", field="baseline")
-    return _baseline(path, Place(path.parent).read_summary() if path.name == SCORES else None)
+    return _baseline(path, RunDirectory(path.parent).read_summary() if path.name == SCORES else None)
 
 
 def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from airflow_provider_assistant.evaluation.cases import Case
-from airflow_provider_assistant.evaluation.extra import needs
+from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.refusals import refuses
 from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -62,7 +62,7 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
     scorers = [SCORERS[name] if name in SCORERS else _own(name) for name in names]
     for scorer in scorers:
         if scorer.library:
-            needs(scorer.library)
+            require_extra(scorer.library)
     return scorers
 
 
@@ -95,7 +95,7 @@ def ratio(answer: str, expected: str) -> float:
     :param answer: Text of the answer.
     :param expected: The expected answer.
     """
-    return float(needs("rapidfuzz.fuzz").ratio(normalise(answer), normalise(expected))) / 100
+    return float(require_extra("rapidfuzz.fuzz").ratio(normalise(answer), normalise(expected))) / 100
 
 
 def token_set_ratio(answer: str, expected: str) -> float:
@@ -106,7 +106,7 @@ def token_set_ratio(answer: str, expected: str) -> float:
     :param expected: The expected answer.
     """
     given, right = " ".join(tokens(answer)), " ".join(tokens(expected))
-    return float(needs("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
+    return float(require_extra("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
 
 
 def chrf(answer: str, expected: str) -> float:
@@ -121,7 +121,7 @@ def chrf(answer: str, expected: str) -> float:
 
 @cache
 def _chrf() -> Any:
-    return needs("sacrebleu.metrics").CHRF()
+    return require_extra("sacrebleu.metrics").CHRF()
 
 
 def _lexical(compare: Callable[[str, str], float | bool]) -> Callable[[Case], float | bool | None]:

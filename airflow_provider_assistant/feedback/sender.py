@@ -12,13 +12,13 @@ from typing import Any
 
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.models import Feedback, checked
-from airflow_provider_assistant.client.cancellation import Interruptible
+from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.client import ClientSettings
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantLedgerError,
     AssistantPermissionError,
     AssistantRateLimitError,
@@ -65,7 +65,7 @@ class RatingCounts:
         return {**asdict(self), "by_rating": dict(self.by_rating)}
 
 
-class Rater:
+class FeedbackSender:
     """
     Send the ratings of one task, and record them in the ledger.
 
@@ -94,7 +94,7 @@ class Rater:
         self._run = run
         self._ledger = ledger
         self._findings = findings
-        self._work = Interruptible("the task was ended from outside; a retry sends the other ratings", grace=GRACE)
+        self._work = CancellableRunner("the task was ended from outside; a retry sends the other ratings", grace=GRACE)
         self._waiting: deque[Rating] = deque()
         self._ambiguous: set[str] = set()
         self._failures = 0
@@ -126,7 +126,7 @@ class Rater:
         if self._stopped:
             raise self._stopped
         if self._work.is_ended and self._waiting:
-            raise AssistantIncompleteLoad("the task was ended from outside; a retry sends the other ratings")
+            raise AssistantIncompleteError("the task was ended from outside; a retry sends the other ratings")
 
     @property
     def is_final(self) -> bool:
@@ -146,12 +146,12 @@ class Rater:
     async def _send_all(self) -> None:
         # Write to the ledger in a separate thread, so that a slow commit does not delay requests.
         with ThreadPoolExecutor(1, "ledger") as thread:
-            async with LimitedClient(self._settings) as client:
+            async with RateLimitedClient(self._settings) as client:
                 await client.prepare()
                 workers = min(len(self._waiting), self._settings.max_concurrency)
                 await asyncio.gather(*(self._keep_sending(client, thread) for _ in range(workers)))
 
-    async def _keep_sending(self, client: LimitedClient, thread: ThreadPoolExecutor) -> None:
+    async def _keep_sending(self, client: RateLimitedClient, thread: ThreadPoolExecutor) -> None:
         while self._waiting and not self._stopped and not self._work.is_ended:
             rating = self._waiting.popleft()
             try:
@@ -163,7 +163,7 @@ class Rater:
                 self.counts.sent += 1
                 self.counts.by_rating[rating.word] += 1
 
-    async def _send(self, client: LimitedClient, thread: ThreadPoolExecutor, rating: Rating) -> None:
+    async def _send(self, client: RateLimitedClient, thread: ThreadPoolExecutor, rating: Rating) -> None:
         fields = {"session_id": rating.session_id, "request_id": rating.request_id, "feedback": rating.word}
         call = endpoints.send_feedback(self._site_id, checked(Feedback, fields))
         was_ambiguous = _key(rating) in self._ambiguous
@@ -189,7 +189,7 @@ class Rater:
             await self._record(thread, lambda ledger: self._settle(ledger, rating, **facts))
             raise
         await self._record(thread, lambda ledger: self._settle(ledger, rating, "done"))
-        if was_ambiguous or reply.exchange.ambiguous:
+        if was_ambiguous or reply.call_info.ambiguous:
             self.counts.possibly_duplicated += 1
             self._add_finding("possibly_duplicated", rating, "an earlier attempt may have been received as well")
 
@@ -211,7 +211,7 @@ class Rater:
         if isinstance(error.__cause__ if isinstance(error.__cause__, AssistantError) else error, FATAL):
             self._stopped = self._stopped or error
         elif self._failures >= BREAKER:
-            self._stopped = self._stopped or AssistantIncompleteLoad(
+            self._stopped = self._stopped or AssistantIncompleteError(
                 f"{self._failures} ratings in a row could not be sent, and the others were not tried: {error}"
             )
 

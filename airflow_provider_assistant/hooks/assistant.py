@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
-from airflow_provider_assistant.api.call import Call, Exchange
+from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.api.errors import shortened
 from airflow_provider_assistant.api.models import (
     ApiReply,
@@ -52,7 +52,7 @@ class AssistantHook(BaseHook):
     - :class:`~airflow_provider_assistant.exceptions.AssistantAPIError`: the service answered with an error status; the
       subclass depends on the status;
     - :class:`~airflow_provider_assistant.exceptions.AssistantConnectionError`: no connection, or it broke;
-    - :class:`~airflow_provider_assistant.exceptions.AssistantTimeout`: no complete answer within the connection's
+    - :class:`~airflow_provider_assistant.exceptions.AssistantTimeoutError`: no complete answer within the connection's
       ``timeout``;
     - :class:`~airflow_provider_assistant.exceptions.AssistantResponseError`: the status is a success, but the body
       cannot be used;
@@ -62,7 +62,7 @@ class AssistantHook(BaseHook):
     Under asyncio, send the same calls through :meth:`async_client`::
 
         async with hook.async_client() as client:
-            limits = await client.asend(endpoints.get_limits(hook.tenant()))
+            limits = await client.asend(endpoints.get_limits(hook.resolve_tenant_id()))
 
     :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``.
     :param tenant_id: Tenant that overrides the connection's ``tenant_id``. Default: None, the connection's.
@@ -102,7 +102,7 @@ class AssistantHook(BaseHook):
 
     @cached_property
     def settings(self) -> Settings:
-        """Settings of the connection, read once per hook; :meth:`look_up` reads them again."""
+        """Settings of the connection, read once per hook; :meth:`load_settings_async` reads them again."""
         return self._read_settings()
 
     @cached_property
@@ -118,7 +118,7 @@ class AssistantHook(BaseHook):
         """
         return self.client
 
-    async def look_up(self) -> Settings:
+    async def load_settings_async(self) -> Settings:
         """
         Read the connection again, without blocking the event loop.
 
@@ -149,11 +149,11 @@ class AssistantHook(BaseHook):
         :return: The client; send with its ``asend``.
         :raises AssistantInputError: The connection is incomplete or has an invalid field.
         """
-        settings = await self.look_up()
+        settings = await self.load_settings_async()
         async with AssistantClient(settings.client) as client:
             yield client
 
-    def tenant(self, tenant_id: str | None = None) -> str:
+    def resolve_tenant_id(self, tenant_id: str | None = None) -> str:
         """
         Return the tenant to use: the parameter, else the hook's, else the connection's.
 
@@ -163,7 +163,7 @@ class AssistantHook(BaseHook):
         """
         return self._scope("tenant_id", tenant_id or self.tenant_id or self.settings.tenant_id)
 
-    def site(self, site_id: str | None = None) -> str:
+    def resolve_site_id(self, site_id: str | None = None) -> str:
         """
         Return the site to use: the parameter, else the hook's, else the connection's.
 
@@ -173,7 +173,7 @@ class AssistantHook(BaseHook):
         """
         return self._scope("site_id", site_id or self.site_id or self.settings.site_id)
 
-    def target(self, site_id: str | None = None) -> str:
+    def site_url(self, site_id: str | None = None) -> str:
         """
         Return the URL of the site, which also distinguishes sites of the same id on different hosts.
 
@@ -181,7 +181,7 @@ class AssistantHook(BaseHook):
         :return: ``{base_url}/m2m/sites/{site_id}``; the ledger uses it as the scope of its entries.
         :raises AssistantInputError: No site is set.
         """
-        return f"{self.settings.client.base_url}/m2m/sites/{self.site(site_id)}"
+        return f"{self.settings.client.base_url}/m2m/sites/{self.resolve_site_id(site_id)}"
 
     def _scope(self, field: str, value: str | None) -> str:
         # A pasted id, or one that a template read from a file, may end in white space.
@@ -214,7 +214,7 @@ class AssistantHook(BaseHook):
         :return: The reply; ``raw`` holds the limits.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
-        return self.send(endpoints.get_limits(self.tenant(tenant_id)))
+        return self.send(endpoints.get_limits(self.resolve_tenant_id(tenant_id)))
 
     def upload_document(
         self,
@@ -236,7 +236,9 @@ class AssistantHook(BaseHook):
             sent.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
-        return self.send(endpoints.upload_document(self.site(site_id), as_upload(file, filename, content_type)))
+        return self.send(
+            endpoints.upload_document(self.resolve_site_id(site_id), as_upload(file, filename, content_type))
+        )
 
     def create_text_document(
         self, title: str | None, content: str, category: str | None = None, *, site_id: str | None = None
@@ -253,7 +255,7 @@ class AssistantHook(BaseHook):
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         document = checked(TextDocument, {"title": title, "content": content, "category": category})
-        return self.send(endpoints.create_text_document(self.site(site_id), document))
+        return self.send(endpoints.create_text_document(self.resolve_site_id(site_id), document))
 
     def create_qa_document(
         self,
@@ -277,7 +279,7 @@ class AssistantHook(BaseHook):
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         fields = {"title": title, "question": question, "answer": answer, "category": category}
-        return self.send(endpoints.create_qa_document(self.site(site_id), checked(QADocument, fields)))
+        return self.send(endpoints.create_qa_document(self.resolve_site_id(site_id), checked(QADocument, fields)))
 
     def chat(
         self,
@@ -304,11 +306,12 @@ class AssistantHook(BaseHook):
         :return: The reply; ``text`` is the answer, ``request_id`` identifies it for :meth:`send_feedback`.
         :raises AssistantInputError: A field is empty or malformed; nothing was sent.
         :raises AssistantAmbiguousError: The service may have received the message, and no answer came.
-        :raises AssistantAmbiguousErrorForGood: The same with ``on_ambiguous="fail"``; Airflow does not retry the task.
+        :raises AssistantAmbiguousPermanentError: The same with ``on_ambiguous="fail"``; Airflow does not retry the
+            task.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         chat = _message(session_id, message, email, response_language)
-        return self.send(endpoints.chat(self.site(site_id), chat), on_ambiguous)
+        return self.send(endpoints.chat(self.resolve_site_id(site_id), chat), on_ambiguous)
 
     def submit_chat(
         self,
@@ -337,11 +340,12 @@ class AssistantHook(BaseHook):
         :return: The reply; ``request_id`` identifies the chat request.
         :raises AssistantInputError: A field is empty or malformed; nothing was sent.
         :raises AssistantAmbiguousError: The chat request may or may not have been accepted.
-        :raises AssistantAmbiguousErrorForGood: The same with ``on_ambiguous="fail"``; Airflow does not retry the task.
+        :raises AssistantAmbiguousPermanentError: The same with ``on_ambiguous="fail"``; Airflow does not retry the
+            task.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         chat = _message(session_id, message, email, response_language)
-        return self.send(endpoints.submit_chat(self.site(site_id), chat), on_ambiguous)
+        return self.send(endpoints.submit_chat(self.resolve_site_id(site_id), chat), on_ambiguous)
 
     def get_chat_request(self, request_id: str, *, site_id: str | None = None) -> ChatRequest:
         """
@@ -355,7 +359,7 @@ class AssistantHook(BaseHook):
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         words = self.settings.client.words
-        return self.send(endpoints.get_chat_request(self.site(site_id), request_id, words))
+        return self.send(endpoints.get_chat_request(self.resolve_site_id(site_id), request_id, words))
 
     def send_feedback(self, session_id: str, request_id: str, feedback: str, *, site_id: str | None = None) -> ApiReply:
         """
@@ -370,7 +374,7 @@ class AssistantHook(BaseHook):
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         fields = {"session_id": session_id, "request_id": request_id, "feedback": feedback}
-        return self.send(endpoints.send_feedback(self.site(site_id), checked(Feedback, fields)))
+        return self.send(endpoints.send_feedback(self.resolve_site_id(site_id), checked(Feedback, fields)))
 
     def close_session(self, session_id: str, *, site_id: str | None = None) -> ApiReply:
         """
@@ -386,11 +390,11 @@ class AssistantHook(BaseHook):
         """
         session = checked(SessionClose, {"session_id": session_id})
         try:
-            return self.send(endpoints.close_session(self.site(site_id), session))
+            return self.send(endpoints.close_session(self.resolve_site_id(site_id), session))
         except AssistantAmbiguousError as error:
             if not isinstance(error.__cause__, AssistantNotFoundError):
                 raise
-            return ApiReply(None, Exchange(error.__cause__.status, error.attempts, error.attempts - 1))
+            return ApiReply(None, CallInfo(error.__cause__.status, error.attempts, error.attempts - 1))
 
     def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
         """
@@ -400,7 +404,7 @@ class AssistantHook(BaseHook):
         :return: The reply; ``raw`` holds the statistics.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
-        return self.send(endpoints.get_statistics(self.site(site_id)))
+        return self.send(endpoints.get_statistics(self.resolve_site_id(site_id)))
 
     def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
         """
@@ -425,7 +429,7 @@ class AssistantHook(BaseHook):
         :return: Whether the connection works, and a message with the result or the error.
         """
         try:
-            tenant_id = self.tenant()
+            tenant_id = self.resolve_tenant_id()
             limits = self.get_limits()
             site = self._checked_site(limits.raw)
         except AssistantError as error:

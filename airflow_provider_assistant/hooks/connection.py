@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from airflow.providers.common.compat.sdk import Connection
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.client import SURELY_SECRET, ClientSettings, is_recognisable
 from airflow_provider_assistant.exceptions import AssistantInputError
 
@@ -122,7 +122,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             "To accept a private certificate, set ca_bundle instead.",
             name,
         )
-    retry = defaults.retry if options.retries is None else RetryRule(attempts=options.retries + 1)
+    retry = defaults.retry if options.retries is None else RetryPolicy(attempts=options.retries + 1)
     return Settings(
         client=ClientSettings(
             base_url=base_url(connection),

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from airflow_provider_assistant.client.client import ClientSettings
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import Settings
 
 
 @dataclass(slots=True)
 class _Shared:
-    client: LimitedClient
+    client: RateLimitedClient
     users: int = 0
 
 
@@ -27,7 +27,7 @@ _about_to_begin: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Sett
 
 
 @contextlib.asynccontextmanager
-async def shared_client(hook: AssistantHook) -> AsyncIterator[LimitedClient]:
+async def shared_client(hook: AssistantHook) -> AsyncIterator[RateLimitedClient]:
     """
     Return the shared client of a connection for an ``async with`` block; the last user to leave closes it.
 
@@ -58,7 +58,7 @@ def _opened(key: _Key) -> _Shared:
     # Users of a closed event loop never reached the end of their block: drop their clients.
     for other in [other for other in list(_clients) if other[0].is_closed()]:
         _clients.pop(other, None)
-    shared = _clients[key] = _Shared(LimitedClient(key[1]))
+    shared = _clients[key] = _Shared(RateLimitedClient(key[1]))
     return shared
 
 
@@ -72,7 +72,7 @@ async def _looked_up(hook: AssistantHook) -> Settings:
     key = loop, hook.assistant_conn_id
     if key in _about_to_begin:
         # If the first caller was cancelled or failed, every other caller reads the connection itself.
-        return await asyncio.shield(_about_to_begin[key]) or await hook.look_up()
+        return await asyncio.shield(_about_to_begin[key]) or await hook.load_settings_async()
     first, settings = loop.create_future(), None
     _about_to_begin[key] = first
     try:
@@ -80,7 +80,7 @@ async def _looked_up(hook: AssistantHook) -> Settings:
             await asyncio.sleep(0)
         finally:
             del _about_to_begin[key]
-        settings = await hook.look_up()
+        settings = await hook.load_settings_async()
         return settings
     finally:
         first.set_result(settings)

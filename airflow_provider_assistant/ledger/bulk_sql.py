@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantLedgerErrorForGood
+from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.schema import storable
 
 # Maximum number of bound parameters per statement; some builds of SQLite allow only 999.
@@ -31,7 +31,7 @@ class Bulk:
 
     :param connection: Connection to the database.
     :param table: The table.
-    :raises AssistantLedgerErrorForGood: The database is not SQLite, PostgreSQL, MySQL or MariaDB.
+    :raises AssistantLedgerPermanentError: The database is not SQLite, PostgreSQL, MySQL or MariaDB.
     """
 
     def __init__(self, connection: sa.Connection, table: sa.Table) -> None:
@@ -39,7 +39,7 @@ class Bulk:
         self._table = table
         dialect = connection.dialect
         if dialect.name not in {"sqlite", "postgresql", "mysql", "mariadb"}:
-            raise AssistantLedgerErrorForGood(
+            raise AssistantLedgerPermanentError(
                 f"the ledger cannot use the database {dialect.name}. Nothing was sent. Use SQLite, PostgreSQL or MySQL."
             )
         self._is_mysql = dialect.name in {"mysql", "mariadb"}

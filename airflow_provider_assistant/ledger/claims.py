@@ -221,7 +221,7 @@ class BatchLedger:
                 if claim == self._token or (is_leased(intended_at, now) and RunRef(*run) != self._run):
                     yield key
 
-    def exchange(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
+    def commit_and_claim(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
         """
         Record outcomes and claim keys in one transaction.
 

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 import sqlalchemy as sa
 import tenacity
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerErrorForGood
+from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
 
 T = TypeVar("T")
 Bind: TypeAlias = sa.Engine | sa.Connection
@@ -101,13 +101,13 @@ def said(bind: Bind, what: str, then: str = "") -> Iterator[None]:
     :param what: Predicate of the message, which follows "the ledger".
     :param then: Sentence about the consequences. Default: none.
     :raises AssistantLedgerError: The block raised a transient database error.
-    :raises AssistantLedgerErrorForGood: The block raised a database error that a retry cannot correct.
+    :raises AssistantLedgerPermanentError: The block raised a database error that a retry cannot correct.
     """
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
         transient = is_transient(error)
-        kind = AssistantLedgerError if transient else AssistantLedgerErrorForGood
+        kind = AssistantLedgerError if transient else AssistantLedgerPermanentError
         cause = " ".join(str(getattr(error, "orig", None) or error or type(error).__name__).split())
         sentences = [f"the ledger {what}: {cause} ({name_of(bind)}).", then, _ADVICE[transient]]
         raise kind(" ".join(filter(None, sentences))) from error

@@ -19,7 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
     AssistantLedgerError,
-    AssistantLedgerErrorForGood,
+    AssistantLedgerPermanentError,
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
@@ -49,7 +49,7 @@ class Ledger:
     Keep a ledger in a SQL database.
 
     Every method retries its transaction for about 20 seconds while the database is unreachable, and then raises
-    AssistantLedgerError, or AssistantLedgerErrorForGood if a retry of the task cannot help.
+    AssistantLedgerError, or AssistantLedgerPermanentError if a retry of the task cannot help.
 
     :param engine: Engine of the database. Missing tables are created.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
@@ -64,7 +64,7 @@ class Ledger:
         with said(engine, "cannot be opened", "Nothing was sent."):
             found, version = attempts_on(engine.dialect.name)(prepared, engine)
         if version > SCHEMA_VERSION:
-            raise AssistantLedgerErrorForGood(
+            raise AssistantLedgerPermanentError(
                 f"the ledger ({name_of(engine)}) has schema version {version}, but this package supports up to "
                 f"{SCHEMA_VERSION}. Nothing was sent. Upgrade airflow-provider-assistant on this worker."
             )
@@ -450,7 +450,7 @@ def key_of(*parts: str | None) -> str:
     Return the key of an effect.
 
     :param parts: Values that identify the effect across retries.
-    :return: Digest of the values, 32 hexadecimal digits.
+    :return: RowFingerprint of the values, 32 hexadecimal digits.
     """
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
@@ -459,12 +459,12 @@ def _engine_of(conn_id: str) -> sa.Engine:
     """
     Return the SQLAlchemy engine of an Airflow connection.
 
-    :raises AssistantLedgerErrorForGood: The connection does not exist or is not a SQL connection.
+    :raises AssistantLedgerPermanentError: The connection does not exist or is not a SQL connection.
     """
     try:
         engine: sa.Engine = BaseHook.get_hook(conn_id).get_sqlalchemy_engine()
     except (AirflowException, AttributeError, ImportError, ValueError, sa.exc.ArgumentError) as error:
-        raise AssistantLedgerErrorForGood(
+        raise AssistantLedgerPermanentError(
             f"the ledger cannot be opened: connection {conn_id!r} ([assistant] ledger_conn_id) cannot be used for SQL "
             f"({type(error).__name__}). Nothing was sent. Correct the connection or install its provider, then clear "
             "the task."

@@ -44,7 +44,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ColumnSelection:
     """
     Name the columns to read.
 
@@ -110,7 +110,7 @@ def number(batches: Iterable[Batch]) -> Iterator[Batch]:
             start += size
 
 
-def batches_of(source: Any, wanted: Wanted) -> Iterator[Batch]:
+def batches_of(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     """
     Yield the wanted columns of a dataframe, a list of mappings or one mapping.
 
@@ -135,7 +135,7 @@ def batches_of(source: Any, wanted: Wanted) -> Iterator[Batch]:
         )
 
 
-def batches_of_parts(parts: Iterable[Any], wanted: Wanted) -> Iterator[Batch]:
+def batches_of_parts(parts: Iterable[Any], wanted: ColumnSelection) -> Iterator[Batch]:
     """
     Yield the wanted columns of several parts, one after the other.
 
@@ -155,7 +155,7 @@ def is_rows(source: Any) -> bool:
     return isinstance(source, Sequence) and all(isinstance(row, Mapping) for row in source)
 
 
-def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: Wanted) -> Iterator[Batch]:
+def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: ColumnSelection) -> Iterator[Batch]:
     """
     Yield the wanted columns of Arrow record batches.
 
@@ -179,7 +179,7 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: Wanted) -> Itera
             yield Batch(wanted.complete(columns, len(piece)))
 
 
-def batches_of_rows(rows: Iterable[Mapping[str, Any]], wanted: Wanted) -> Iterator[Batch]:
+def batches_of_rows(rows: Iterable[Mapping[str, Any]], wanted: ColumnSelection) -> Iterator[Batch]:
     """
     Yield the wanted columns of mappings.
 
@@ -198,7 +198,9 @@ def batches_of_rows(rows: Iterable[Mapping[str, Any]], wanted: Wanted) -> Iterat
         wanted.check(present)
 
 
-def columns_of_rows(rows: Sequence[Mapping[str, Any]], present: Iterable[str], wanted: Wanted) -> dict[str, list[Any]]:
+def columns_of_rows(
+    rows: Sequence[Mapping[str, Any]], present: Iterable[str], wanted: ColumnSelection
+) -> dict[str, list[Any]]:
     """
     Return the wanted columns of a list of mappings.
 
@@ -224,7 +226,7 @@ def _text(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
-def _values(name: str, column: pa.Array, wanted: Wanted) -> list[Any]:
+def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
     """Return the values of a column; refuse a column to be sent as text if it has another type."""
     if name in wanted.text or name in wanted.optional:
         # A column of nulls may have any type.
@@ -246,7 +248,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner))
 
 
-def _of_stream(source: Any, wanted: Wanted) -> Iterator[Batch]:
+def _of_stream(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     import pyarrow as pa
 
     kind = type(source)
@@ -270,7 +272,7 @@ def _of_stream(source: Any, wanted: Wanted) -> Iterator[Batch]:
         yield from _of_pandas(source, wanted) if is_mixed else batches_of_arrow(reader, wanted)
 
 
-def _of_pandas(frame: Any, wanted: Wanted) -> Iterator[Batch]:
+def _of_pandas(frame: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     for start in range(0, len(frame), BATCH):
         piece = frame.iloc[start : start + BATCH]
         columns = {name: piece[name].tolist() for name in piece.columns}

@@ -24,14 +24,14 @@ from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.client.cancellation import on_interruption
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
-    AssistantAmbiguousErrorForGood,
+    AssistantAmbiguousPermanentError,
     AssistantAuthenticationError,
     AssistantBadRequestError,
     AssistantError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
     AssistantLedgerError,
     AssistantNotFoundError,
@@ -41,9 +41,9 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, Known, Settlement
 from airflow_provider_assistant.loading.guards import check_extent, check_owner
-from airflow_provider_assistant.loading.preflight import Fate, Survey, survey
-from airflow_provider_assistant.loading.report import PROGRESS, Counts, Findings, Tally, report_progress
-from airflow_provider_assistant.loading.rows import Item, Rows
+from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
+from airflow_provider_assistant.loading.report import PROGRESS, Counts, Findings, LoadReport, report_progress
+from airflow_provider_assistant.loading.rows import PreparedRow, Rows
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class LoadOptions:
     Options of a load.
 
     :param max_concurrency: Maximum number of requests in flight.
-    :param max_pause: Longest pause that the load waits out after a 429, in seconds. Default: 300.
+    :param max_backoff: Longest pause that the load waits out after a 429, in seconds. Default: 300.
     :param on_ambiguous: What to do with an ambiguous row: ``retry`` sends it again, ``skip`` does not send it, and
         ``fail`` stops the load. Default: ``retry``.
     :param on_change: What to do with a key whose content hash has changed: ``create`` creates another document,
@@ -95,7 +95,7 @@ class LoadOptions:
     """
 
     max_concurrency: int
-    max_pause: float = 300.0
+    max_backoff: float = 300.0
     on_ambiguous: OnAmbiguous = "retry"
     on_change: OnChange = "create"
     adopt: bool = False
@@ -106,13 +106,13 @@ class LoadOptions:
 class _Attempt:
     """A row that is claimed or in flight; ``ambiguous`` counts requests that may have created its document."""
 
-    item: Item
+    item: PreparedRow
     claim: Claim
     ambiguous: int = 0
 
 
 # Rows, each with its ledger entry.
-_Group: TypeAlias = "list[tuple[Item, Known | None]]"
+_Group: TypeAlias = "list[tuple[PreparedRow, Known | None]]"
 
 
 class Load:
@@ -122,7 +122,7 @@ class Load:
     :param client: Client that sends the requests.
     :param rows: Rows to load.
     :param options: Options of the load.
-    :param memory: Ledger of the scope that is loaded. None sends every row and records nothing.
+    :param ledger: Ledger of the scope that is loaded. None sends every row and records nothing.
     :param findings: File that lists the rows that a person should look at.
     :param limiter: Rate limiter. Default: a new one for ``options.max_concurrency``.
     :param judge_stale: Whether the source is complete, so that documents missing from it are stale. Default: True.
@@ -136,32 +136,32 @@ class Load:
         rows: Rows,
         options: LoadOptions,
         *,
-        memory: BatchLedger | None,
+        ledger: BatchLedger | None,
         findings: Findings,
-        limiter: Limiter | None = None,
+        limiter: AdaptiveRateLimiter | None = None,
         judge_stale: bool = True,
-        on_created: Callable[[Item, ApiReply], None] = lambda _, __: None,
+        on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
         rng: random.Random | None = None,
     ) -> None:
         self.counts = Counts()
-        self._tally = Tally(self.counts, findings)
+        self._tally = LoadReport(self.counts, findings)
         self._client = client
         self._rows = rows
         self._options = options
-        self._ledger = memory
-        self._limiter = limiter or Limiter(options.max_concurrency)
+        self._ledger = ledger
+        self._limiter = limiter or AdaptiveRateLimiter(options.max_concurrency)
         self._on_created = on_created
-        self._judge_stale = judge_stale and memory is not None
-        self._rule = flow.RetryRule(
+        self._judge_stale = judge_stale and ledger is not None
+        self._rule = flow.RetryPolicy(
             attempts=client.settings.retry.attempts,
-            max_pause=options.max_pause,
+            max_backoff=options.max_backoff,
             retry_ambiguous=options.on_ambiguous == "retry",
         )
         self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
         self._ready: asyncio.Queue[_Attempt] = asyncio.Queue()
         self._outcomes: list[Settlement] = []
         self._wakeup = asyncio.Event()
-        self._group_size = max(1, options.max_concurrency // GROUP) if memory else 1
+        self._group_size = max(1, options.max_concurrency // GROUP) if ledger else 1
         self._in_flight = 0
         self._failures = 0
         self._last_report = time.monotonic()
@@ -186,16 +186,16 @@ class Load:
         started = time.monotonic()
         self._loop = asyncio.get_running_loop()
         on_interruption(self._loop, self._break)
-        preflight = survey(self._rows, self._ledger, tick=self._report_preflight)
+        preflight = plan_load(self._rows, self._ledger, tick=self._report_preflight)
         self.counts.rows = preflight.rows
         # An empty source does not make every document stale.
         self._judge_stale = self._judge_stale and preflight.rows > 0
-        self.counts.unchanged = preflight.count(Fate.UNCHANGED) + preflight.count(Fate.DUPLICATE)
+        self.counts.unchanged = preflight.count(RowAction.UNCHANGED) + preflight.count(RowAction.DUPLICATE)
         try:
             if self._ledger:
                 self._check(preflight, self._ledger)
                 self._tally.doubled(self._ledger.doubled())
-            if preflight.count(Fate.SEND):
+            if preflight.count(RowAction.SEND):
                 await self._send_all(preflight, started)
             if self._stopped is None and self._ledger and self._options.adopt:
                 self._adopt(self._ledger, preflight)
@@ -210,7 +210,7 @@ class Load:
             raise self._stopped
         return self.counts
 
-    def _check(self, preflight: Survey, ledger: BatchLedger) -> None:
+    def _check(self, preflight: LoadPlan, ledger: BatchLedger) -> None:
         """Refuse a load that would replace documents of other sources or most of this source's documents."""
         if not self._options.adopt:
             check_owner(ledger.source, preflight.foreign)
@@ -224,7 +224,7 @@ class Load:
         missing = documents - preflight.kept - preflight.changed if self._judge_stale else 0
         check_extent(ledger.source, documents=documents, changed=changed, missing=max(0, missing))
 
-    def _adopt(self, ledger: BatchLedger, preflight: Survey) -> None:
+    def _adopt(self, ledger: BatchLedger, preflight: LoadPlan) -> None:
         """Assign keys of other sources that are also in this source to this source."""
         if count := ledger.adopt(preflight.has):
             log.warning("%d keys of other sources now belong to source %r.", count, ledger.source)
@@ -236,7 +236,7 @@ class Load:
 
     def _end(self) -> None:
         done, rows = self.counts.done, self.counts.rows
-        error = AssistantIncompleteLoad(
+        error = AssistantIncompleteError(
             f"the load was ended from outside after {done} of {rows} rows; a retry goes on with the others"
         )
         self._stop(error)
@@ -247,7 +247,7 @@ class Load:
         self._fatal = error
         self._wakeup.set()
 
-    async def _send_all(self, preflight: Survey, started: float) -> None:
+    async def _send_all(self, preflight: LoadPlan, started: float) -> None:
         workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
         watchers = [*workers, asyncio.create_task(report_progress(self.counts, self._limiter, started))]
         try:
@@ -332,7 +332,9 @@ class Load:
             return to_claim
         try:
             claims = [attempt.claim for attempt in to_claim]
-            keys = await asyncio.get_running_loop().run_in_executor(thread, self._ledger.exchange, outcomes, claims)
+            keys = await asyncio.get_running_loop().run_in_executor(
+                thread, self._ledger.commit_and_claim, outcomes, claims
+            )
         except BaseException:
             self._outcomes = outcomes + self._outcomes
             raise
@@ -354,12 +356,12 @@ class Load:
             self._pending = self._select(group)
         return attempt
 
-    def _claims(self, preflight: Survey) -> Iterator[_Attempt]:
+    def _claims(self, preflight: LoadPlan) -> Iterator[_Attempt]:
         """Yield the rows to claim; count all others by their outcome."""
         for group in self._with_entries(preflight):
             yield from self._select(group)
 
-    def _with_entries(self, preflight: Survey) -> Iterator[_Group]:
+    def _with_entries(self, preflight: LoadPlan) -> Iterator[_Group]:
         """Yield groups of LOOK_AHEAD rows to send, each row with its ledger entry."""
         items = iter(self._rows.items(preflight.to_send))
         while group := list(islice(items, LOOK_AHEAD)):
@@ -373,7 +375,7 @@ class Load:
             if self._stopped:
                 return
 
-    def _decide(self, item: Item, entry: Known | None) -> bool:
+    def _decide(self, item: PreparedRow, entry: Known | None) -> bool:
         """Return whether to send a row; count it if not."""
         if item.problem:
             self._tally.rejected(item, item.problem)
@@ -394,14 +396,14 @@ class Load:
             self._stop(AssistantInputError(what, field="on_change"))
         return False
 
-    def _decide_ambiguous(self, item: Item) -> bool:
+    def _decide_ambiguous(self, item: PreparedRow) -> bool:
         if self._options.on_ambiguous == "retry":
             return True
         reason = "an earlier attempt may or may not have created it"
         self._tally.ambiguous(item, reason)
         if self._options.on_ambiguous == "fail":
             what = f"row {item.number} ({item.label}): {reason}, and on_ambiguous is 'fail'. {RESOLVE_FIRST}"
-            self._stop(AssistantAmbiguousErrorForGood(what))
+            self._stop(AssistantAmbiguousPermanentError(what))
         return False
 
     async def _work(self) -> NoReturn:
@@ -446,7 +448,7 @@ class Load:
         self.counts.requests += 1
         self._tally.created(item, reply, attempt.claim.known)
         self._on_created(item, reply)
-        sends = reply.exchange
+        sends = reply.call_info
         return Settlement(
             attempt.claim, "done", item.digest.content, reply.created_id, sends.status, sends.attempts, sends.ambiguous
         )
@@ -486,7 +488,7 @@ class Load:
             attempt.ambiguous += 1
             if self._options.on_ambiguous == "fail":
                 what = f"{error} on_ambiguous is 'fail', so it is not sent again. {RESOLVE_FIRST}"
-                self._stop(AssistantAmbiguousErrorForGood(what))
+                self._stop(AssistantAmbiguousPermanentError(what))
         return self._not_created(attempt, error)
 
     def _not_created(self, attempt: _Attempt, error: AssistantError) -> Settlement:
@@ -518,7 +520,7 @@ class Load:
         if not outcomes or self._ledger is None:
             return
         try:
-            self._ledger.exchange(outcomes, ())
+            self._ledger.commit_and_claim(outcomes, ())
         except AssistantError:
             created = [settlement for settlement in outcomes if settlement.outcome == "done"]
             log.exception("%d documents were created, but the ledger could not record them.", len(created))
@@ -548,7 +550,7 @@ class _NotSent(AssistantError):
 class _Slot:
     """A limiter's slot that is released at most once."""
 
-    def __init__(self, limiter: Limiter) -> None:
+    def __init__(self, limiter: AdaptiveRateLimiter) -> None:
         self._limiter = limiter
         self.is_held = False
 

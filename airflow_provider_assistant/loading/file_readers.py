@@ -20,11 +20,11 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import (
     BATCH,
     Batch,
-    Wanted,
+    ColumnSelection,
     batches_of_arrow,
     columns_of_rows,
 )
-from airflow_provider_assistant.storage.paths import Path_
+from airflow_provider_assistant.storage.paths import StoragePath
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
 COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
@@ -86,7 +86,9 @@ class CsvOptions:
         return self
 
 
-def read_file(path: Path_, wanted: Wanted, options: CsvOptions, row_groups: list[int] | None = None) -> Iterator[Batch]:
+def read_file(
+    path: StoragePath, wanted: ColumnSelection, options: CsvOptions, row_groups: list[int] | None = None
+) -> Iterator[Batch]:
     """
     Yield the wanted columns of a file.
 
@@ -117,11 +119,13 @@ def read_file(path: Path_, wanted: Wanted, options: CsvOptions, row_groups: list
             raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path_, why: object) -> AssistantInputError:
+def _unreadable(path: StoragePath, why: object) -> AssistantInputError:
     return AssistantInputError(f"{str(path)!r} cannot be read: {why}", field="source")
 
 
-def _parquet(stack: ExitStack, path: Path_, row_groups: list[int] | None, wanted: Wanted) -> Iterator[Batch]:
+def _parquet(
+    stack: ExitStack, path: StoragePath, row_groups: list[int] | None, wanted: ColumnSelection
+) -> Iterator[Batch]:
     import pyarrow.parquet as pq
 
     opened = stack.enter_context(path.open("rb"))
@@ -135,7 +139,7 @@ def _parquet(stack: ExitStack, path: Path_, row_groups: list[int] | None, wanted
     yield from batches_of_arrow(batches, wanted)
 
 
-def _csv(stack: ExitStack, path: Path_, options: CsvOptions, wanted: Wanted) -> Iterator[Batch]:
+def _csv(stack: ExitStack, path: StoragePath, options: CsvOptions, wanted: ColumnSelection) -> Iterator[Batch]:
     is_utf8 = codecs.lookup(options.encoding).name == "utf-8"
     opened = stack.enter_context(_uncompressed(path))
     text = stack.enter_context(
@@ -158,7 +162,7 @@ def _csv(stack: ExitStack, path: Path_, options: CsvOptions, wanted: Wanted) -> 
 _ADVICE = "if the file has another format, set csv_options (--delimiter, --encoding, --quote)"
 
 
-def _csv_rows(path: Path_, reader: Any) -> Iterator[tuple[int, list[str], str]]:
+def _csv_rows(path: StoragePath, reader: Any) -> Iterator[tuple[int, list[str], str]]:
     """Yield line number, cells and problem of every row; skip empty lines."""
     while True:
         line = reader.line_num + 1
@@ -178,11 +182,11 @@ def _csv_rows(path: Path_, reader: Any) -> Iterator[tuple[int, list[str], str]]:
 
 
 def _csv_batch(
-    path: Path_,
+    path: StoragePath,
     rows: Sequence[tuple[int, list[str], str]],
     width: int,
     positions: Mapping[str, int],
-    wanted: Wanted,
+    wanted: ColumnSelection,
     options: CsvOptions,
 ) -> Batch:
     problems: dict[int, str] = {}
@@ -213,7 +217,7 @@ def _is_undecoded(text: str) -> bool:
     return False
 
 
-def _json_lines(stack: ExitStack, path: Path_, wanted: Wanted) -> Iterator[Batch]:
+def _json_lines(stack: ExitStack, path: StoragePath, wanted: ColumnSelection) -> Iterator[Batch]:
     opened = stack.enter_context(_uncompressed(path))
     lines = ((number, line) for number, line in enumerate(opened, start=1) if line.strip())
     present: dict[str, None] = {}
@@ -246,7 +250,7 @@ def _parsed(lines: Sequence[bytes]) -> tuple[list[Mapping[str, Any]], dict[int, 
     return rows, problems
 
 
-def _uncompressed(path: Path_) -> Any:
+def _uncompressed(path: StoragePath) -> Any:
     import fsspec
 
     if isinstance(path, ObjectStoragePath):

@@ -17,12 +17,12 @@ from typing import Protocol
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Known
-from airflow_provider_assistant.loading.rows import Digest, Rows
+from airflow_provider_assistant.loading.rows import RowFingerprint, Rows
 
 LISTED = 5
 
 
-class Fate(IntEnum):
+class RowAction(IntEnum):
     """The preflight's decision about a row."""
 
     SEND = 0
@@ -30,7 +30,7 @@ class Fate(IntEnum):
     DUPLICATE = 2
 
 
-class Memory(Protocol):
+class LedgerReader(Protocol):
     """The part of the ledger that the preflight reads."""
 
     @property
@@ -47,18 +47,18 @@ class Memory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class LoadPlan:
     """
     Hold the result of the preflight.
 
-    :param fates: One :class:`Fate` per row, in order.
+    :param actions: One :class:`RowAction` per row, in order.
     :param keys: First eight bytes of each key, sorted.
     :param changed: Number of rows whose key belongs to this source and has other content in the ledger.
     :param kept: Number of rows whose key belongs to this source and has the same content in the ledger.
     :param foreign: Number of rows whose key belongs to another source and has other content, by that source's name.
     """
 
-    fates: bytearray
+    actions: bytearray
     keys: Sequence[int]
     changed: int = 0
     kept: int = 0
@@ -67,11 +67,11 @@ class Survey:
     @property
     def rows(self) -> int:
         """Number of rows of the source."""
-        return len(self.fates)
+        return len(self.actions)
 
-    def count(self, fate: Fate) -> int:
+    def count(self, fate: RowAction) -> int:
         """Return the number of rows with this decision."""
-        return self.fates.count(fate)
+        return self.actions.count(fate)
 
     def to_send(self, number: int) -> bool:
         """
@@ -79,7 +79,7 @@ class Survey:
 
         :param number: Number of the row, from 1. Rows that were added to the source after the preflight are not sent.
         """
-        return number <= len(self.fates) and self.fates[number - 1] == Fate.SEND
+        return number <= len(self.actions) and self.actions[number - 1] == RowAction.SEND
 
     def has(self, key: str) -> bool:
         """Return whether the source has this key; only its first eight bytes are compared."""
@@ -88,36 +88,36 @@ class Survey:
         return position < len(self.keys) and self.keys[position] == short
 
 
-def survey(rows: Rows, memory: Memory | None, *, tick: Callable[[int], None] = lambda _: None) -> Survey:
+def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], None] = lambda _: None) -> LoadPlan:
     """
     Read all rows and decide which ones to send.
 
     :param rows: Rows of the source.
-    :param memory: Ledger with the entries of earlier loads. None if the load uses no ledger.
+    :param ledger: Ledger with the entries of earlier loads. None if the load uses no ledger.
     :param tick: Called after each batch with the number of rows read so far.
     :return: The decisions, and how the keys relate to the ledger.
     :raises AssistantInputError: The source is empty and must not be, or rows with the same key have different content.
     """
-    fates = bytearray()
+    actions = bytearray()
     keys = array("Q")
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     for digests in rows.digests():
-        entries = memory.known([digest.key for digest in digests]) if memory else {}
+        entries = ledger.known([digest.key for digest in digests]) if ledger else {}
         for digest in digests:
             entry = entries.get(digest.key)
-            fates.append(_fate(digest, entry))
-            if memory and entry:
-                _relate(digest, entry, memory.source, relations, foreign)
+            actions.append(_fate(digest, entry))
+            if ledger and entry:
+                _relate(digest, entry, ledger.source, relations, foreign)
         keys.extend([_short(digest.key) for digest in digests])
-        tick(len(fates))
+        tick(len(actions))
     ordered = _sorted(keys) if keys else keys
     if keys and (repeated := _repeated(ordered)):
-        _mark_duplicates(rows, repeated, fates)
-    return Survey(fates, ordered, relations["changed"], relations["kept"], foreign)
+        _mark_duplicates(rows, repeated, actions)
+    return LoadPlan(actions, ordered, relations["changed"], relations["kept"], foreign)
 
 
-def _relate(digest: Digest, entry: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
+def _relate(digest: RowFingerprint, entry: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
     """Count whether a row keeps or changes the document of its key, and whose key it is."""
     if entry.content_hash is None:
         return
@@ -128,10 +128,10 @@ def _relate(digest: Digest, entry: Known, source: str, relations: Counter[str], 
         foreign[entry.source] += 1
 
 
-def _fate(digest: Digest, entry: Known | None) -> int:
+def _fate(digest: RowFingerprint, entry: Known | None) -> int:
     if entry is not None and entry.state == "done" and entry.content_hash == digest.content:
-        return Fate.UNCHANGED
-    return Fate.SEND
+        return RowAction.UNCHANGED
+    return RowAction.SEND
 
 
 def _short(key: str) -> int:
@@ -139,7 +139,7 @@ def _short(key: str) -> int:
 
 
 def _sorted(keys: array[int]) -> Sequence[int]:
-    """Sort the keys in Arrow memory, without converting all of them to Python integers."""
+    """Sort the keys in Arrow ledger, without converting all of them to Python integers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -156,7 +156,7 @@ def _repeated(ordered: Sequence[int]) -> set[int]:
     return set(later.filter(pc.equal(later, column.slice(0, len(later)))).to_pylist())
 
 
-def _mark_duplicates(rows: Rows, repeated: set[int], fates: bytearray) -> None:
+def _mark_duplicates(rows: Rows, repeated: set[int], actions: bytearray) -> None:
     """Read the rows again and mark all but the first of each group with the same key and content as duplicates."""
     first: dict[str, tuple[int, str]] = {}
     conflicts: dict[str, list[int]] = defaultdict(list)
@@ -170,7 +170,7 @@ def _mark_duplicates(rows: Rows, repeated: set[int], fates: bytearray) -> None:
             if content != digest.content:
                 conflicts[digest.key] += [number] if conflicts[digest.key] else [seen_at, number]
             elif seen_at != number:
-                fates[number - 1] = Fate.DUPLICATE
+                actions[number - 1] = RowAction.DUPLICATE
     if conflicts:
         listed = _listed(rows, [numbers[:LISTED] for numbers in list(conflicts.values())[:LISTED]])
         raise AssistantInputError(

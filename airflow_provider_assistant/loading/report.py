@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Self, TypeAlias, cast
 
 from airflow_provider_assistant.api.models import ApiReply
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantStorageError, escaped
 from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import Known, Settlement
-from airflow_provider_assistant.loading.rows import Item
-from airflow_provider_assistant.storage.paths import Path_
+from airflow_provider_assistant.loading.rows import PreparedRow
+from airflow_provider_assistant.storage.paths import StoragePath
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,7 +114,7 @@ class Findings:
     :param always: Whether to write the file even if it has no rows. Default: True.
     """
 
-    def __init__(self, path: Path_, *, always: bool = True) -> None:
+    def __init__(self, path: StoragePath, *, always: bool = True) -> None:
         self.path = path
         self.count = 0
         self._always = always
@@ -229,7 +229,7 @@ def _schema() -> pa.Schema:
     )
 
 
-class Tally:
+class LoadReport:
     """
     Count the outcomes of rows, and add the rows that a person should look at to the findings.
 
@@ -241,7 +241,7 @@ class Tally:
         self._counts = counts
         self._findings = findings
 
-    def created(self, item: Item, reply: ApiReply, entry: Known | None) -> None:
+    def created(self, item: PreparedRow, reply: ApiReply, entry: Known | None) -> None:
         """
         Count a created document.
 
@@ -250,7 +250,7 @@ class Tally:
         :param entry: The ledger entry of the row's key before this load; None if it had none.
         """
         self._counts.created += 1
-        if reply.exchange.ambiguous or (entry and entry.state == "unclear"):
+        if reply.call_info.ambiguous or (entry and entry.state == "unclear"):
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
             self._find("possibly_duplicated", item, reason, reply.created_id)
@@ -259,24 +259,24 @@ class Tally:
             reason = "its content has changed; the older document remains on the site"
             self._find("superseded", item, reason, entry.document_id)
 
-    def rejected(self, item: Item, reason: str) -> None:
+    def rejected(self, item: PreparedRow, reason: str) -> None:
         """Count a bad row."""
         self._counts.rejected += 1
         self._find("rejected", item, reason)
         if self._counts.rejected <= LOGGED:
             log.warning("Row %d (%s) is rejected: %s", item.number, escaped(item.label), escaped(reason))
 
-    def skipped(self, item: Item, reason: str, document_id: str | None = None) -> None:
+    def skipped(self, item: PreparedRow, reason: str, document_id: str | None = None) -> None:
         """Count a row that was deliberately not sent."""
         self._counts.skipped += 1
         self._find("skipped", item, reason, document_id)
 
-    def ambiguous(self, item: Item, reason: str) -> None:
+    def ambiguous(self, item: PreparedRow, reason: str) -> None:
         """Count a row that may have been created."""
         self._counts.ambiguous += 1
         self._find("ambiguous", item, reason)
 
-    def failed(self, item: Item, reason: str) -> None:
+    def failed(self, item: PreparedRow, reason: str) -> None:
         """Count a row that was not created."""
         self._counts.failed += 1
         self._find("failed", item, reason)
@@ -315,11 +315,11 @@ class Tally:
             log.error("Created, but not in the ledger: %s (%s)", escaped(label), escaped(str(settlement.document_id)))
             self._findings.add("ambiguous", label, "created, but the ledger could not record it", document_ids=ids)
 
-    def _find(self, kind: Kind, item: Item, reason: str, document_id: str | None = None) -> None:
+    def _find(self, kind: Kind, item: PreparedRow, reason: str, document_id: str | None = None) -> None:
         self._findings.add(kind, item.label, reason, row=item.number, document_ids=_ids(document_id))
 
 
-async def report_progress(counts: Counts, limiter: Limiter, started: float) -> NoReturn:
+async def report_progress(counts: Counts, limiter: AdaptiveRateLimiter, started: float) -> NoReturn:
     """
     Log the progress of a load every 10 seconds until cancelled.
 

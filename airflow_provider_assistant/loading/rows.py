@@ -17,9 +17,9 @@ from airflow_provider_assistant.api.models import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label, shortened
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.loading.columns import Batch, Wanted
+from airflow_provider_assistant.loading.columns import Batch, ColumnSelection
 from airflow_provider_assistant.loading.sources import Source
-from airflow_provider_assistant.storage.paths import Path_
+from airflow_provider_assistant.storage.paths import StoragePath
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +28,11 @@ _length = str.__len__
 READ_SIZE = 1 << 20
 
 
-class Digest(NamedTuple):
+class RowFingerprint(NamedTuple):
     """
     Hold the key and the content hash of one row, which is all that the preflight needs.
 
-    :param key: Digest of the row's key: its key columns, or its whole content.
+    :param key: RowFingerprint of the row's key: its key columns, or its whole content.
     :param content: Content hash; it differs once the row has changed.
     """
 
@@ -41,7 +41,7 @@ class Digest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PreparedRow:
     """
     Hold one row to load.
 
@@ -54,7 +54,7 @@ class Item:
     """
 
     number: int
-    digest: Digest
+    digest: RowFingerprint
     label: str
     call: Call[Any] | None = None
     problem: str | None = None
@@ -64,14 +64,14 @@ class Item:
 class Rows(Protocol):
     """Rows that can be read repeatedly, always in the same order."""
 
-    def digests(self) -> Iterator[list[Digest]]:
+    def digests(self) -> Iterator[list[RowFingerprint]]:
         """
         Yield key and content hash of all rows, in batches.
 
         :return: One list per batch.
         """
 
-    def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
+    def items(self, wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
         """
         Yield the rows with the wanted numbers.
 
@@ -118,7 +118,7 @@ class DataframeRows:
         self._names = {field: f"column {column!r}" for field, column in columns.items()}
         self._count: int | None = None
 
-    def digests(self) -> Iterator[list[Digest]]:
+    def digests(self) -> Iterator[list[RowFingerprint]]:
         """
         Yield key and content hash of all rows, in batches.
 
@@ -132,7 +132,7 @@ class DataframeRows:
         _check_count(count, self._allow_empty)
         self._count = count
 
-    def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
+    def items(self, wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
         """
         Yield the rows with the wanted numbers.
 
@@ -167,13 +167,15 @@ class DataframeRows:
                     problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
             texts.append(column)
         keys = list(zip(*texts, strict=True))
-        digests = [Digest(content, content) for content in contents]
+        digests = [RowFingerprint(content, content) for content in contents]
         if keys:
-            digests = [Digest(digest_of(encoded(key)), content) for key, content in zip(keys, contents, strict=True)]
+            digests = [
+                RowFingerprint(digest_of(encoded(key)), content) for key, content in zip(keys, contents, strict=True)
+            ]
         for position in problems:
             # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
             key = digest_of(encoded([None, str(batch.start + position)]))
-            digests[position] = Digest(key, key)
+            digests[position] = RowFingerprint(key, key)
         return _Read(digests, keys, problems)
 
     def _contents(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
@@ -184,11 +186,13 @@ class DataframeRows:
         ]
         return zip(*columns, strict=True) if columns else iter([()] * len(batch))
 
-    def _item(self, batch: Batch, position: int, read: _Read) -> Item:
+    def _item(self, batch: Batch, position: int, read: _Read) -> PreparedRow:
         number = batch.start + position
         fields = {field: batch.columns[column][position] for field, column in self._columns.items()}
         fields |= {field: _unless_blank(fields[field]) for field in self._optional & fields.keys()}
-        item = Item(number, read.digests[position], self._label(fields, read, position), place=batch.place(position))
+        item = PreparedRow(
+            number, read.digests[position], self._label(fields, read, position), place=batch.place(position)
+        )
         problem = read.problems.get(position)
         if problem is None:
             try:
@@ -212,7 +216,7 @@ def _unless_blank(value: Any) -> Any:
 class _Read(NamedTuple):
     """A batch's digests, values of the key columns, and problems by position."""
 
-    digests: list[Digest]
+    digests: list[RowFingerprint]
     keys: list[tuple[str | None, ...]]
     problems: dict[int, str]
 
@@ -230,9 +234,9 @@ class FileRows:
 
     def __init__(
         self,
-        files: Sequence[tuple[str, Path_]],
+        files: Sequence[tuple[str, StoragePath]],
         *,
-        upload: Callable[[Path_, str], Upload],
+        upload: Callable[[StoragePath, str], Upload],
         call: Callable[[Upload], Call[Any]],
         allow_empty: bool = False,
     ) -> None:
@@ -244,7 +248,7 @@ class FileRows:
         self._allow_empty = allow_empty
         self._read: dict[int, _ReadFile] = {}
 
-    def digests(self) -> Iterator[list[Digest]]:
+    def digests(self) -> Iterator[list[RowFingerprint]]:
         """
         Yield key and content hash of all files, reading each file once.
 
@@ -256,7 +260,7 @@ class FileRows:
             read = self._read[number] = _read_file(name, path)
             yield [read.digest]
 
-    def items(self, wanted: Callable[[int], bool]) -> Iterator[Item]:
+    def items(self, wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
         """
         Yield the files with the wanted numbers.
 
@@ -267,9 +271,9 @@ class FileRows:
             if wanted(number):
                 yield self._item(number, name, path)
 
-    def _item(self, number: int, name: str, path: Path_) -> Item:
+    def _item(self, number: int, name: str, path: StoragePath) -> PreparedRow:
         read = self._read[number]
-        item = Item(number, read.digest, shortened(storable(name)), place=f"file {name!r}")
+        item = PreparedRow(number, read.digest, shortened(storable(name)), place=f"file {name!r}")
         if read.problem:
             return replace(item, problem=read.problem)
         try:
@@ -281,7 +285,7 @@ class FileRows:
 
 
 @contextlib.contextmanager
-def _opened(upload: Upload, path: Path_, size: int) -> Iterator[BinaryIO]:
+def _opened(upload: Upload, path: StoragePath, size: int) -> Iterator[BinaryIO]:
     """Open a file; raise an error if its size has changed since the preflight."""
     with upload.open() as file:
         found = file.seek(0, os.SEEK_END) if file.seekable() else size
@@ -300,7 +304,7 @@ class _Checked(io.RawIOBase):
     timeout, and the row would become ambiguous.
     """
 
-    def __init__(self, file: BinaryIO, path: Path_, size: int) -> None:
+    def __init__(self, file: BinaryIO, path: StoragePath, size: int) -> None:
         self._file, self._path, self._size = file, path, size
         self._position = 0
 
@@ -333,19 +337,19 @@ class _Checked(io.RawIOBase):
         return len(piece)
 
 
-def _changed(path: Path_, how: str) -> AssistantInputError:
+def _changed(path: StoragePath, how: str) -> AssistantInputError:
     return AssistantInputError(
         f"file {str(path)!r} has changed {how} since it was checked; the next run sends it", field="file"
     )
 
 
 class _ReadFile(NamedTuple):
-    digest: Digest
+    digest: RowFingerprint
     size: int = 0
     problem: str | None = None
 
 
-def _read_file(name: str, path: Path_) -> _ReadFile:
+def _read_file(name: str, path: StoragePath) -> _ReadFile:
     key = digest_of(encoded([name]))
     content = hashlib.blake2b(digest_size=16)
     size = 0
@@ -357,11 +361,11 @@ def _read_file(name: str, path: Path_) -> _ReadFile:
     except OSError as error:
         # A placeholder that equals no content hash.
         unread = digest_of(encoded([name, None]))
-        return _ReadFile(Digest(key, unread), problem=f"file {str(path)!r} cannot be read: {error}")
-    return _ReadFile(Digest(key, content.hexdigest()), size)
+        return _ReadFile(RowFingerprint(key, unread), problem=f"file {str(path)!r} cannot be read: {error}")
+    return _ReadFile(RowFingerprint(key, content.hexdigest()), size)
 
 
-def _check_names(files: Sequence[tuple[str, Path_]]) -> None:
+def _check_names(files: Sequence[tuple[str, StoragePath]]) -> None:
     by_name: dict[str, list[str]] = defaultdict(list)
     for name, path in files:
         by_name[name].append(str(path))
@@ -472,7 +476,7 @@ def mapping_of(
     return {field: columns.get(field, field) for field in fields if field not in constants}
 
 
-def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_columns: Sequence[str]) -> Wanted:
+def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_columns: Sequence[str]) -> ColumnSelection:
     """
     Return the columns to read from a source.
 
@@ -486,4 +490,4 @@ def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_colum
         column for field, column in columns.items() if column != field or payload.model_fields[field].is_required()
     ]
     optional = [column for column in columns.values() if column not in required]
-    return Wanted(text=tuple(required), any=tuple(key_columns), optional=tuple(optional))
+    return ColumnSelection(text=tuple(required), any=tuple(key_columns), optional=tuple(optional))

@@ -20,15 +20,15 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import (
     Batch,
-    Wanted,
+    ColumnSelection,
     batches_of,
     batches_of_parts,
     is_rows,
     number,
 )
 from airflow_provider_assistant.loading.file_readers import CsvOptions, read_file
-from airflow_provider_assistant.loading.untemplated import Given, is_dataframe
-from airflow_provider_assistant.storage.paths import Path_, check_inside, storage_files, storage_path
+from airflow_provider_assistant.loading.untemplated import Untemplated, is_dataframe
+from airflow_provider_assistant.storage.paths import StoragePath, check_inside, storage_files, storage_path
 
 
 class Source:
@@ -52,8 +52,8 @@ class Source:
 
 def open_source(
     source: Any,
-    wanted: Wanted,
-    root: str | None = None,
+    wanted: ColumnSelection,
+    allowed_root: str | None = None,
     *,
     csv_options: Mapping[str, str] | CsvOptions | None = None,
     allow_empty: bool = False,
@@ -69,26 +69,26 @@ def open_source(
         - a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`
         - several dataframes or lists of mappings, such as the output of a mapped task
         - a callable that returns any of these, or yields batches of them
-        - any of these wrapped in :class:`Given`
+        - any of these wrapped in :class:`Untemplated`
     :param wanted: Columns to read.
-    :param root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
+    :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
     :param csv_options: Format of CSV files, see :class:`CsvOptions`.
     :param allow_empty: Whether a folder or glob may match no files. Default: False.
     :return: The source. Close it with a ``with`` block.
     :raises AssistantInputError: The source is of another type or lacks a required column, or a file is outside
-        ``root``.
+        ``allowed_root``.
     """
     options = CsvOptions.of(csv_options)
-    if isinstance(source, Given):
+    if isinstance(source, Untemplated):
         source = source.value
     if callable(source) and not hasattr(source, "__arrow_c_stream__"):
         source = source()
     source = _in_memory(source)
     if is_dataframe(source) or is_rows(source):
         return Source(lambda: number(batches_of(source, wanted)))
-    files = _files_of(source, root, allow_empty)
+    files = _files_of(source, allowed_root, allow_empty)
     if files is not None:
-        return Source(lambda: number(_batches_of_files(files, wanted, options, root)))
+        return Source(lambda: number(_batches_of_files(files, wanted, options, allowed_root)))
     if hasattr(source, "__arrow_c_stream__"):
         return _kept(batches_of(source, wanted))
     if isinstance(source, list | tuple) and all(is_dataframe(part) or _is_part(part) for part in source):
@@ -148,26 +148,29 @@ def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
 
 
 def _files_of(
-    source: Any, root: str | None = None, allow_empty: bool = False
-) -> list[tuple[Path_, list[int] | None]] | None:
+    source: Any, allowed_root: str | None = None, allow_empty: bool = False
+) -> list[tuple[StoragePath, list[int] | None]] | None:
     """Return pairs of file and row groups to read, or None if the source does not consist of files."""
     if isinstance(source, Mapping) and set(source) == {"path", "row_groups"}:
         path = storage_path(source["path"])
-        check_inside(path, root)
+        check_inside(path, allowed_root)
         return [(path, list(source["row_groups"]))]
     is_path = isinstance(source, str | Path | ObjectStoragePath)
     is_paths = isinstance(source, list | tuple) and all(isinstance(p, str | Path | ObjectStoragePath) for p in source)
     if not is_path and not (is_paths and source):
         return None
-    return [(path, None) for _, path in storage_files(source, root, allow_empty=allow_empty)]
+    return [(path, None) for _, path in storage_files(source, allowed_root, allow_empty=allow_empty)]
 
 
 def _batches_of_files(
-    files: Sequence[tuple[Path_, list[int] | None]], wanted: Wanted, options: CsvOptions, root: str | None
+    files: Sequence[tuple[StoragePath, list[int] | None]],
+    wanted: ColumnSelection,
+    options: CsvOptions,
+    allowed_root: str | None,
 ) -> Iterator[Batch]:
     for path, row_groups in files:
         # Check in each pass: a symbolic link may have changed since the first one.
-        check_inside(path, root)
+        check_inside(path, allowed_root)
         yield from read_file(path, wanted, options, row_groups)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_assistant.loading.columns import BATCH
 
 
-class Given:
+class Untemplated:
     """
     Wrap a source so that Airflow neither renders, calls nor displays it in full.
 
@@ -33,9 +33,9 @@ class Given:
         return f"{kind}, {count}: {listed if len(listed) <= NAMES_LENGTH else f'{listed[: NAMES_LENGTH - 1]}…'}"
 
 
-def as_given(source: Any) -> Any:
+def without_templating(source: Any) -> Any:
     """
-    Wrap a source in :class:`Given` unless it is a template.
+    Wrap a source in :class:`Untemplated` unless it is a template.
 
     Airflow would render rows as templates, although a row about Jinja must be sent unchanged, and would call a
     callable with its context.
@@ -44,7 +44,7 @@ def as_given(source: Any) -> Any:
     :return: The wrapped source; paths, URLs and templates unchanged.
     """
     is_several = isinstance(source, list | tuple) and any(map(_is_content, source))
-    return Given(source) if is_several or _is_content(source) or callable(source) else source
+    return Untemplated(source) if is_several or _is_content(source) or callable(source) else source
 
 
 def _is_content(source: Any) -> bool:

@@ -17,7 +17,7 @@ SCHEMES = {"s3a": "s3", "gcs": "gs"}
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class LineageDataset:
     """
     A file, folder, table or asset that a task reads or writes.
 
@@ -34,7 +34,7 @@ class Data:
     bytes: int | None = None
 
 
-def table_at(uri: str, table: pa.Table, size: int | None = None) -> Data:
+def table_at(uri: str, table: pa.Table, size: int | None = None) -> LineageDataset:
     """
     Return the description of a table that a task wrote, with its columns and row count.
 
@@ -43,14 +43,14 @@ def table_at(uri: str, table: pa.Table, size: int | None = None) -> Data:
     :param size: Number of bytes written. Default: None, unknown.
     """
     columns = {column.name: str(column.type) for column in table.schema}
-    return Data(uri, columns, table.num_rows, size)
+    return LineageDataset(uri, columns, table.num_rows, size)
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
     """
     Return the namespace and the name of a dataset by OpenLineage's naming convention.
 
-    :param uri: Path or URI as in :class:`Data`. A connection id before ``@`` is ignored.
+    :param uri: Path or URI as in :class:`LineageDataset`. A connection id before ``@`` is ignored.
     :return: Namespace and name.
     """
     if "://" not in uri:
@@ -65,7 +65,7 @@ def dataset_name(uri: str) -> tuple[str, str]:
     return f"{scheme}://{host}", parts.path.strip("/") or "/"
 
 
-def operator_lineage(inputs: Iterable[Data], outputs: Iterable[Data]) -> OperatorLineage[Any, Any]:
+def operator_lineage(inputs: Iterable[LineageDataset], outputs: Iterable[LineageDataset]) -> OperatorLineage[Any, Any]:
     """
     Return an operator's lineage for Airflow's OpenLineage provider, which must be installed.
 
@@ -82,14 +82,14 @@ def operator_lineage(inputs: Iterable[Data], outputs: Iterable[Data]) -> Operato
     )
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    def schema(data: Data) -> dict[str, Any]:
+    def schema(data: LineageDataset) -> dict[str, Any]:
         fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in data.columns.items()]
         return {"schema": SchemaDatasetFacet(fields=fields)} if fields else {}
 
-    def statistics(data: Data) -> dict[str, Any]:
+    def statistics(data: LineageDataset) -> dict[str, Any]:
         return {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=data.rows, size=data.bytes)}
 
-    def named(data: Data) -> dict[str, Any]:
+    def named(data: LineageDataset) -> dict[str, Any]:
         namespace, name = dataset_name(data.uri)
         return {"namespace": namespace, "name": name, "facets": schema(data)}
 
@@ -99,13 +99,13 @@ def operator_lineage(inputs: Iterable[Data], outputs: Iterable[Data]) -> Operato
     )
 
 
-def merged(written: Iterable[Data]) -> list[Data]:
+def merged(written: Iterable[LineageDataset]) -> list[LineageDataset]:
     """
     Return each dataset once, with the rows and bytes of its entries added up.
 
     :param written: What the task wrote.
     """
-    found: dict[str, Data] = {}
+    found: dict[str, LineageDataset] = {}
     for data in written:
         if (before := found.get(data.uri)) is None:
             found[data.uri] = data

@@ -14,15 +14,15 @@ from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, Ob
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.assets import Kind, site_uri
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
-from airflow_provider_assistant.failures import Situation, explained, place_of
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
+from airflow_provider_assistant.failures import FailureContext, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.report import Findings
-from airflow_provider_assistant.loading.untemplated import as_given
+from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability import metrics
-from airflow_provider_assistant.observability.lineage import Data, operator_lineage, table_at
+from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage, table_at
 from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 UNWRITTEN = "Nothing was written: the partition is unchanged."
 
 
-class SourceField:
+class UntemplatedField:
     """A template field that keeps a source as given, whether the DAG file or Airflow's rendering sets it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -44,23 +44,23 @@ class SourceField:
         return self if operator is None else vars(operator)[self._name]
 
     def __set__(self, operator: Any, source: Any) -> None:
-        vars(operator)[self._name] = as_given(source)
+        vars(operator)[self._name] = without_templating(source)
 
 
-class ResultOperator(BaseOperator):
+class AssistantBaseOperator(BaseOperator):
     """Base of all operators. ``execute`` returns a dict, which goes to XCom and to the events of outlet assets."""
 
     ui_color = "#e4e9fb"
 
     # The data that this run wrote, for lineage and links.
-    written: tuple[Data, ...] = ()
+    lineage_outputs: tuple[LineageDataset, ...] = ()
 
     def __init__(self, **kwargs: Any) -> None:
         # Makes task.output["request_id"] return that item of the result.
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
 
-    def tell(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+    def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         """
         Set the result as the extra of every outlet asset's event, and return it.
 
@@ -72,7 +72,7 @@ class ResultOperator(BaseOperator):
                 context["outlet_events"][outlet].extra = result
         return result
 
-    def reads(self) -> Sequence[Data]:
+    def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the data that the task read, for lineage. Called after the task has ended."""
         return ()
 
@@ -84,11 +84,11 @@ class ResultOperator(BaseOperator):
         :return: The datasets that were read and written. Empty if nothing was written: OpenLineage then uses the
             task's inlets and outlets.
         """
-        return operator_lineage(self.reads() if self.written else (), self.written)
+        return operator_lineage(self.lineage_inputs() if self.lineage_outputs else (), self.lineage_outputs)
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return what the task was doing, for the log lines of a failure."""
-        return Situation(f"task {self.task_id!r}")
+        return FailureContext(f"task {self.task_id!r}")
 
     def part(self, context: Context) -> str:
         """Return the name of this task's file in a partition. The name is unique to the task instance."""
@@ -111,12 +111,15 @@ class ResultOperator(BaseOperator):
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
         file = lake.publish(table, root, dataset, day, part or self.part(context), provenance=provenance)
-        self.written = (*self.written, table_at(str(ObjectStoragePath(root) / dataset), table, file.bytes))
+        self.lineage_outputs = (
+            *self.lineage_outputs,
+            table_at(str(ObjectStoragePath(root) / dataset), table, file.bytes),
+        )
         metrics.exported_rows(dataset, file.rows)
         return file
 
 
-class AssistantOperator(ResultOperator):
+class AssistantOperator(AssistantBaseOperator):
     """
     Base of the operators that call the service.
 
@@ -156,10 +159,10 @@ class AssistantOperator(ResultOperator):
         :param kind: The part of the site, such as ``documents`` or ``chat``.
         :param site_id: The site. Default: that of the task.
         """
-        return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.site(site_id), kind)
+        return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.resolve_site_id(site_id), kind)
 
 
-def _named(written: Sequence[Data]) -> str:
+def _named(written: Sequence[LineageDataset]) -> str:
     return ", ".join(f"{data.uri} ({data.rows} rows)" for data in written)
 
 
@@ -174,7 +177,7 @@ def warn_of_findings(listed: str | None, count: int | None = None) -> None:
         log.warning("%s need attention. They are listed in %s.", f"{count} findings" if count else "Findings", listed)
 
 
-def allowed(limit: float, total: int) -> float:
+def tolerance(limit: float, total: int) -> float:
     """
     Return the number of failures that a limit allows.
 
@@ -244,12 +247,12 @@ class ExportOperator(AssistantOperator):
         """Return the name of this task's file in a partition."""
         return f"{self._task_part()}{_instance(RunRef.of(context))}"
 
-    def situation(self, context: Context) -> Situation:
+    def failure_context(self, context: Context) -> FailureContext:
         """Return the target of the export and the files that it replaced, for the log lines of a failure."""
         doing = f"export of {self.part(context)!r} to {self.output_path} from {self.place()}"
-        files = len(self.written)
-        return Situation(
-            doing, f"{files} file(s) of this run were written: {_named(self.written)}." if files else UNWRITTEN
+        files = len(self.lineage_outputs)
+        return FailureContext(
+            doing, f"{files} file(s) of this run were written: {_named(self.lineage_outputs)}." if files else UNWRITTEN
         )
 
     def _task_part(self) -> str:
@@ -339,13 +342,13 @@ class LedgerExportOperator(ExportOperator):
         :return: ``rows`` and ``bytes`` of all files, ``paths`` of all files, ``path`` of the last day's file, and
             ``date``, the last day.
         :raises AssistantLedgerError: The ledger cannot be read.
-        :raises AssistantLedgerErrorForGood: The ledger has no entries up to a day whose partition has rows: the run
+        :raises AssistantLedgerPermanentError: The ledger has no entries up to a day whose partition has rows: the run
             would replace these rows by nothing. Airflow does not retry the task.
         :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
         """
         last = self.day(context)
         written: list[lake.Published] = []
-        scope = self.hook.target() if self.site_id else None
+        scope = self.hook.site_url() if self.site_id else None
         with Ledger.open() as ledger:
             for back in reversed(range(self.days)):
                 day = last - datetime.timedelta(days=back)
@@ -365,17 +368,17 @@ class LedgerExportOperator(ExportOperator):
         }
         values = (result["rows"], self.dataset, self.days, last, paths[-1])
         self.log.info("Wrote %d rows of dataset %s for the %d day(s) up to %s. Last file: %s.", *values)
-        return self.tell(context, result)
+        return self.emit_asset_events(context, result)
 
     def _check_emptiness(self, ledger: Ledger, day: datetime.date, end: datetime.datetime, part: str) -> None:
         """
         Raise if an empty table would replace rows that came from another ledger.
 
-        :raises AssistantLedgerErrorForGood: The partition has rows, but this ledger has no entries up to that day.
+        :raises AssistantLedgerPermanentError: The partition has rows, but this ledger has no entries up to that day.
         """
         rows = lake.rows_there(self.output_path, self.dataset, day, part)
         if rows and not ledger.has_entries_before(end):
-            raise AssistantLedgerErrorForGood(
+            raise AssistantLedgerPermanentError(
                 f"{self.dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
                 "entry of that day or earlier: the rows came from another ledger and were not replaced. Check "
                 "[assistant] ledger_conn_id. A ledger in a file is not shared between machines."

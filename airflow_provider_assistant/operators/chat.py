@@ -11,23 +11,23 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.api.call import Call, Exchange
+from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.api.models import ApiReply, ChatMessage, SubmittedChat, checked
 from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousErrorForGood,
+    AssistantAmbiguousPermanentError,
     AssistantAPIError,
     AssistantNotFoundError,
-    AssistantRequestFailed,
-    AssistantRequestLost,
-    AssistantRequestTimeout,
+    AssistantRequestFailedError,
+    AssistantRequestLostError,
+    AssistantRequestTimeoutError,
 )
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.triggers.chat import ended_request, times_of
-from airflow_provider_assistant.triggers.deferral import conclude, defer, is_deferrable, is_lost, restore
+from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, is_lost, record_and_return, restore
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
@@ -61,9 +61,9 @@ class _MessageOperator(AssistantOperator):
         self.response_language = response_language
         self.on_ambiguous = on_ambiguous
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the session of the chat, for the log lines of a failure."""
-        return Situation(f"chat in session {self.session_id!r} on {self.place()}")
+        return FailureContext(f"chat in session {self.session_id!r} on {self.place()}")
 
     def _chat_message(self) -> ChatMessage:
         fields = {
@@ -82,11 +82,11 @@ class _MessageOperator(AssistantOperator):
         """
         Skip the task if the outcome of its message is ambiguous and ``on_ambiguous`` is ``skip``.
 
-        :raises AirflowSkipException: Replaces AssistantAmbiguousErrorForGood if ``on_ambiguous`` is ``skip``.
+        :raises AirflowSkipException: Replaces AssistantAmbiguousPermanentError if ``on_ambiguous`` is ``skip``.
         """
         try:
             yield
-        except AssistantAmbiguousErrorForGood as error:
+        except AssistantAmbiguousPermanentError as error:
             if self.on_ambiguous == "skip":
                 raise AirflowSkipException(f"Skipped: {error}") from error
             raise
@@ -136,15 +136,16 @@ class AssistantChatOperator(_MessageOperator):
         :return: ``text``, ``session_id``, ``site_id``, ``request_id`` (None if the reply has none), ``seconds`` of the
             round trip, and ``raw``, the reply as received.
         :raises AssistantAmbiguousError: The message may or may not have reached the service.
-        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``. Airflow does not retry the task.
+        :raises AssistantAmbiguousPermanentError: The same, with ``on_ambiguous="fail"``. Airflow does not retry the
+            task.
         :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        site_id = self.hook.site()
+        site_id = self.hook.resolve_site_id()
         with self._skipping():
             answer = self._send(endpoints.chat(site_id, self._chat_message()))
-        self.log.info("Site %r answered in %.1f s.", site_id, answer.exchange.seconds)
-        self._note_duplicates(context, answer.exchange.ambiguous)
+        self.log.info("Site %r answered in %.1f s.", site_id, answer.call_info.seconds)
+        self._note_duplicates(context, answer.call_info.ambiguous)
         return {
             **answer.as_dict(),
             "session_id": answer.session_id or self.session_id,
@@ -219,15 +220,16 @@ class AssistantSubmitChatOperator(_MessageOperator):
             ``error`` (None), ``polls``, ``seconds`` (latency by the service's timestamps, None if its reply has none),
             ``noticed_after`` (seconds from submission to the poll that found the request finished) and ``raw``, the
             last reply as received.
-        :raises AssistantRequestFailed: The request failed.
-        :raises AssistantRequestTimeout: The request did not finish within ``timeout``. A retry continues to wait.
-        :raises AssistantRequestLost: The service no longer knows the request. A retry submits the message again.
+        :raises AssistantRequestFailedError: The request failed.
+        :raises AssistantRequestTimeoutError: The request did not finish within ``timeout``. A retry continues to wait.
+        :raises AssistantRequestLostError: The service no longer knows the request. A retry submits the message again.
         :raises AssistantAmbiguousError: The chat may or may not have been submitted.
-        :raises AssistantAmbiguousErrorForGood: The same, with ``on_ambiguous="fail"``. Airflow does not retry the task.
+        :raises AssistantAmbiguousPermanentError: The same, with ``on_ambiguous="fail"``. Airflow does not retry the
+            task.
         :raises AirflowSkipException: The chat may have been submitted, and ``on_ambiguous`` is ``skip``.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        site_id = self.hook.site()
+        site_id = self.hook.resolve_site_id()
         with Ledger.opened(self.ledger) as ledger:
             with self._skipping():
                 submitted = self._submitted(context, site_id, ledger)
@@ -268,7 +270,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
                     self._raise_lost(error, ledger)
                     raise
             ended = {**request.as_dict(), "polls": polls, **times_of(request, since, client.now())}
-            return {**conclude(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
+            return {**record_and_return(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
@@ -281,11 +283,11 @@ class AssistantSubmitChatOperator(_MessageOperator):
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore(self, event)
-        site_id = self.hook.site()
+        site_id = self.hook.resolve_site_id()
         with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
-                ended = conclude(ended_request(event), self.hook, ledger)
-            except (AssistantRequestFailed, AssistantRequestTimeout) as error:
+                ended = record_and_return(ended_request(event), self.hook, ledger)
+            except (AssistantRequestFailedError, AssistantRequestTimeoutError) as error:
                 self.request_id = error.request_id
                 raise
             except AssistantAPIError as error:
@@ -294,19 +296,20 @@ class AssistantSubmitChatOperator(_MessageOperator):
         self.request_id = ended["request_id"]
         return {**ended, "session_id": self.session_id, "site_id": site_id}
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the session and the request of the chat, for the log lines of a failure."""
         doing = f"async chat in session {self.session_id!r} on {self.place()}"
         if not self.request_id:
-            return Situation(doing)
+            return FailureContext(doing)
         kept = " The ledger has it: a retry continues to wait for it." if self.ledger else ""
-        return Situation(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
+        return FailureContext(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
 
     def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
-        """Raise AssistantRequestLost if the error of a poll means that the service lost the request."""
+        """Raise AssistantRequestLostError if the error of a poll means that the service lost the request."""
         if is_lost(error, self.request_id, self.hook, ledger):
-            raise AssistantRequestLost(
-                f"Lost by the service: chat request {self.request_id!r} of site {self.hook.site()!r}, which it had "
+            raise AssistantRequestLostError(
+                f"Lost by the service: chat request {self.request_id!r} of site "
+                f"{self.hook.resolve_site_id()!r}, which it had "
                 f"accepted. A retry or a cleared task submits the question again. Error of the last poll: {error}"
             ) from error
 
@@ -314,7 +317,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
         call = endpoints.submit_chat(site_id, self._chat_message())
         if ledger is None:
             reply = self._send(call)
-            self._note_duplicates(context, reply.exchange.ambiguous)
+            self._note_duplicates(context, reply.call_info.ambiguous)
             request_id, at = reply.request_id, time.time()
         else:
             row = self._submitted_once(context, site_id, ledger, call)
@@ -333,7 +336,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
         run = RunRef.of(context)
         # Airflow increases max_tries when a task is cleared.
         scope = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
-        target, key = self.hook.target(), key_of(scope, *(call.json or {}).values())
+        target, key = self.hook.site_url(), key_of(scope, *(call.json or {}).values())
         earlier = ledger.find(submissions, target, key)
         is_ambiguous = earlier is not None and earlier.outcome in {"intended", "ambiguous"}
         if is_ambiguous and self.on_ambiguous != "retry":
@@ -345,7 +348,7 @@ class AssistantSubmitChatOperator(_MessageOperator):
         def send() -> dict[str, Any]:
             nonlocal ambiguous
             reply = self._send(call)
-            ambiguous += reply.exchange.ambiguous
+            ambiguous += reply.call_info.ambiguous
             return {"request_id": reply.request_id}
 
         row, sent = ledger.once(
@@ -367,8 +370,8 @@ class AssistantSubmitChatOperator(_MessageOperator):
         return row
 
 
-def _not_resubmitted(call: Call[Any], earlier: Any) -> AssistantAmbiguousErrorForGood:
-    return AssistantAmbiguousErrorForGood(
+def _not_resubmitted(call: Call[Any], earlier: Any) -> AssistantAmbiguousPermanentError:
+    return AssistantAmbiguousPermanentError(
         f"Not submitted again: an earlier try may have submitted it ({call}). Its error: "
         f"{earlier.error or 'it ended before it had a reply'} Check at the service whether it was submitted, and "
         "record the result with 'airflow assistant ledger resolve'.",
@@ -408,17 +411,17 @@ class AssistantCloseSessionOperator(AssistantOperator):
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, or None if it was empty.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        site_id = self.hook.site()
+        site_id = self.hook.resolve_site_id()
         try:
             reply = self.hook.close_session(self.session_id)
         except AssistantNotFoundError as error:
             if context["ti"].try_number <= 1:
                 raise
             self.log.info("An earlier try has closed the session: %s", error)
-            reply = ApiReply(None, Exchange(error.status))
+            reply = ApiReply(None, CallInfo(error.status))
         self.log.info("Closed session %r on site %r.", self.session_id, site_id)
         return {"session_id": self.session_id, "site_id": site_id, **reply.as_dict()}
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the session, for the log lines of a failure."""
-        return Situation(f"close of session {self.session_id!r} on {self.place()}")
+        return FailureContext(f"close of session {self.session_id!r} on {self.place()}")

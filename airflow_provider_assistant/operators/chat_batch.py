@@ -14,18 +14,18 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.exceptions import (
     AssistantError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
-    AssistantRequestFailed,
-    AssistantRequestLost,
-    AssistantRequestTimeout,
+    AssistantRequestFailedError,
+    AssistantRequestLostError,
+    AssistantRequestTimeoutError,
 )
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
 from airflow_provider_assistant.observability import metrics
-from airflow_provider_assistant.observability.lineage import Data, table_at
-from airflow_provider_assistant.operators.base import AssistantOperator, SourceField, allowed, warn_of_findings
+from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
+from airflow_provider_assistant.operators.base import AssistantOperator, UntemplatedField, tolerance, warn_of_findings
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.storage.paths import files_in
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.chat_batch.batch import Batch, Mode
 
 
-class AssistantAskOperator(AssistantOperator):
+class AssistantChatBatchOperator(AssistantOperator):
     """
     Ask many questions in one task, each once, and write the answers to one Parquet file.
 
@@ -83,15 +83,15 @@ class AssistantAskOperator(AssistantOperator):
         names; False: none.
     :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
         ``[operators] default_deferrable``.
-    :param deadline: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta.
+    :param timeout: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta.
         Default: 3600.
     :param poll_interval: Longest time between two polls of one request, in seconds. Default: 20.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection, which is also the
         upper limit in the triggerer.
     :param max_failed: Number of questions without an answer that the task tolerates: a count, or a fraction below 1.
         Default: 0.
-    :param root: Folder that all files of the source must lie in after symbolic links are resolved: a local path or an
-        object storage URL. Default: None, files may lie anywhere.
+    :param allowed_root: Folder that all files of the source must lie in after symbolic links are resolved: a local path
+        or an object storage URL. Default: None, files may lie anywhere.
     :param reuse: Whether a cleared task continues with the requests and answers of its earlier run. A retry always
         does. Default: True.
     :param ledger: Whether to record the submissions in the ledger. Default: True. Without the ledger, a retry asks all
@@ -110,10 +110,10 @@ class AssistantAskOperator(AssistantOperator):
         "key_columns",
         "csv_options",
         "session",
-        "root",
+        "allowed_root",
     )
     operator_extra_links = (AssistantDataLink(),)
-    source = SourceField()
+    source = UntemplatedField()
 
     # State of the current try.
     _batch: Batch | None = None
@@ -133,11 +133,11 @@ class AssistantAskOperator(AssistantOperator):
         session: str | None = None,
         close_sessions: bool | None = None,
         deferrable: bool | None = None,
-        deadline: float | timedelta = 3600.0,
+        timeout: float | timedelta = 3600.0,
         poll_interval: float = 20.0,
         max_concurrency: int | None = None,
         max_failed: float = 0,
-        root: str | None = None,
+        allowed_root: str | None = None,
         reuse: bool = True,
         ledger: bool = True,
         **kwargs: Any,
@@ -160,11 +160,11 @@ class AssistantAskOperator(AssistantOperator):
         self.session = session
         self.close_sessions = close_sessions
         self.deferrable = is_deferrable(deferrable)
-        self.deadline = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+        self.timeout = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         self.poll_interval = poll_interval
         self.max_concurrency = max_concurrency
         self.max_failed = max_failed
-        self.root = root
+        self.allowed_root = allowed_root
         self.reuse = reuse
         self.ledger = ledger
 
@@ -182,11 +182,11 @@ class AssistantAskOperator(AssistantOperator):
             the findings or None if there are none.
         :raises AssistantInputError: The source cannot be read, and nothing was sent; or more than ``max_failed`` rows
             were rejected, and all others are answered. Airflow does not retry the task.
-        :raises AssistantRequestFailed: More than ``max_failed`` questions have no answer, most of them because their
-            request failed.
-        :raises AssistantRequestTimeout: The same, most of them because their request did not finish in time.
-        :raises AssistantRequestLost: The same, most of them because the service no longer knows their request.
-        :raises AssistantIncompleteLoad: The same, most of them because they could not be submitted.
+        :raises AssistantRequestFailedError: More than ``max_failed`` questions have no answer, most of them because
+            their request failed.
+        :raises AssistantRequestTimeoutError: The same, most of them because their request did not finish in time.
+        :raises AssistantRequestLostError: The same, most of them because the service no longer knows their request.
+        :raises AssistantIncompleteError: The same, most of them because they could not be submitted.
         :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
@@ -200,19 +200,19 @@ class AssistantAskOperator(AssistantOperator):
                 key_columns=key_names(self.key_columns),
                 session=self.session,
                 scope=self._scope(context),
-                root=self.root,
+                allowed_root=self.allowed_root,
                 csv_options=self.csv_options,
                 allow_empty=self.allow_empty,
             )
             batch.submit(questions)
-            deadline = time.time() + self.deadline
+            deadline = time.time() + self.timeout
             if self.deferrable and (count := len(batch.journal.read_open())):
-                self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.deadline)
+                self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.timeout)
                 self._defer(batch, deadline)
             return self._finished(batch, context, deadline)
 
     @explained
-    def resume(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Write the answers after a deferral.
 
@@ -226,7 +226,7 @@ class AssistantAskOperator(AssistantOperator):
         with self._opened(context) as batch:
             return self._finished(batch, context, deadline_of(event))
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the target and the counts of this try, for the log lines of a failure."""
         doing = f"chat batch to {self.output_path} on {self.place()}"
         if result := self._result:
@@ -234,36 +234,36 @@ class AssistantAskOperator(AssistantOperator):
             waiting = (
                 f" {result['timed_out']} requests are still in progress at the service." if result["timed_out"] else ""
             )
-            return Situation(doing, kept + waiting, result["findings"])
+            return FailureContext(doing, kept + waiting, result["findings"])
         if self._batch and (counts := self._batch.counts):
             kept = f"{counts.created} of {counts.rows} questions were submitted by this try"
             again = (
                 f" and {counts.unchanged} before; a retry continues to wait for their answers." if self.ledger else "."
             )
-            return Situation(doing, kept + again)
-        return Situation(doing)
+            return FailureContext(doing, kept + again)
+        return FailureContext(doing)
 
     def on_kill(self) -> None:
         """Stop sending. The next try continues with the open requests."""
         if self._batch:
             self._batch.end()
 
-    def reads(self) -> Sequence[Data]:
+    def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files with the questions, and the chat asset of the site."""
-        return [*files_in(self.source), Data(self.asset_uri("chat"))]
+        return [*files_in(self.source), LineageDataset(self.asset_uri("chat"))]
 
     @contextlib.contextmanager
     def _opened(self, context: Context) -> Iterator[Batch]:
         from airflow_provider_assistant.chat_batch.batch import Batch
 
-        site_id, scope, run = self.hook.site(), self._scope(context), RunRef.of(context)
+        site_id, scope, run = self.hook.resolve_site_id(), self._scope(context), RunRef.of(context)
         settings = self.hook.settings.client
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(Ledger.opened(self.ledger))
             memory = None
             if ledger:
                 memory = ledger.questions(
-                    scope=questions_scope(self.hook.target(), self.mode, key_of(scope)),
+                    scope=questions_scope(self.hook.site_url(), self.mode, key_of(scope)),
                     site_id=site_id,
                     source=f"{run.dag_id}.{run.task_id}",
                     run=run,
@@ -275,7 +275,7 @@ class AssistantAskOperator(AssistantOperator):
                 mode=self.mode,
                 output=ObjectStoragePath(self.output_path),
                 scope=scope,
-                memory=memory,
+                ledger=memory,
             )
             yield self._batch
 
@@ -285,7 +285,7 @@ class AssistantAskOperator(AssistantOperator):
         return run if self.reuse else f"{run}#{context['ti'].max_tries}"
 
     def _defer(self, batch: Batch, deadline: float) -> NoReturn:
-        site_id = self.hook.site()
+        site_id = self.hook.resolve_site_id()
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id=self.assistant_conn_id,
             site_id=site_id,
@@ -299,7 +299,9 @@ class AssistantAskOperator(AssistantOperator):
                 "output_path": str(self.output_path),
             },
         )
-        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.deadline + DEFERRAL_GRACE))
+        self.defer(
+            trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout + DEFERRAL_GRACE)
+        )
         raise AssertionError("unreachable: defer() raises")
 
     def _finished(self, batch: Batch, context: Context, deadline: float) -> dict[str, Any]:
@@ -308,12 +310,12 @@ class AssistantAskOperator(AssistantOperator):
         is_closing = answers.has_own_sessions(table) if self.close_sessions is None else self.close_sessions
         closed, not_closed = batch.close_sessions(table) if is_closing else (0, 0)
         batch.publish(table)
-        self.written = (table_at(self.output_path, table),)
+        self.lineage_outputs = (table_at(self.output_path, table),)
         result = {
             **answers.counts(table),
             "sessions_closed": closed,
             "sessions_not_closed": not_closed,
-            "site_id": self.hook.site(),
+            "site_id": self.hook.resolve_site_id(),
             "output_path": self.output_path,
         }
         self._result = result
@@ -321,12 +323,12 @@ class AssistantAskOperator(AssistantOperator):
         self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], _summary(result))
         self._check_unanswered(result)
         warn_of_findings(result["findings"])
-        return self.tell(context, result)
+        return self.emit_asset_events(context, result)
 
     def _check_unanswered(self, result: Mapping[str, Any]) -> None:
         """Raise if more questions than ``max_failed`` have no answer."""
         unanswered = result["rows"] - result["complete"]
-        if unanswered <= allowed(self.max_failed, result["rows"]):
+        if unanswered <= tolerance(self.max_failed, result["rows"]):
             return
         if unanswered == result["rejected"]:
             raise AssistantInputError(
@@ -353,10 +355,10 @@ class AssistantAskOperator(AssistantOperator):
 
 
 _ERRORS: dict[str, type[AssistantError]] = {
-    "failed": AssistantRequestFailed,
-    "timed_out": AssistantRequestTimeout,
-    "lost": AssistantRequestLost,
-    "not_submitted": AssistantIncompleteLoad,
+    "failed": AssistantRequestFailedError,
+    "timed_out": AssistantRequestTimeoutError,
+    "lost": AssistantRequestLostError,
+    "not_submitted": AssistantIncompleteError,
 }
 
 

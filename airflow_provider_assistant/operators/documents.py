@@ -15,10 +15,10 @@ from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADo
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.sources import open_source
-from airflow_provider_assistant.observability.lineage import Data
-from airflow_provider_assistant.operators.base import SourceField
+from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.operators.base import UntemplatedField
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
-from airflow_provider_assistant.storage.paths import Path_, check_inside, files_in, storage_files, storage_path
+from airflow_provider_assistant.storage.paths import StoragePath, check_inside, files_in, storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
 
@@ -51,19 +51,19 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         (and at least 50). Default: False; such a load fails before its first request.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
-    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
-        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
+        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
         timedelta. Default: 300.
     :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
         Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
-    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
-        URL. Default: None, files may lie anywhere.
+    :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
+        storage URL. Default: None, files may lie anywhere.
     :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
@@ -81,7 +81,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         "key_columns",
         "csv_options",
     )
-    source = SourceField()
+    source = UntemplatedField()
 
     payload: ClassVar[type[Payload]]
 
@@ -113,7 +113,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
         keys = key_names(self.key_columns)
         wanted = wanted_columns(self.payload, columns, keys)
         options: dict[str, Any] = {"csv_options": self.csv_options, "allow_empty": self.allow_empty}
-        with open_source(self.source, wanted, self.root, **options) as source:
+        with open_source(self.source, wanted, self.allowed_root, **options) as source:
             yield DataframeRows(
                 source,
                 payload=self.payload,
@@ -124,7 +124,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
                 allow_empty=self.allow_empty,
             )
 
-    def reads(self) -> Sequence[Data]:
+    def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files of the source; empty if the rows do not come from files."""
         return files_in(self.source)
 
@@ -171,19 +171,19 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
         (and at least 50). Default: False; such a load fails before its first request.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
-    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
-        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
+        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
         timedelta. Default: 300.
     :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
         Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
-    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
-        URL. Default: None, files may lie anywhere.
+    :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
+        storage URL. Default: None, files may lie anywhere.
     :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
@@ -239,19 +239,19 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
         (and at least 50). Default: False; such a load fails before its first request.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
-    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
-        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
+        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
         timedelta. Default: 300.
     :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
         Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
-    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
-        URL. Default: None, files may lie anywhere.
+    :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
+        storage URL. Default: None, files may lie anywhere.
     :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
@@ -299,19 +299,19 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         (and at least 50). Default: False; such a load fails before its first request.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
-    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
-        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
+        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
         timedelta. Default: 300.
     :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
         Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
-    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
-        URL. Default: None, files may lie anywhere.
+    :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
+        storage URL. Default: None, files may lie anywhere.
     :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
@@ -329,20 +329,20 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         super().__init__(**kwargs)
         self.files = files
 
-    def reads(self) -> Sequence[Data]:
+    def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files, or the folders that contain them."""
         return files_in(self.files)
 
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:
         yield FileRows(
-            storage_files(self.files, self.root, allow_empty=self.allow_empty),
+            storage_files(self.files, self.allowed_root, allow_empty=self.allow_empty),
             upload=self._upload,
             call=lambda upload: endpoints.upload_document(site_id, upload),
             allow_empty=self.allow_empty,
         )
 
-    def _upload(self, path: Path_, filename: str) -> Upload:
+    def _upload(self, path: StoragePath, filename: str) -> Upload:
         # Check again: a symbolic link may have changed since the files were listed.
-        check_inside(path, self.root)
+        check_inside(path, self.allowed_root)
         return as_upload(path, filename)

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, head_of, means_of, rows_of
-from airflow_provider_assistant.evaluation.extra import needs
+from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, means_of, rows_of, xcom_summary
+from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.rules import (
     PASS_RATE,
     BaselineOf,
@@ -23,27 +23,27 @@ from airflow_provider_assistant.evaluation.rules import (
     parse_condition,
     parse_rule,
 )
-from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.columns import Wanted
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import Source, open_source
 from airflow_provider_assistant.observability import metrics
-from airflow_provider_assistant.observability.lineage import Data, table_at
-from airflow_provider_assistant.operators.base import ResultOperator, SourceField, day_of_run
+from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
+from airflow_provider_assistant.operators.base import AssistantBaseOperator, UntemplatedField, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.run_directory import Place
+    from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import Summary
 
 DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
 
 
-class AssistantEvaluateOperator(ResultOperator, SkipMixin):
+class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     """
     Score answers, compare them with a baseline, check the rules of a gate, and write a report.
 
@@ -57,7 +57,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         :doc:`/howto/evaluate`
 
     :param answers: The answers: the Parquet file of
-        :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator`, or a dataframe, a list of mappings, a
+        :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`, or a dataframe, a list of
+            mappings, a
         path to Parquet, CSV or JSON Lines files, or a callable that returns one of these. The column ``answer`` and the
         columns of ``key`` are required.
     :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
@@ -77,7 +78,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         fail; ``{"tag": name}``, the latest run before this one with that tag; or the path of an evaluation's folder.
         Default: None, no comparison.
     :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
-    :param key: Column or columns that identify a question, in ``answers`` and ``expectations``. Default: ``key``.
+    :param key_columns: Column or columns that identify a question, in ``answers`` and ``expectations``. Default:
+        ``key``.
     :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
     :param allow_empty: Whether answers without rows or files succeed with zero counts, without files and without a
@@ -102,8 +104,8 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         "lake_path",
     )
     operator_extra_links = (AssistantReportLink(),)
-    answers = SourceField()
-    expectations = SourceField()
+    answers = UntemplatedField()
+    expectations = UntemplatedField()
     inherits_from_skipmixin = True
 
     # Path of the report, read by AssistantReportLink.
@@ -121,7 +123,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         on_fail: OnFail = "fail",
         baseline: BaselineOf | None = None,
         tag: str | None = None,
-        key: str | Sequence[str] = "key",
+        key_columns: str | Sequence[str] = "key",
         csv_options: Mapping[str, str] | None = None,
         allow_empty: bool = False,
         name: str | None = None,
@@ -140,7 +142,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         self.on_fail: OnFail = on_fail
         self.baseline = baseline
         self.tag = tag
-        self.key = key
+        self.key_columns = key_columns
         self.csv_options = csv_options
         self.allow_empty = allow_empty
         self.name = name
@@ -160,29 +162,29 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
             XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is ``none`` and the paths are
             None.
         :raises AssistantInputError: A rule, a scorer, the baseline or a source is invalid, and nothing was written.
-        :raises AssistantGateFailed: The gate failed, and ``on_fail`` is ``fail``. All files are written. Airflow does
-            not retry the task.
+        :raises AssistantGateFailedError: The gate failed, and ``on_fail`` is ``fail``. All files are written. Airflow
+            does not retry the task.
         """
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.evaluate import summarise
-        from airflow_provider_assistant.evaluation.run_directory import Place, find_baseline
+        from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
 
         scorers = scorers_of(self.scorers)
         pass_if, rules = self._parsed([scorer.name for scorer in scorers])
         for module in ("numpy", "matplotlib"):
-            needs(module)
+            require_extra(module)
         run, moment = self._run(context)
-        place = Place.of(self.output_path, self._name(context), moment, str(run["run_id"]))
+        place = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
         _check_owner(place, run)
         answers = self._table(self.answers)
         if not answers.num_rows:
             return self._empty(context, [scorer.name for scorer in scorers])
         baseline = find_baseline(place, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
-        cases = read_cases(answers, expectations, key=self.key)
+        cases = read_cases(answers, expectations, key_columns=self.key_columns)
         scores = score_cases(cases, scorers)
         summary = summarise(
             cases,
@@ -200,15 +202,15 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
 
         page = render(summary, cases, scores, place.trend())
         lake_file = self._write(context, place, summary, scores, page)
-        return self._finished(context, summary, head_of(summary, place, lake_file))
+        return self._finished(context, summary, xcom_summary(summary, place, lake_file))
 
-    def situation(self, context: Context) -> Situation:
+    def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
         written = f"Scores, summary and report were written: {self.report}." if self.report else "Nothing was written."
-        return Situation(doing, written)
+        return FailureContext(doing, written)
 
-    def reads(self) -> Sequence[Data]:
+    def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files with the answers and the expectations."""
         return [*files_in(self.answers), *files_in(self.expectations)]
 
@@ -256,7 +258,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         return pass_if, rules
 
     def _table(self, source: Any) -> pa.Table:
-        wanted = Wanted((), rest=True)
+        wanted = ColumnSelection((), rest=True)
         with open_source(source, wanted, csv_options=self.csv_options, allow_empty=self.allow_empty) as opened:
             return _read(opened)
 
@@ -272,7 +274,7 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
                 field="answers",
             )
         self.log.info("%s: no answers; no files are written and the gate is not judged.", self._name(context))
-        return self.tell(context, empty_head(self._name(context), scorers))
+        return self.emit_asset_events(context, empty_head(self._name(context), scorers))
 
     def _name(self, context: Context) -> str:
         return self.name or self.part(context)
@@ -295,7 +297,9 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         }
         return about, moment
 
-    def _write(self, context: Context, place: Place, summary: Summary, scores: pa.Table, page: str) -> str | None:
+    def _write(
+        self, context: Context, place: RunDirectory, summary: Summary, scores: pa.Table, page: str
+    ) -> str | None:
         """Write all files. The summary marks a complete evaluation: it is deleted first and written last."""
         place.summary.unlink(missing_ok=True)
         lake.replace(scores, place.scores)
@@ -303,10 +307,10 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
         lake_file = self._publish(context, summary, place) if self.lake_path else None
         lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), place.summary)
         self.report = place.report
-        self.written = (table_at(str(place.scores), scores), *self.written)
+        self.lineage_outputs = (table_at(str(place.scores), scores), *self.lineage_outputs)
         return lake_file
 
-    def _publish(self, context: Context, summary: Summary, place: Place) -> str:
+    def _publish(self, context: Context, summary: Summary, place: RunDirectory) -> str:
         """Replace this run's file in the dataset ``evaluations``."""
         table = lake.evaluations_table(rows_of(summary, str(place.summary), context["dag_run"].logical_date))
         part = f"{self.part(context)}.{context['ti'].run_id}"
@@ -332,13 +336,13 @@ class AssistantEvaluateOperator(ResultOperator, SkipMixin):
             coverage=head["coverage"],
             pass_rate=head["pass_rate"],
         )
-        self.tell(context, head)
+        self.emit_asset_events(context, head)
         if summary.gate.verdict != "failed" or self.on_fail == "report":
             return head
         # Push here: Airflow does not push the return value of a task that ends with an exception.
         self._push(context, head)
         if self.on_fail == "fail":
-            raise AssistantGateFailed(
+            raise AssistantGateFailedError(
                 f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name}). Open the report: "
                 f"{head['report_path']}. A retry would judge the same answers: ask again, or change the gate."
             )
@@ -386,7 +390,7 @@ def _read(source: Source) -> pa.Table:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
 
 
-def _check_owner(place: Place, run: Mapping[str, str | None]) -> None:
+def _check_owner(place: RunDirectory, run: Mapping[str, str | None]) -> None:
     """
     Check that the folder does not contain the evaluation of another task instance.
 

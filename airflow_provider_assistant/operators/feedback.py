@@ -11,11 +11,11 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import Feedback, checked
 from airflow_provider_assistant.exceptions import (
-    AssistantIncompleteLoad,
-    AssistantIncompleteLoadForGood,
+    AssistantIncompleteError,
+    AssistantIncompletePermanentError,
     AssistantInputError,
 )
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, ratings
 from airflow_provider_assistant.operators.base import (
     AssistantOperator,
@@ -27,7 +27,7 @@ from airflow_provider_assistant.storage.paths import storage_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.feedback.sender import Rater
+    from airflow_provider_assistant.feedback.sender import FeedbackSender
     from airflow_provider_assistant.loading.report import Findings
 
 
@@ -48,13 +48,14 @@ class AssistantFeedbackOperator(AssistantOperator):
     :param session_id: Session of the chat request.
     :param request_id: The chat request.
     :param feedback: The rating: a word that the service accepts, such as ``good``.
-    :param answers: Parquet file that :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator` wrote: a
-        local path or an object storage URL.
+    :param answers: Parquet file that
+        :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` wrote: a local path or an
+        object storage URL.
     :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
     :param rules: Mapping from a rating to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
         "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if none holds, it is not
         rated.
-    :param key: Column or columns that identify a question, as in the evaluation. Default: ``key``.
+    :param key_columns: Column or columns that identify a question, as in the evaluation. Default: ``key``.
     :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends all ratings again.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
@@ -70,11 +71,11 @@ class AssistantFeedbackOperator(AssistantOperator):
         "answers",
         "scores",
         "rules",
-        "key",
+        "key_columns",
     )
 
     # State of the current try.
-    _rater: Rater | None = None
+    _rater: FeedbackSender | None = None
     _listed: Findings | None = None
 
     def __init__(
@@ -86,7 +87,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         answers: str | None = None,
         scores: str | None = None,
         rules: Mapping[str, str] | None = None,
-        key: str | Sequence[str] = "key",
+        key_columns: str | Sequence[str] = "key",
         max_concurrency: int | None = None,
         ledger: bool = True,
         **kwargs: Any,
@@ -106,7 +107,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         self.answers = answers
         self.scores = scores
         self.rules = rules
-        self.key = key
+        self.key_columns = key_columns
         self.max_concurrency = max_concurrency
         self.ledger = ledger
 
@@ -121,25 +122,27 @@ class AssistantFeedbackOperator(AssistantOperator):
             failed``; ``by_rating``, the number of answers per rating; ``possibly_duplicated``; ``site_id``; and
             ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The files or the rules are invalid, and nothing was sent.
-        :raises AssistantIncompleteLoad: Ratings by rule could not be sent. A retry sends those and no others.
-        :raises AssistantIncompleteLoadForGood: The service rejected every rating that failed. Airflow does not retry
+        :raises AssistantIncompleteError: Ratings by rule could not be sent. A retry sends those and no others.
+        :raises AssistantIncompletePermanentError: The service rejected every rating that failed. Airflow does not retry
             the task.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        return self._rate_one(context) if self.rules is None else self.tell(context, self._rate_many(context))
+        return (
+            self._rate_one(context) if self.rules is None else self.emit_asset_events(context, self._rate_many(context))
+        )
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the rating and the counts of this try, for the log lines of a failure."""
         if self.rules is None:
-            return Situation(f"rating {self.feedback!r} of request {self.request_id!r} on {self.place()}")
+            return FailureContext(f"rating {self.feedback!r} of request {self.request_id!r} on {self.place()}")
         doing = f"ratings of {self.answers} on {self.place()}"
         if not self._rater:
-            return Situation(doing)
+            return FailureContext(doing)
         counts = self._rater.counts
         safe = (
             f"{counts.sent} ratings were sent by this try and {counts.already_sent} before. {counts.failed} are left."
         )
-        return Situation(doing, safe, self._listed.listed if self._listed else None)
+        return FailureContext(doing, safe, self._listed.listed if self._listed else None)
 
     def on_kill(self) -> None:
         """Stop sending ratings by rule. Requests in flight may still finish."""
@@ -147,7 +150,7 @@ class AssistantFeedbackOperator(AssistantOperator):
             self._rater.end()
 
     def _rate_one(self, context: Context) -> dict[str, Any]:
-        site_id = self.hook.site()
+        site_id = self.hook.resolve_site_id()
         fields = {
             "session_id": self.session_id,
             "request_id": self.request_id,
@@ -166,7 +169,7 @@ class AssistantFeedbackOperator(AssistantOperator):
             else:
                 _, sent = ledger.once(
                     ratings,
-                    self.hook.target(),
+                    self.hook.site_url(),
                     key_of(self.session_id, self.request_id, self.feedback),
                     RunRef.of(context),
                     send,
@@ -183,18 +186,18 @@ class AssistantFeedbackOperator(AssistantOperator):
     def _rate_many(self, context: Context) -> dict[str, Any]:
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.feedback.rules import rate
-        from airflow_provider_assistant.feedback.sender import Rater
+        from airflow_provider_assistant.feedback.sender import FeedbackSender
 
-        key = self.key if isinstance(self.key, str) else list(self.key)
-        cases = read_cases(_table(self.answers, "answers"), key=key)
+        key = self.key_columns if isinstance(self.key_columns, str) else list(self.key_columns)
+        cases = read_cases(_table(self.answers, "answers"), key_columns=key)
         rated = rate(cases, _table(self.scores, "scores"), self.rules or {})
-        site_id, run, settings = self.hook.site(), RunRef.of(context), self.hook.settings.client
+        site_id, run, settings = self.hook.resolve_site_id(), RunRef.of(context), self.hook.settings.client
         with Ledger.opened(self.ledger) as ledger, findings_of(run) as findings:
             self._listed = findings
-            self._rater = Rater(
+            self._rater = FeedbackSender(
                 replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency),
                 site_id=site_id,
-                scope=self.hook.target(),
+                scope=self.hook.site_url(),
                 run=run,
                 ledger=ledger,
                 findings=findings,
@@ -210,12 +213,12 @@ class AssistantFeedbackOperator(AssistantOperator):
                 )
                 self.log.info("Site %r: %s.", site_id, summary)
         if counts.failed and self._rater.is_final:
-            raise AssistantIncompleteLoadForGood(
+            raise AssistantIncompletePermanentError(
                 f"The service refused {counts.failed} ratings ({summary}). It would refuse them again. Findings: "
                 f"{findings.listed}."
             )
         if counts.failed:
-            raise AssistantIncompleteLoad(
+            raise AssistantIncompleteError(
                 f"{counts.failed} ratings were not sent ({summary}). A retry sends those and no others. Findings: "
                 f"{findings.listed}."
             )

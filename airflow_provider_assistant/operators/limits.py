@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.operators.base import AssistantOperator
 
 
@@ -25,9 +25,9 @@ class AssistantLimitsOperator(AssistantOperator):
     :param site_id: Not used by this operator.
     """
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return what the task was reading, for the log lines of a failure."""
-        return Situation(f"limits on {self.place()}")
+        return FailureContext(f"limits on {self.place()}")
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
@@ -38,7 +38,7 @@ class AssistantLimitsOperator(AssistantOperator):
         :return: ``tenant_id``, and ``raw``, the reply as received.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        tenant_id = self.hook.tenant()
+        tenant_id = self.hook.resolve_tenant_id()
         limits = self.hook.get_limits()
         self.log.info("Read the limits of tenant %r.", tenant_id)
         return {"tenant_id": tenant_id, **limits.as_dict()}

@@ -79,7 +79,7 @@ class AssistantRequestLink(BaseOperatorLink):
         :return: A URL, or an empty string if the task submitted nothing.
         """
         request_id = getattr(operator, "request_id", None)
-        return f"{operator.hook.target()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
+        return f"{operator.hook.site_url()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
 
 
 def _address(uri: str) -> str:

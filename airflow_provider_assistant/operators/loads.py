@@ -18,17 +18,17 @@ from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
     AssistantRateLimitError,
 )
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
-from airflow_provider_assistant.observability.lineage import Data
-from airflow_provider_assistant.operators.base import AssistantOperator, allowed, findings_of, warn_of_findings
+from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.operators.base import AssistantOperator, findings_of, tolerance, warn_of_findings
 from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Seconds. A service that asks for a longer pause than ``max_pause`` is still busy a few seconds later, so a shorter
+# Seconds. A service that asks for a longer pause than ``max_backoff`` is still busy a few seconds later, so a shorter
 # deferral would only cost the start of another task.
 SHORTEST_DEFERRAL = 60.0
 
 
-def flaw_of(
+def load_failure(
     counts: Counts, *, on_ambiguous: OnAmbiguous, max_rejected: float, listed: str = ""
 ) -> AssistantError | None:
     """
@@ -57,10 +57,10 @@ def flaw_of(
     if counts.failed or ambiguous:
         problems = [f"{counts.failed} rows failed"] * bool(counts.failed)
         problems += [f"{ambiguous} rows are ambiguous"] * bool(ambiguous)
-        return AssistantIncompleteLoad(
+        return AssistantIncompleteError(
             f"{' and '.join(problems)} ({counts}). A retry sends those and no others.{listed}"
         )
-    if counts.rejected > allowed(max_rejected, counts.rows):
+    if counts.rejected > tolerance(max_rejected, counts.rows):
         return AssistantInputError(
             f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows "
             f"({counts}). Fix these rows in the source and re-run the task; the others are loaded.{listed}",
@@ -89,19 +89,19 @@ class AssistantLoadOperator(AssistantOperator):
         (and at least 50). Default: False; such a load fails before its first request.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
-    :param rejects_path: Parquet file for the findings, the rows that a person should look at: a local path or an object
-        storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+    :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
+        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_pause: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
+    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
         timedelta. Default: 300.
     :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
         Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
-    :param root: Folder that all files must lie in after symbolic links are resolved: a local path or an object storage
-        URL. Default: None, files may lie anywhere.
+    :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
+        storage URL. Default: None, files may lie anywhere.
     :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
@@ -113,10 +113,10 @@ class AssistantLoadOperator(AssistantOperator):
 
     template_fields: Sequence[str] = (
         *AssistantOperator.template_fields,
-        "rejects_path",
+        "findings_path",
         "source_name",
         "namespace",
-        "root",
+        "allowed_root",
     )
 
     endpoint: ClassVar[str]
@@ -137,13 +137,13 @@ class AssistantLoadOperator(AssistantOperator):
         adopt: bool = False,
         allow_mass_change: bool = False,
         max_rejected: float = 0,
-        rejects_path: str | None = None,
+        findings_path: str | None = None,
         source_name: str | None = None,
         max_concurrency: int | None = None,
-        max_pause: float | timedelta = 300.0,
+        max_backoff: float | timedelta = 300.0,
         deferrable: bool | None = None,
         timeout: float | timedelta = 86_400.0,
-        root: str | None = None,
+        allowed_root: str | None = None,
         allow_empty: bool = False,
         ledger: bool = True,
         **kwargs: Any,
@@ -168,14 +168,14 @@ class AssistantLoadOperator(AssistantOperator):
         self.adopt = adopt
         self.allow_mass_change = allow_mass_change
         self.max_rejected = max_rejected
-        self.rejects_path = rejects_path
+        self.findings_path = findings_path
         self.source_name = source_name
         self.max_concurrency = max_concurrency
-        self.max_pause = _seconds(max_pause)
+        self.max_backoff = _seconds(max_backoff)
         # default_deferrable may be True for a task without the ledger.
         self.deferrable = ledger and is_deferrable(deferrable)
         self.timeout = _seconds(timeout)
-        self.root = root
+        self.allowed_root = allowed_root
         self.allow_empty = allow_empty
         self.ledger = ledger
 
@@ -200,8 +200,8 @@ class AssistantLoadOperator(AssistantOperator):
             and ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``
             rows were rejected, and the others are loaded. Airflow does not retry the task.
-        :raises AssistantIncompleteLoad: Rows failed or are ambiguous. A retry sends those and no others.
-        :raises AssistantRateLimitError: The service asks for a pause longer than ``max_pause``, and the task cannot
+        :raises AssistantIncompleteError: Rows failed or are ambiguous. A retry sends those and no others.
+        :raises AssistantRateLimitError: The service asks for a pause longer than ``max_backoff``, and the task cannot
             defer or the pause would end after ``timeout``.
         :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the load at once.
         :raises AssistantLedgerError: The ledger cannot be used.
@@ -209,7 +209,7 @@ class AssistantLoadOperator(AssistantOperator):
         return self._execute(context, until=self.hook.client.now() + self.timeout)
 
     @explained
-    def resume(
+    def execute_complete(
         self,
         context: Context,
         event: Any = None,  # noqa: ARG002
@@ -229,10 +229,10 @@ class AssistantLoadOperator(AssistantOperator):
         restore(self, {"rendered": rendered})
         return self._execute(context, until or self.hook.client.now() + self.timeout)
 
-    def situation(self, context: Context) -> Situation:
+    def failure_context(self, context: Context) -> FailureContext:
         """Return the source and the counts of this try, for the log lines of a failure."""
         doing = f"load of {self._source_name(context)!r} to {self.place()}"
-        return Situation(doing, _progress(self._record.counts), self._listed.listed if self._listed else None)
+        return FailureContext(doing, _progress(self._record.counts), self._listed.listed if self._listed else None)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         self._record, self._listed = LoadRecord(), None
@@ -244,17 +244,19 @@ class AssistantLoadOperator(AssistantOperator):
                 raise
             result = {
                 **counts.as_dict(),
-                "site_id": self.hook.site(),
+                "site_id": self.hook.resolve_site_id(),
                 "source": self._source_name(context),
                 "findings": findings.listed,
             }
             columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
-            self.written = (Data(self.asset_uri("documents"), columns, counts.created),)
+            self.lineage_outputs = (LineageDataset(self.asset_uri("documents"), columns, counts.created),)
             listed = f" Findings: {findings.listed}." if findings.listed else ""
-            if flaw := flaw_of(counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed):
+            if flaw := load_failure(
+                counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed
+            ):
                 raise flaw
         warn_of_findings(findings.listed, findings.count)
-        return self.tell(context, result)
+        return self.emit_asset_events(context, result)
 
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
@@ -270,22 +272,22 @@ class AssistantLoadOperator(AssistantOperator):
                 yield None, LoadRecord()
                 return
             with ledger.load(
-                scope=self.hook.target(),
+                scope=self.hook.site_url(),
                 endpoint=self.endpoint,
-                site_id=self.hook.site(),
+                site_id=self.hook.resolve_site_id(),
                 source=self._source_name(context),
                 run=RunRef.of(context),
             ) as record:
                 yield ledger, record
 
     def _load(self, context: Context, ledger: Ledger | None, record: LoadRecord) -> tuple[Counts, Findings]:
-        site_id, run = self.hook.site(), RunRef.of(context)
+        site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
         with contextlib.ExitStack() as stack:
             rows = stack.enter_context(self._rows(site_id))
             memory = None
             if ledger:
                 memory = ledger.documents(
-                    scope=document_scope(self.hook.target(), self.endpoint, self.namespace),
+                    scope=document_scope(self.hook.site_url(), self.endpoint, self.namespace),
                     site_id=site_id,
                     source=self._source_name(context),
                     run=run,
@@ -307,31 +309,31 @@ class AssistantLoadOperator(AssistantOperator):
 
         options = LoadOptions(
             max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
-            max_pause=self.max_pause,
+            max_backoff=self.max_backoff,
             on_ambiguous=self.on_ambiguous,
             on_change=self.on_change,
             adopt=self.adopt,
             allow_mass_change=self.allow_mass_change,
         )
         settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
-        facts = {"site_id": self.hook.site(), "kind": self.kind}
+        facts = {"site_id": self.hook.resolve_site_id(), "kind": self.kind}
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", **facts) as span:
             async with AssistantClient(settings) as client:
-                load = Load(client, rows, options, memory=memory, findings=findings, judge_stale=is_whole)
+                load = Load(client, rows, options, ledger=memory, findings=findings, judge_stale=is_whole)
                 self._running = load
                 try:
                     return await load.run()
                 finally:
                     self._running = None
                     record.counts = load.counts.as_dict()
-                    self.log.info("Site %r, %s.", self.hook.site(), load.counts)
+                    self.log.info("Site %r, %s.", self.hook.resolve_site_id(), load.counts)
                     metrics.rows(self.kind, load.counts.ends)
                     span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.ends.items()})
 
     def _findings(self, run: RunRef) -> Findings:
-        if self.rejects_path:
-            return Findings(storage_path(self.rejects_path))
+        if self.findings_path:
+            return Findings(storage_path(self.findings_path))
         return findings_of(run)
 
     def _source_name(self, context: Context) -> str:
@@ -341,7 +343,7 @@ class AssistantLoadOperator(AssistantOperator):
         """Defer the task if the service asks for a pause that ends before the timeout. Otherwise return."""
         is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
         asked = error.retry_after or 0.0
-        if not self.deferrable or not (is_refusal or asked > self.max_pause):
+        if not self.deferrable or not (is_refusal or asked > self.max_backoff):
             return
         pause = max(asked, SHORTEST_DEFERRAL)
         if self.hook.client.now() + pause > until:
@@ -356,7 +358,7 @@ class AssistantLoadOperator(AssistantOperator):
         texts = {name: getattr(self, name) for name in self.template_fields}
         rendered = {name: text for name, text in texts.items() if isinstance(text, str)}
         kwargs = {"until": until, "rendered": rendered}
-        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", kwargs=kwargs)
+        self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute_complete", kwargs=kwargs)
 
 
 def _progress(counts: Mapping[str, Any]) -> str:

@@ -20,14 +20,14 @@ from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantError,
     AssistantLedgerError,
-    AssistantRequestFailedForGood,
-    AssistantRequestTimeout,
+    AssistantRequestFailedPermanentError,
+    AssistantRequestTimeoutError,
 )
-from airflow_provider_assistant.failures import Situation, explained, place_of
+from airflow_provider_assistant.failures import FailureContext, explained, place_of
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import ended_request, times_of
-from airflow_provider_assistant.triggers.deferral import conclude, defer, is_deferrable, is_lost, restore
+from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, is_lost, record_and_return, restore
 
 
 class AssistantChatRequestSensor(BaseSensorOperator):
@@ -35,7 +35,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
     A complete request succeeds. A failed one raises
-    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailed`. A request that does not end within
+    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailedError`. A request that does not end within
     ``timeout`` raises Airflow's ``AirflowSensorTimeout``. Transient errors are logged, and polling continues; 400, 401,
     403 and 404 fail the task at once. Airflow retries none of these failures, because another poll would end the same
     way, and ``soft_fail`` turns each into a skip. This holds in every mode. After a 400 or 404, clear the task that
@@ -94,7 +94,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             own times, None if its reply has none), ``noticed_after`` (seconds from the submission, or from the start of
             the wait if the ledger does not have the submission, to the poll that found the end), and ``raw``, the last
             reply as received.
-        :raises AssistantRequestFailed: The chat request failed.
+        :raises AssistantRequestFailedError: The chat request failed.
         :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
@@ -112,7 +112,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         now = self.hook.client.now()
         names = {
             "assistant_conn_id": self.assistant_conn_id,
-            "site_id": self.hook.site(),
+            "site_id": self.hook.resolve_site_id(),
             "request_id": self.request_id,
         }
         return defer(
@@ -131,10 +131,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
-        :raises AssistantRequestFailed: The chat request failed.
+        :raises AssistantRequestFailedError: The chat request failed.
         :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
         """
-        client, site_id = self.hook.client, self.hook.site()
+        client, site_id = self.hook.client, self.hook.resolve_site_id()
         self._polls += 1
         call = endpoints.get_chat_request(site_id, self.request_id, client.settings.words)
         try:
@@ -154,7 +154,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             **times_of(request, self._since, client.now()),
         }
         with Ledger.opened(self.ledger, needed=False) as ledger:
-            answer = conclude(ended, self.hook, ledger, AssistantRequestFailedForGood)
+            answer = record_and_return(ended, self.hook, ledger, AssistantRequestFailedPermanentError)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
     @explained
@@ -168,20 +168,20 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         restore(self, event)
         with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
-                return conclude(ended_request(event), self.hook, ledger, AssistantRequestFailedForGood)
-            except AssistantRequestTimeout as error:
+                return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
+            except AssistantRequestTimeoutError as error:
                 raise AirflowSensorTimeout(str(error)) from error
             except AssistantAPIError as error:
                 is_lost(error, self.request_id, self.hook, ledger)
                 raise
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """
         Return what the sensor was waiting for, for the log of a failure.
 
         :param context: Airflow's context of the task.
         """
-        return Situation(f"wait for chat request {self.request_id!r} on {place_of(self.hook)}")
+        return FailureContext(f"wait for chat request {self.request_id!r} on {place_of(self.hook)}")
 
     @cached_property
     def _since(self) -> float:
@@ -189,7 +189,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         with Ledger.opened(self.ledger, needed=False) as ledger:
             submitted = None
             try:
-                submitted = ledger and ledger.submission_of(self.hook.target(), self.request_id)
+                submitted = ledger and ledger.submission_of(self.hook.site_url(), self.request_id)
             except AssistantLedgerError as error:
                 self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
         return submitted.settled_at.timestamp() if submitted else self.hook.client.now()

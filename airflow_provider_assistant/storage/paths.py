@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.observability.lineage import Data
+from airflow_provider_assistant.observability.lineage import LineageDataset
 
-Path_: TypeAlias = "Path | ObjectStoragePath"
+StoragePath: TypeAlias = "Path | ObjectStoragePath"
 
 
-def storage_path(path: Any) -> Path_:
+def storage_path(path: Any) -> StoragePath:
     """
     Return a path object for a local path or an object storage URL.
 
@@ -34,20 +34,22 @@ def storage_path(path: Any) -> Path_:
     )
 
 
-def storage_files(source: Any, root: str | None = None, *, allow_empty: bool = False) -> list[tuple[str, Path_]]:
+def storage_files(
+    source: Any, allowed_root: str | None = None, *, allow_empty: bool = False
+) -> list[tuple[str, StoragePath]]:
     """
     List the files of a path, object storage URL, glob or folder, in order.
 
     Files whose names start with a dot or an underscore, such as ``_SUCCESS``, are skipped.
 
     :param source: Path, URL, glob or folder, or a list of these.
-    :param root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
+    :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
     :param allow_empty: Whether folders and globs may match no files. Default: False.
     :return: Pairs of name and path, each file once. The name of a file in a folder or glob is its path relative to
         that folder, so that it does not change when the folder moves.
-    :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``root``.
+    :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``allowed_root``.
     """
-    found: list[tuple[str, Path_]] = []
+    found: list[tuple[str, StoragePath]] = []
     for path in map(storage_path, source if isinstance(source, list | tuple) else [source]):
         if path.is_dir():
             found += _below(path, path.rglob("*"))
@@ -64,15 +66,15 @@ def storage_files(source: Any, root: str | None = None, *, allow_empty: bool = F
             field="source",
         )
     for _, path in found:
-        check_inside(path, root)
+        check_inside(path, allowed_root)
     # A file that is listed twice counts once, under its first name.
-    once: dict[str, tuple[str, Path_]] = {}
+    once: dict[str, tuple[str, StoragePath]] = {}
     for name, path in found:
         once.setdefault(str(path), (name, path))
     return list(once.values())
 
 
-def files_in(source: Any) -> list[Data]:
+def files_in(source: Any) -> list[LineageDataset]:
     """
     Return the files that a source refers to, without accessing them, for lineage.
 
@@ -83,7 +85,7 @@ def files_in(source: Any) -> list[Data]:
         source = source["path"]
     paths = source if isinstance(source, list | tuple) else [source]
     named = (str(path) for path in paths if isinstance(path, str | Path | ObjectStoragePath))
-    return [Data(uri) for uri in dict.fromkeys(_split_glob(path)[0] for path in named)]
+    return [LineageDataset(uri) for uri in dict.fromkeys(_split_glob(path)[0] for path in named)]
 
 
 def _split_glob(path: str) -> tuple[str, str]:
@@ -95,7 +97,7 @@ def _split_glob(path: str) -> tuple[str, str]:
     return "/".join(parts[:first]) or ("/" if path.startswith("/") else "."), "/".join(parts[first:])
 
 
-def _below(root: Path_, entries: Iterable[Path_]) -> list[tuple[str, Path_]]:
+def _below(root: StoragePath, entries: Iterable[StoragePath]) -> list[tuple[str, StoragePath]]:
     """Return name and path of the files among the entries, sorted by name, without hidden files."""
     named = ((_name_below(root, entry), entry) for entry in entries if entry.is_file())
     return sorted(
@@ -104,27 +106,29 @@ def _below(root: Path_, entries: Iterable[Path_]) -> list[tuple[str, Path_]]:
     )
 
 
-def _name_below(root: Path_, entry: Path_) -> str:
+def _name_below(root: StoragePath, entry: StoragePath) -> str:
     # Check for ObjectStoragePath first: on Airflow 3.1 it is also a Path, and its relative_to returns the whole URL.
     if isinstance(root, ObjectStoragePath):
         return str(entry)[len(str(root)) :].lstrip("/")
     return str(entry.relative_to(root))
 
 
-def check_inside(path: Path_, root: str | Path_ | None) -> None:
+def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> None:
     """
     Check that a file is inside a folder after all symbolic links are resolved.
 
     :param path: Path or URL of the file.
-    :param root: The folder. None allows every file.
+    :param allowed_root: The folder. None allows every file.
     :raises AssistantInputError: The file is outside the folder, or the folder does not exist.
     """
-    if root is None:
+    if allowed_root is None:
         return
-    folder = storage_path(root)
+    folder = storage_path(allowed_root)
     local_path, local_root = _local(path), _local(folder)
     if local_root is not None and not local_root.is_dir():
-        raise AssistantInputError(f"root {str(root)!r} is not a folder; nothing was sent", field="root")
+        raise AssistantInputError(
+            f"allowed_root {str(allowed_root)!r} is not a folder; nothing was sent", field="allowed_root"
+        )
     if local_path is not None and local_root is not None:
         # resolve() follows symbolic links and removes '..'.
         target = local_path.resolve()
@@ -135,13 +139,13 @@ def check_inside(path: Path_, root: str | Path_ | None) -> None:
         leads = ""
     if not is_inside:
         raise AssistantInputError(
-            f"file {str(path)!r}{leads} is not below root {str(root)!r}; it was not sent. Move the file, remove the "
-            "link, or set root to a folder that contains the file",
-            field="root",
+            f"file {str(path)!r}{leads} is not below allowed_root {str(allowed_root)!r}; it was not sent. Move the "
+            "file, remove the link, or set allowed_root to a folder that contains the file",
+            field="allowed_root",
         )
 
 
-def _local(path: Path_) -> Path | None:
+def _local(path: StoragePath) -> Path | None:
     """Return a path in the local file system, or None for object storage."""
     # Check for ObjectStoragePath first: on Airflow 3.1 it is also a Path.
     if isinstance(path, ObjectStoragePath):
@@ -149,13 +153,13 @@ def _local(path: Path_) -> Path | None:
     return path
 
 
-def _is_within(path: Path_, root: Path_) -> bool:
+def _is_within(path: StoragePath, root: StoragePath) -> bool:
     # Object storage does not resolve '..', but some file systems behind it do.
     names, wanted = _segments(path), _segments(root)
     return ".." not in names and names[: len(wanted)] == wanted
 
 
-def _segments(path: Path_) -> list[str]:
+def _segments(path: StoragePath) -> list[str]:
     kind = path.protocol if isinstance(path, ObjectStoragePath) else ""
     location = path.path if isinstance(path, ObjectStoragePath) else str(path)
     return [kind, *location.strip("/").split("/")]

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import Path_, storage_path
+from airflow_provider_assistant.storage.paths import StoragePath, storage_path
 
 FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
 
@@ -40,7 +40,7 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
     return Upload(lambda: _opened(path), name, _type(name, content_type))
 
 
-def _check_readable(path: Path_) -> None:
+def _check_readable(path: StoragePath) -> None:
     try:
         is_file, size = path.is_file(), path.stat().st_size
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def _check_readable(path: Path_) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path_) -> Iterator[BinaryIO]:
+def _opened(path: StoragePath) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except OSError as error:

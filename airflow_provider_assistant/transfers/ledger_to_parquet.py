@@ -56,7 +56,8 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
     Export chat requests in the ledger to the dataset ``requests``: one row per request, on the day it was submitted.
 
     The rows are the requests that :class:`~airflow_provider_assistant.operators.chat.AssistantSubmitChatOperator` and
-    :class:`~airflow_provider_assistant.operators.chat_batch.AssistantAskOperator` submitted with the ledger on. A request
+    :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` submitted with the ledger on. A
+        request
     that finishes after midnight changes the partition of the day before. A run replaces whole UTC days, so a re-run
     creates no duplicates.
 

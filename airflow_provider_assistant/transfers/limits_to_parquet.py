@@ -53,11 +53,11 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         :raises AssistantInputError: ``date`` is not a date, or another file of the partition already contains the rows.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        tenant_id, day = self.hook.tenant(), self.day(context)
+        tenant_id, day = self.hook.resolve_tenant_id(), self.day(context)
         limits = self.hook.get_limits()
         capture = lake.Capture(
             datetime.now(UTC), limits.raw, tenant_id=tenant_id, logical_date=context["dag_run"].logical_date
         )
         file = self.publish(context, lake.limits_table([capture], self.list_keys), self.output_path, "limits", day)
         self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
-        return self.tell(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})
+        return self.emit_asset_events(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.failures import Situation, explained
-from airflow_provider_assistant.observability.lineage import Data
-from airflow_provider_assistant.operators.base import ResultOperator, day_of_run
+from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.operators.base import AssistantBaseOperator, day_of_run
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.lake import warehouse
 
 
-class AssistantParquetToWarehouseOperator(ResultOperator):
+class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
     """
     Load partitions of the Parquet datasets into DuckDB or PostgreSQL, and update the views.
 
@@ -91,8 +91,8 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
         with self._store() as store:
             loaded = warehouse.load(store, self.output_path, datasets, days, schema=self.schema)
             tables = {dataset: f"{store.uri}.{self.schema}.{dataset}" for dataset in datasets}
-        self.written = tuple(
-            Data(table, warehouse.columns(dataset), loaded.rows[dataset]) for dataset, table in tables.items()
+        self.lineage_outputs = tuple(
+            LineageDataset(table, warehouse.columns(dataset), loaded.rows[dataset]) for dataset, table in tables.items()
         )
         if loaded.missing:
             self.log.warning(
@@ -111,20 +111,20 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             result["rows"], self.days, last, loaded.replaced,
             ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items()),
         )  # fmt: skip
-        return self.tell(context, result)
+        return self.emit_asset_events(context, result)
 
-    def situation(self, context: Context) -> Situation:  # noqa: ARG002
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the warehouse and its state, for the log lines of a failure."""
         target = f"connection {self.conn_id!r}" if self.conn_id else self.database
-        return Situation(
+        return FailureContext(
             f"load of {self.output_path} into the warehouse ({target})",
             "Nothing was changed: the load is one transaction, and it was rolled back.",
         )
 
-    def reads(self) -> Sequence[Data]:
+    def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the datasets that were loaded."""
-        named = (data.uri.rpartition(".")[2] for data in self.written)
-        return [Data(str(ObjectStoragePath(self.output_path) / dataset)) for dataset in named]
+        named = (data.uri.rpartition(".")[2] for data in self.lineage_outputs)
+        return [LineageDataset(str(ObjectStoragePath(self.output_path) / dataset)) for dataset in named]
 
     def _datasets(self) -> list[str]:
         """Return the datasets to load. Raise for a wrong path, which would empty these days in the warehouse."""
@@ -154,11 +154,11 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
             )
         return selected
 
-    def _store(self) -> AbstractContextManager[warehouse.Store]:
+    def _store(self) -> AbstractContextManager[warehouse.WarehouseTransaction]:
         from airflow_provider_assistant.lake import warehouse
 
         if self.conn_id is not None:
-            return warehouse.in_postgres(BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine())
+            return warehouse.postgres_transaction(BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine())
         if not self.database or "://" in self.database:
             raise AssistantInputError(
                 f"database must be the path of a file on this worker, not {self.database!r}", field="database"
@@ -170,4 +170,4 @@ class AssistantParquetToWarehouseOperator(ResultOperator):
                 "ambiguous: rename the file",
                 field="database",
             )
-        return warehouse.in_duckdb(self.database)
+        return warehouse.duckdb_transaction(self.database)

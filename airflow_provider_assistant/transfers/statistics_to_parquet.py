@@ -14,16 +14,16 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Context
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.fan_out import SiteReplies, read_sites
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
-    AssistantIncompleteExport,
-    AssistantIncompleteExportForGood,
+    AssistantIncompleteExportError,
+    AssistantIncompleteExportPermanentError,
     AssistantInputError,
 )
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.observability.lineage import Data
-from airflow_provider_assistant.operators.base import ExportOperator, allowed
+from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.operators.base import ExportOperator, tolerance
 
 # Size limit of the list of failed sites in XCom, in bytes of JSON. The log names all of them.
 FAILED_SITES_BYTES = 5000
@@ -96,10 +96,10 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             ``site_ids``; and ``date``.
         :raises AssistantInputError: ``site_ids`` or ``date`` is invalid, and nothing was sent; or another file of the
             partition already contains the rows.
-        :raises AssistantIncompleteExport: More than ``max_failed_sites`` sites could not be read. The others are
+        :raises AssistantIncompleteExportError: More than ``max_failed_sites`` sites could not be read. The others are
             written; if all failed, the partition is unchanged.
-        :raises AssistantIncompleteExportForGood: The same, and the service rejected each of these requests. Airflow
-            does not retry the task.
+        :raises AssistantIncompleteExportPermanentError: The same, and the service rejected each of these requests.
+            Airflow does not retry the task.
         :raises AssistantError: Reading a single site failed; or, with ``site_ids``, the service answered 401 or asked
             for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
         """
@@ -108,17 +108,20 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         if found.errors and not found.replies:
             self._fail(found, "Nothing was written, and the partition is unchanged.")
         result = self._write(context, found, day)
-        if len(found.errors) > allowed(self.max_failed_sites, result["sites"]):
+        if len(found.errors) > tolerance(self.max_failed_sites, result["sites"]):
             self._fail(found, f"The other {len(found.replies)} are in {result['path']}.")
-        return self.tell(context, result)
+        return self.emit_asset_events(context, result)
 
-    def reads(self) -> Sequence[Data]:
+    def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the statistics assets of the sites."""
-        return [Data(self.asset_uri("statistics", site_id)) for site_id in self.site_ids or [self.hook.site()]]
+        return [
+            LineageDataset(self.asset_uri("statistics", site_id))
+            for site_id in self.site_ids or [self.hook.resolve_site_id()]
+        ]
 
     def _one_site(self) -> SiteReplies:
         reply = self.hook.get_statistics()
-        return SiteReplies({self.hook.site(): (datetime.now(UTC), reply)})
+        return SiteReplies({self.hook.resolve_site_id(): (datetime.now(UTC), reply)})
 
     async def _many_sites(self, site_ids: Sequence[str]) -> SiteReplies:
         calls = {site_id: endpoints.get_statistics(site_id) for site_id in _checked(site_ids)}
@@ -126,7 +129,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             self.log.warning("site_ids is empty: writing the partition without rows.")
         settings = self.hook.settings.client
         settings = replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency)
-        async with LimitedClient(settings) as client:
+        async with RateLimitedClient(settings) as client:
             return await read_sites(client, calls)
 
     def _write(self, context: Context, found: SiteReplies, day: Any) -> dict[str, Any]:
@@ -148,7 +151,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             "sites": len(found.replies) + len(found.errors),
             "failed": len(found.errors),
             "failed_sites": _listed(found.errors),
-            "site_id": self.hook.site() if self.site_ids is None else None,
+            "site_id": self.hook.resolve_site_id() if self.site_ids is None else None,
             "date": day.isoformat(),
         }
 
@@ -168,7 +171,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             if for_good
             else "A retry"
         )
-        kind = AssistantIncompleteExportForGood if for_good else AssistantIncompleteExport
+        kind = AssistantIncompleteExportPermanentError if for_good else AssistantIncompleteExportError
         raise kind(
             f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
             f"max_failed_sites={self.max_failed_sites:g} allows. {written} {todo} reads all {sites} sites again and "

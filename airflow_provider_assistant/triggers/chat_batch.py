@@ -9,7 +9,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_assistant.chat_batch.poller import Poller
-from airflow_provider_assistant.chat_batch.state import Journal, recording
+from airflow_provider_assistant.chat_batch.state import BatchState, recording
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
@@ -82,7 +82,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         yield TriggerEvent({**event, "deadline": self.deadline, **carried(self.rendered)})
 
     async def _counts(self) -> dict[str, Any]:
-        journal = Journal(self.folder)
+        journal = BatchState(self.folder)
         pending = await asyncio.to_thread(journal.read_open)
         self.log.info("Waiting for %d requests on site %r.", len(pending), self.site_id)
         async with (

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import shortened
-from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailed
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
@@ -101,15 +101,15 @@ def is_lost(error: AssistantAPIError, request_id: str | None, hook: AssistantHoo
     if not errors.is_lost(error) or not request_id:
         return False
     if ledger:
-        ledger.chat_ended(hook.target(), request_id, "lost")
+        ledger.chat_ended(hook.site_url(), request_id, "lost")
     return True
 
 
-def conclude(
+def record_and_return(
     request: Mapping[str, Any],
     hook: AssistantHook,
     ledger: Ledger | None,
-    failure: type[AssistantRequestFailed] = AssistantRequestFailed,
+    failure: type[AssistantRequestFailedError] = AssistantRequestFailedError,
 ) -> dict[str, Any]:
     """
     Record in the ledger how a chat request ended, and return the request if it is complete.
@@ -118,19 +118,19 @@ def conclude(
         :func:`~airflow_provider_assistant.triggers.chat.times_of`, and ``polls``.
     :param hook: Hook for the site of the chat request.
     :param ledger: The ledger; None to record nothing.
-    :param failure: Exception class for a failed request. Default: AssistantRequestFailed.
+    :param failure: Exception class for a failed request. Default: AssistantRequestFailedError.
     :return: ``request`` without ``ended_at``.
-    :raises AssistantRequestFailed: The chat request failed; the class is ``failure``.
+    :raises AssistantRequestFailedError: The chat request failed; the class is ``failure``.
     """
     # A triggerer with an older version of this package sends no noticed_after.
     request = {"noticed_after": request["seconds"], **request}
-    request_id, state, site_id = request["request_id"], request["state"], hook.site()
+    request_id, state, site_id = request["request_id"], request["state"], hook.resolve_site_id()
     if ledger:
         # The task resumes after the request has ended, so record the time of the end, not the current time.
         ended_at = request.get("ended_at")
         moment = datetime.fromtimestamp(ended_at, UTC) if ended_at else None
         try:
-            ledger.chat_ended(hook.target(), request_id, state, at=moment)
+            ledger.chat_ended(hook.site_url(), request_id, state, at=moment)
         except AssistantLedgerError as error:
             # Do not fail: the answer has been received, and no other task depends on this entry.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)

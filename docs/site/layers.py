@@ -22,7 +22,7 @@ PURPOSE = {
     "retry_policy": "when to retry",
     "sensors": "tasks that wait",
     "assets": "URIs of a site",
-    "waiting": "defer, conclude",
+    "waiting": "defer, record_and_return",
     "triggers": "poll, and nothing else",
     "hooks": "a connection, a line per endpoint",
     "asking": "many questions",

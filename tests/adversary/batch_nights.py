@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.chat_batch.answers import STATUSES
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from tests.adversary.request_service import TRIES, Service, Try, answer_to
-from tests.adversary.world import Ended, World
+from tests.adversary.world import FinishedRequest, World
 
 MAX_PAUSE = 300.0
 PATIENT = 1e6
@@ -98,23 +98,25 @@ def _make(world: World, night: BatchNight, patience: float) -> Callable[[], Any]
     source = [{"key": f"k{number}", "message": _message(number)} for number in range(night.questions)]
 
     def make() -> Any:
-        return AssistantAskOperator(
+        return AssistantChatBatchOperator(
             task_id="task", source=source, key_columns="key", output_path=str(_output(world)), mode=night.mode,
-            deferrable=night.deferrable, ledger=night.ledger, reuse=night.reuse, deadline=patience,
+            deferrable=night.deferrable, ledger=night.ledger, reuse=night.reuse, timeout=patience,
             poll_interval=night.interval, max_failed=0 if night.is_strict else night.questions,
         )  # fmt: skip
 
     return make
 
 
-def _tried(world: World, night: BatchNight, attempt: Try, number: int, patience: float | None = None) -> Ended:
+def _tried(
+    world: World, night: BatchNight, attempt: Try, number: int, patience: float | None = None
+) -> FinishedRequest:
     make = _make(world, night, night.patience if patience is None else patience)
     return world.tried(
         attempt, lambda context: world.executed(make, context), number=number, is_clear=number in night.clears
     )
 
 
-def _check_try(night: BatchNight, attempt: Try, ended: Ended, world: World, *, is_first: bool) -> None:
+def _check_try(night: BatchNight, attempt: Try, ended: FinishedRequest, world: World, *, is_first: bool) -> None:
     polls = Counter(entry.item for entry in ended.sent("chat.request"))
     restarts = 1 + (attempt.killed_at is not None)
     # The timeout of a deferred task is stored as a time of day, so setting the clock back before the trigger starts
@@ -176,7 +178,7 @@ def _check_end(night: BatchNight, world: World, listed: Counter[str], received: 
             assert times == 1 or is_lost or listed[message], f"{message!r} was asked {times} times, and is not listed"
 
 
-def _received(attempt: Try, ended: Ended, service: Service) -> dict[str, int]:
+def _received(attempt: Try, ended: FinishedRequest, service: Service) -> dict[str, int]:
     """Return how often the questions answered in this try had been asked, unless it was killed or the disk was full."""
     if ended.is_killed or attempt.killed_at is not None or attempt.disk_full or attempt.ledger_away:
         return {}

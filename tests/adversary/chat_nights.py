@@ -15,9 +15,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantNotFoundError,
     AssistantPermissionError,
-    AssistantRequestFailed,
-    AssistantRequestLost,
-    AssistantRequestTimeout,
+    AssistantRequestFailedError,
+    AssistantRequestLostError,
+    AssistantRequestTimeoutError,
     AssistantResponseError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -29,7 +29,7 @@ from airflow_provider_assistant.operators.chat import (
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.adversary.request_service import TRIES, WORDS, Answer, Request, Service, Try, answer_to
-from tests.adversary.world import Ended, World
+from tests.adversary.world import FinishedRequest, World
 
 MAX_PAUSE = 60.0
 # The maximum number of 429s whose pauses add up to MAX_PAUSE, if the first of them are short.
@@ -157,7 +157,7 @@ def check_rating(night: ChatNight) -> None:
         assert not again.entries, "what was rated is not rated again"
 
 
-def _check_single(night: ChatNight, attempt: Try, ended: Ended, gone: int = 0) -> None:
+def _check_single(night: ChatNight, attempt: Try, ended: FinishedRequest, gone: int = 0) -> None:
     """Check the result of a call against its parameters and the documented errors."""
     assert ended.seconds <= night.seconds + LEDGER, "the time is bounded"
     error = ended.error
@@ -188,7 +188,7 @@ def check_permanence(error: BaseException, attempt: Try, statuses: list[int], on
     last = statuses[-1]
     if last >= 500 or last in PASSING or last == 0 or isinstance(error, AssistantResponseError):
         assert not is_for_good, f"a transient error can be retried: {error!r}"
-    elif last in {400, 401, 403, 404} and not isinstance(error, AssistantRequestLost) and len(statuses) == 1:
+    elif last in {400, 401, 403, 404} and not isinstance(error, AssistantRequestLostError) and len(statuses) == 1:
         assert is_for_good, f"a permanent error is not retried: {error!r}"
 
 
@@ -274,7 +274,7 @@ def _check_convergence(night: WaitingNight, world: World, service: Service, make
         if ended.error is None:
             break
     assert ended is not None
-    if night.fails or (night.on_ambiguous != "retry" and not isinstance(ended.error, AssistantRequestLost)):
+    if night.fails or (night.on_ambiguous != "retry" and not isinstance(ended.error, AssistantRequestLostError)):
         return
     assert ended.error is None, f"a retry converges: {ended.error!r}"
     assert ended.result["text"] == answer_to(MESSAGE)
@@ -284,7 +284,7 @@ def _check_convergence(night: WaitingNight, world: World, service: Service, make
         assert not again.sent("chat.async"), "what was answered is not asked again"
 
 
-def _check_wait(night: WaitingNight, attempt: Try, ended: Ended) -> None:
+def _check_wait(night: WaitingNight, attempt: Try, ended: FinishedRequest) -> None:
     # The timeout of a deferred task is stored as a time of day, so setting the clock back before the trigger starts
     # extends it.
     is_moved = night.deferrable and attempt.jump
@@ -298,15 +298,15 @@ def _check_wait(night: WaitingNight, attempt: Try, ended: Ended) -> None:
         return
     assert isinstance(error, WAITED) or isinstance(error.__cause__, WAITED), f"polling goes on after this: {error!r}"
     assert not {401, 403} & set(polls[:-1]), "what concerns the key is not polled on"
-    if isinstance(error, AssistantRequestTimeout | AirflowSensorTimeout) and not attempt.jump:
+    if isinstance(error, AssistantRequestTimeoutError | AirflowSensorTimeout) and not attempt.jump:
         assert ended.seconds >= night.patience, "the whole time is waited"
 
 
 # Errors with which a wait may end.
 WAITED = (
-    AssistantRequestFailed,
-    AssistantRequestTimeout,
-    AssistantRequestLost,
+    AssistantRequestFailedError,
+    AssistantRequestTimeoutError,
+    AssistantRequestLostError,
     AssistantBadRequestError,
     AssistantNotFoundError,
     AssistantAuthenticationError,

@@ -15,7 +15,7 @@ from airflow_provider_assistant.client.fan_out import BREAKER
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.adversary.request_service import TRIES, Service, Try
-from tests.adversary.world import Ended, World
+from tests.adversary.world import FinishedRequest, World
 
 MAX_PAUSE = 60.0
 # These errors concern every site and stop an export.
@@ -76,7 +76,9 @@ def _exporting(world: World, night: ExportNight) -> Callable[[dict[str, Any]], A
     return export
 
 
-def _check_try(night: ExportNight, attempt: Try, ended: Ended, world: World, before: dict[str, bytes]) -> None:
+def _check_try(
+    night: ExportNight, attempt: Try, ended: FinishedRequest, world: World, before: dict[str, bytes]
+) -> None:
     longest = (night.retries + 1) * (30.0 + 1.2 * MAX_PAUSE + 2) + 3 * MAX_PAUSE
     assert ended.seconds <= max(1, night.sites) * longest + MAX_PAUSE * 40, "the time is bounded"
     for path, content in _files(world).items():
@@ -102,7 +104,7 @@ def _check_try(night: ExportNight, attempt: Try, ended: Ended, world: World, bef
             assert len(odd) > night.max_failed, f"so many sites may fail: {error!r}"
 
 
-def _failed(ended: Ended) -> set[str]:
+def _failed(ended: FinishedRequest) -> set[str]:
     return {failed["site_id"] for failed in ended.result["failed_sites"]}
 
 

@@ -9,15 +9,15 @@ from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantConnectionError,
     AssistantError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
     AssistantLedgerError,
     AssistantResponseError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 from airflow_provider_assistant.loading.engine import BREAKER
 from tests.adversary.load_faults import DiskFull, End, Kill, LedgerAway
-from tests.adversary.load_try import Ended, Options, Tried, Weather
+from tests.adversary.load_try import FinishedRequest, Options, Tried, Weather
 from tests.adversary.service import SECRET, Killed
 
 # These errors concern every row and stop a load at once.
@@ -29,7 +29,7 @@ OF_THE_SERVICE = (
     AssistantAmbiguousError,
     AssistantConnectionError,
     AssistantResponseError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 
 
@@ -48,7 +48,7 @@ def check_try(tried: Tried, weather: Weather, options: Options, *, rows: int, lo
         return
     received = sum(ended.counts.requests for ended in tried.ended)
     assert received == tried.service.received, "the counts are those of the service"
-    longest = (options.retries + 1) * (options.timeout + 1.2 * options.max_pause + 2) + 3 * options.max_pause + 60
+    longest = (options.retries + 1) * (options.timeout + 1.2 * options.max_backoff + 2) + 3 * options.max_backoff + 60
     assert tried.seconds <= max(1, rows) * longest * len(tried.ended), "the time is bounded"
     assert not tried.faults.blocked, "the event loop does not wait for the ledger while requests are under way"
     for ended in tried.ended:
@@ -94,7 +94,7 @@ def check_error(error: BaseException, options: Options, *, loadable: bool) -> No
     if isinstance(error, AssistantLedgerError):
         assert not is_permanent, "a ledger that is away may be tried again"
         assert "ledger.db" in text, f"an error of the ledger names it: {text}"
-    if isinstance(error, AssistantIncompleteLoad):
+    if isinstance(error, AssistantIncompleteError):
         assert not is_permanent, "a load that was ended may be tried again"
     if isinstance(error, AssistantInputError):
         assert not loadable, f"a source that can be loaded is not refused: {text}"
@@ -105,7 +105,7 @@ def check_error(error: BaseException, options: Options, *, loadable: bool) -> No
         assert is_permanent != is_sent_again, "a retry helps only where a row that may exist is sent again"
 
 
-def _check_counts(ended: Ended, rows: int) -> None:
+def _check_counts(ended: FinishedRequest, rows: int) -> None:
     counts = ended.counts
     if not counts.rows:
         assert ended.error is not None or not rows

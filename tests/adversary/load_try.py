@@ -15,7 +15,7 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.loading import engine, report
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
@@ -41,7 +41,7 @@ class Options:
 
     :param max_concurrency: Maximum number of requests in flight.
     :param retries: Maximum number of retries per request.
-    :param max_pause: Longest pause after a 429, in seconds.
+    :param max_backoff: Longest pause after a 429, in seconds.
     :param timeout: Response timeout of the client, in seconds.
     :param on_ambiguous: What to do with ambiguous rows.
     :param ledger: Whether the load uses a ledger.
@@ -49,7 +49,7 @@ class Options:
 
     max_concurrency: int = 4
     retries: int = 2
-    max_pause: float = 60.0
+    max_backoff: float = 60.0
     timeout: float = 30.0
     on_ambiguous: Literal["retry", "skip", "fail"] = "retry"
     ledger: bool = True
@@ -76,7 +76,7 @@ class Weather:
 
 
 @dataclass
-class Ended:
+class FinishedRequest:
     """The result of a load."""
 
     counts: Counts = field(default_factory=Counts)
@@ -90,7 +90,7 @@ class Tried:
 
     service: Service
     faults: Faults
-    ended: list[Ended]
+    ended: list[FinishedRequest]
     seconds: float = 0.0
     messages: list[str] = field(default_factory=list)
 
@@ -127,7 +127,7 @@ def tried(
     )
     if len(loads) == 1:
         faults.in_flight = lambda: service.in_flight
-    result = Tried(service, faults, [Ended() for _ in loads])
+    result = Tried(service, faults, [FinishedRequest() for _ in loads])
 
     async def main() -> float:
         running = [
@@ -150,7 +150,7 @@ async def _load(
     run: RunRef,
     opened: Opened,
     options: Options,
-    ended: Ended,
+    ended: FinishedRequest,
     result: Tried,
     night_ledger: NightLedger,
     clock: Clock,
@@ -170,10 +170,10 @@ async def _load(
             load = Load(
                 Client(result.service, options.retries, clock.now),
                 rows,
-                LoadOptions(options.max_concurrency, options.max_pause, options.on_ambiguous),
-                memory=memory,
+                LoadOptions(options.max_concurrency, options.max_backoff, options.on_ambiguous),
+                ledger=memory,
                 findings=findings,
-                limiter=Limiter(options.max_concurrency, now=now),
+                limiter=AdaptiveRateLimiter(options.max_concurrency, now=now),
                 rng=random.Random(0),
             )
             ended.counts = load.counts

@@ -16,7 +16,7 @@ from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.loading.rows import Rows
 from tests.adversary.load_faults import Clock, DiskFull, Faults, NightLedger
 from tests.adversary.load_promises import check_try
-from tests.adversary.load_try import Ended, Options, Tried, Weather, tried
+from tests.adversary.load_try import FinishedRequest, Options, Tried, Weather, tried
 from tests.adversary.service import SECRET
 
 DAY = 86_400.0
@@ -72,7 +72,7 @@ class Course(ABC):
         """Run one try, and check the promises."""
         options = self.options
         # A rate limit costs at most one request per second and row, and a few more at first.
-        most = max(1, self.count) * (options.retries + 1 + options.max_pause + 10) * len(runs)
+        most = max(1, self.count) * (options.retries + 1 + options.max_backoff + 10) * len(runs)
         result = tried(
             weather,
             [(RunRef("dag", run, "load", -1), opened) for run in runs],
@@ -128,14 +128,14 @@ class Course(ABC):
         """Close the ledger's database."""
         self._ledger.engine.dispose()
 
-    def _check_good(self, good: Ended) -> None:
+    def _check_good(self, good: FinishedRequest) -> None:
         if not self.is_loadable:
             assert isinstance(good.error, AssistantInputError)
         elif self.options.on_ambiguous != "fail":
             assert good.error is None, repr(good.error)
             assert good.counts.rejected == self.bad, "a bad row costs itself"
 
-    def _listed(self, ended: Ended) -> set[str]:
+    def _listed(self, ended: FinishedRequest) -> set[str]:
         """Return the documents that findings list as ambiguous or possibly duplicated."""
         keys = (str(one["key"]) for one in ended.findings if one["kind"] in {"possibly_duplicated", "ambiguous"})
         return set().union(*(self._titles_of.get(key, ()) for key in keys))

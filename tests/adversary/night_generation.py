@@ -114,7 +114,7 @@ OPTIONS = st.builds(
     Options,
     max_concurrency=st.sampled_from([1, 2, 4, 16]),
     retries=st.integers(0, 4),
-    max_pause=st.sampled_from([0.0, 1.0, 60.0, 300.0]),
+    max_backoff=st.sampled_from([0.0, 1.0, 60.0, 300.0]),
     timeout=st.sampled_from([30.0, 3600.0]),
     on_ambiguous=st.sampled_from(["retry", "retry", "skip", "fail"]),
     ledger=st.sampled_from([True] * 9 + [False]),

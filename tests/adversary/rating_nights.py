@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.feedback.rules import Rating
-from airflow_provider_assistant.feedback.sender import BREAKER, Rater, RatingCounts
+from airflow_provider_assistant.feedback.sender import BREAKER, FeedbackSender, RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.loading.report import Findings
 from tests.adversary.request_service import TRIES, Service, Try
-from tests.adversary.world import Ended, World
+from tests.adversary.world import FinishedRequest, World
 
 MAX_PAUSE = 60.0
 SITE_WIDE = {401, 403, 429}
@@ -77,8 +77,9 @@ def _rate(world: World, night: RatingNight, counts: RatingCounts) -> None:
     hook = AssistantHook()
     ratings = [Rating(f"k{number}", f"s{number}", f"r{number}", "good") for number in range(night.ratings)]
     with Ledger.opened(night.ledger) as ledger, Findings(_findings(world), always=False) as findings:
-        rater = Rater(
-            hook.settings.client, site_id=hook.site(), scope=hook.target(), run=RunRef("dag", "run", "task", -1),
+        rater = FeedbackSender(
+            hook.settings.client, site_id=hook.resolve_site_id(), scope=hook.site_url(),
+        run=RunRef("dag", "run", "task", -1),
             ledger=ledger, findings=findings,
         )  # fmt: skip
         rater.counts = counts
@@ -86,7 +87,7 @@ def _rate(world: World, night: RatingNight, counts: RatingCounts) -> None:
 
 
 def _check_try(
-    night: RatingNight, attempt: Try, ended: Ended, counts: RatingCounts, made: int, *, is_first: bool
+    night: RatingNight, attempt: Try, ended: FinishedRequest, counts: RatingCounts, made: int, *, is_first: bool
 ) -> None:
     longest = (night.retries + 1) * (30.0 + 1.2 * MAX_PAUSE + 2) + 3 * MAX_PAUSE
     assert ended.seconds <= night.ratings * (longest + 60), "the time is bounded"

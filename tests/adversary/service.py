@@ -166,7 +166,7 @@ class Client(AssistantClient):
     """
 
     def __init__(self, service: Service, retries: int, now: Callable[[], float]) -> None:
-        rule = flow.RetryRule(retries + 1)
+        rule = flow.RetryPolicy(retries + 1)
         super().__init__(ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule), now=now)
         self._service = service
 

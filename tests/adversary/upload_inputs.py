@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.loading.rows import Digest, FileRows
+from airflow_provider_assistant.loading.rows import FileRows, RowFingerprint
 from airflow_provider_assistant.storage.paths import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
@@ -120,7 +120,7 @@ class _ChangingRows(FileRows):
         )
         self._folder, self._changes = folder, changes
 
-    def digests(self) -> Iterator[list[Digest]]:
+    def digests(self) -> Iterator[list[RowFingerprint]]:
         yield from super().digests()
         for change in self._changes:
             if change.request < 0:

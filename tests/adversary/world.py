@@ -34,7 +34,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, store
@@ -53,7 +53,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Ended:
+class FinishedRequest:
     """
     The result of a try.
 
@@ -123,7 +123,7 @@ class World:
 
     def tried(
         self, attempt: Try, execute: Callable[[dict[str, Any]], Any], *, number: int, is_clear: bool = False
-    ) -> Ended:
+    ) -> FinishedRequest:
         """
         Run one try of a task, like a new process.
 
@@ -151,11 +151,11 @@ class World:
             result, error = None, Killed()
         self._try = Try()
         self._is_dead = False
-        ended = Ended(result, error, self.elapsed - began, self.service.journal[first:], xcom)
+        ended = FinishedRequest(result, error, self.elapsed - began, self.service.journal[first:], xcom)
         self._check(ended)
         return ended
 
-    def _check(self, ended: Ended) -> None:
+    def _check(self, ended: FinishedRequest) -> None:
         """Check the promises of all operations after a try."""
         error = ended.error
         if error is not None and not ended.is_killed:
@@ -315,10 +315,10 @@ class World:
             for patch in (
                 mock.patch.object(AssistantClient, "_exchange", exchange),
                 mock.patch.object(AssistantClient, "_aexchange", aexchange),
-                mock.patch.object(AssistantHook, "look_up", looked_up),
+                mock.patch.object(AssistantHook, "load_settings_async", looked_up),
                 mock.patch.dict(AssistantClient.__init__.__kwdefaults__, clocks),
                 mock.patch.dict(Ledger.__init__.__kwdefaults__, moment),
-                mock.patch.dict(Limiter.__init__.__kwdefaults__, {"now": lambda: self.elapsed}),
+                mock.patch.dict(AdaptiveRateLimiter.__init__.__kwdefaults__, {"now": lambda: self.elapsed}),
                 mock.patch.dict("os.environ", {"AIRFLOW_CONN_ASSISTANT_DEFAULT": self._connection}),
                 mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(self.folder)),
                 mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),

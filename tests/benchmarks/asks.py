@@ -94,11 +94,11 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
     gc.collect()
     idle = reset_peak()
     from airflow_provider_assistant.chat_batch.poller import Pending
-    from airflow_provider_assistant.chat_batch.state import Journal
+    from airflow_provider_assistant.chat_batch.state import BatchState
     from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
     with tempfile.TemporaryDirectory() as folder:
-        journal, now = Journal(folder), time.time()
+        journal, now = BatchState(folder), time.time()
         service.reset(LATENCY, spread=spread, outstanding=count)
         journal.write_pending([Pending(request_id(number), now) for number in range(count)])
         trigger = AssistantChatBatchTrigger(

@@ -177,8 +177,8 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
         rows = DataframeRows(source, payload=QADocument, columns=columns, constants={}, key_columns=["id"], call=never)
         for digests in rows.digests():
             claims = [Claim(digest.key, "row", None) for digest in digests]
-            memory.exchange((), claims)
-            memory.exchange(
+            memory.commit_and_claim((), claims)
+            memory.commit_and_claim(
                 [
                     Settlement(claim, "done", digest.content, "1", 201)
                     for claim, digest in zip(claims, digests, strict=True)

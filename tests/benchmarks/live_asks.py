@@ -32,16 +32,16 @@ with DAG("start", schedule=None):
 ASK = """
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
 with DAG("ask", schedule=None):
-    AssistantAskOperator(
+    AssistantChatBatchOperator(
         task_id="ask",
         source={source!r},
         output_path={output!r},
         key_columns=["id"],
         deferrable=True,
-        deadline={patience},
+        timeout={patience},
         poll_interval={interval},
         max_concurrency={concurrency},
     )

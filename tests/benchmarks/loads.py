@@ -116,10 +116,10 @@ def load(
                 key_columns=keys,
                 call=lambda document: endpoints.create_qa_document("bench", document),
             )
-            options = LoadOptions(max_concurrency=concurrency, max_pause=600.0)
+            options = LoadOptions(max_concurrency=concurrency, max_backoff=600.0)
             findings = stack.enter_context(Findings(Path("/dev/null"), always=False))
             async with client(settings) as sender:
-                loading = Load(sender, documents, options, memory=memory, findings=findings)
+                loading = Load(sender, documents, options, ledger=memory, findings=findings)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loading.run(), seconds)
                 return loading.counts

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.lake.warehouse import in_duckdb, load
+from airflow_provider_assistant.lake.warehouse import duckdb_transaction, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A DuckDB file with the views over empty datasets; tests copy it, because creating it takes 0.2 s."""
     folder = tmp_path_factory.mktemp("warehouse")
-    with in_duckdb(str(folder / "lake.duckdb")) as store:
+    with duckdb_transaction(str(folder / "lake.duckdb")) as store:
         load(store, str(folder / "lake"), [], [], schema="assistant")
     return folder / "lake.duckdb"
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.chat_batch import answers, batch, poller, state
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.triggers import chat_batch as triggers
 from tests.docs.conftest import QUESTIONS
 from tests.docs.pages import codes, section, table
@@ -38,8 +38,8 @@ pytestmark = pytest.mark.usefixtures("files")
 @pytest.fixture
 def asked(connect: Callable[..., None], run_operator: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
     def run(**arguments: Any) -> Run:
-        arguments = {"source": QUESTIONS, "poll_interval": 0.05, "deadline": 30, **arguments}
-        return run_operator(AssistantAskOperator, output_path=str(tmp_path / "answers.parquet"), **arguments)
+        arguments = {"source": QUESTIONS, "poll_interval": 0.05, "timeout": 30, **arguments}
+        return run_operator(AssistantChatBatchOperator, output_path=str(tmp_path / "answers.parquet"), **arguments)
 
     connect()
     return run
@@ -63,7 +63,7 @@ def test_statuses_are_told_everywhere() -> None:
 
 
 def test_modes() -> None:
-    (said,) = [row for row in table(section(OPERATORS, "AssistantAskOperator")) if row["Argument"] == "`mode`"]
+    (said,) = [row for row in table(section(OPERATORS, "AssistantChatBatchOperator")) if row["Argument"] == "`mode`"]
     assert tuple(codes(said["Meaning"])) == get_args(batch.Mode)
 
 
@@ -105,7 +105,7 @@ BLANK = [*QUESTIONS, {"id": 20, "message": " ", "expected": "", "language": "en"
 # Key: beginning of the table row. Value: faults of the service, arguments, number of requests after all tries.
 ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "Most of them failed": ({"fail_messages": "."}, {}, 6),
-    "Most of them did not end": ({"processing_seconds": 600}, {"deadline": 0.2}, 3),
+    "Most of them did not end": ({"processing_seconds": 600}, {"timeout": 0.2}, 3),
     "Most of them are no longer known": ({"action": "status:404", "path": POLL}, {}, 6),
     "Most of them could not be submitted": ({"action": "status:503", "path": SUBMIT, "skip": 1}, {}, 1),
     "All of them are invalid rows": ({}, {"source": BLANK, "key_columns": "id"}, 3),
@@ -134,8 +134,8 @@ def test_why_a_batch_fails(
     else:
         service.behave(**trouble)
     if "triggerer" in name:
-        elsewhere = state.Journal(str(tmp_path / "elsewhere"))
-        monkeypatch.setattr(triggers, "Journal", lambda _: elsewhere)
+        elsewhere = state.BatchState(str(tmp_path / "elsewhere"))
+        monkeypatch.setattr(triggers, "BatchState", lambda _: elsewhere)
     if "ledger" in name:
         (ledger_home / "assistant_ledger.db").write_text("This is no database, but long enough to be looked at." * 99)
     run = asked(retries=1, max_concurrency=1, **arguments)

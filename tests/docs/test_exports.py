@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.lake.warehouse import in_duckdb, load
+from airflow_provider_assistant.lake.warehouse import duckdb_transaction, load
 from tests.docs.pages import ROOT, blocks_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_own_views_of_the_warehouse(tmp_path: Path) -> None:
     ids = {"site_id": "acme-docs", "session_id": "s", "request_id": "r", "attempts": 1}
     ratings = [{"sent_at": capture.captured_at, "rating": word, **ids} for word in ("good", "good", "bad")]
     lake.publish(lake.feedback_table(ratings), str(tmp_path / "lake"), "feedback", day, "dag.task")
-    with in_duckdb("warehouse.duckdb") as store:
+    with duckdb_transaction("warehouse.duckdb") as store:
         load(store, str(tmp_path / "lake"), ["statistics", "feedback"], [day], schema="assistant")
     with duckdb.connect("warehouse.duckdb") as warehouse:
         warehouse.execute(OWN_VIEW)

@@ -123,7 +123,7 @@ def test_results_have_the_keys_of_the_table(
             task("AssistantSubmitChatOperator", "deferred", **chat, deferrable=True),
             task("AssistantSubmitChatOperator", "waited", **chat, wait_for_completion=True, deferrable=False),
             task(
-                "AssistantAskOperator",
+                "AssistantChatBatchOperator",
                 "ask",
                 source=[{"message": "When are refunds paid?"}],
                 output_path=str(tmp_path / "answers.parquet"),
@@ -228,7 +228,7 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
     [
         ("Arguments of all load operators", documents.AssistantLoadOperator),
         ("AssistantLoadTextOperator and AssistantLoadQAOperator", documents.AssistantLoadRowsOperator),
-        ("AssistantAskOperator", chat_batch.AssistantAskOperator),
+        ("AssistantChatBatchOperator", chat_batch.AssistantChatBatchOperator),
         ("AssistantFeedbackOperator", AssistantFeedbackOperator),
         ("AssistantStatisticsToParquetOperator", AssistantStatisticsToParquetOperator),
         (
@@ -484,7 +484,7 @@ def test_connections_can_be_pasted(connection: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection)
     hook = AssistantHook()
     assert hook.settings.client.base_url.endswith("/api/v1")
-    assert hook.tenant() == "acme-inc"
+    assert hook.resolve_tenant_id() == "acme-inc"
     if connection.startswith("{"):
         assert set(json.loads(connection)["extra"]) <= set(ConnectionExtra.model_fields)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantGateFailed
+from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from tests.docs.pages import ROOT, blocks_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_evaluation(tutorial: Callable[..., DAG], run_dag: Callable[..., Run], s
     service.behave(answer_limit=12)
     worse = run_dag(dag)
     assert worse.state == "failed"
-    assert isinstance(worse.error, AssistantGateFailed)
+    assert isinstance(worse.error, AssistantGateFailedError)
 
     service.behave(answer_limit=None)
     recovered = run_dag(dag)

@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.exceptions import AssistantGateFailed
-from airflow_provider_assistant.lake.warehouse import in_duckdb
+from airflow_provider_assistant.exceptions import AssistantGateFailedError
+from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.lake.warehouse import load as load_days
 from airflow_provider_assistant.sandbox import SandboxServer
 from tests.versions import bag_of
@@ -146,7 +146,7 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
     service.behave(answer_limit=40)
     cut = run_dag(load("assistant_evaluation"))
     assert cut.state == "failed"
-    assert isinstance(cut.error, AssistantGateFailed)
+    assert isinstance(cut.error, AssistantGateFailedError)
     failed = {rule["rule"] for rule in cut.xcom("evaluate")["failed_rules"]}
     assert {"token_f1[configuration] >= 0.9", "token_f1 drop <= 0.02"} <= failed
     assert cut.tries("evaluate") == 1
@@ -240,7 +240,7 @@ def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):
     raw = {"visitors": 7, 'say "hello"': 1, "quiet": None}
     captures = [lake.Capture(datetime.now(UTC), raw, site_id=site) for site in ("one", "two")]
     lake.publish(lake.statistics_table(captures), str(tmp_path / "lake"), "statistics", day, "dag.task")
-    with in_duckdb(str(warehouse)) as store:
+    with duckdb_transaction(str(warehouse)) as store:
         load_days(store, str(tmp_path / "lake"), ["statistics"], [day], schema="assistant")
     run = run_dag(load("assistant_weekly_report"))
     assert run.state == "success", run.errors

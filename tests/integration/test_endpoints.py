@@ -89,7 +89,7 @@ def test_6_submit_7_poll_8_feedback_9_close_10_statistics(hook: AssistantHook) -
     submitted = hook.submit_chat("s", "When are refunds paid?")
     request = wait(hook, submitted.request_id)
     assert (request.state, request.text, request.error) == ("complete", "Within 14 days.", None)
-    assert hook.send_feedback("s", submitted.request_id, "good").exchange.status == 201
+    assert hook.send_feedback("s", submitted.request_id, "good").call_info.status == 201
     assert hook.close_session("s").raw is None
     statistics = hook.get_statistics().raw
     assert statistics["feedback"]["by_rating"] == {"good": 1}

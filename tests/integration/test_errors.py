@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.models import ChatMessage, QADocument
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -24,7 +24,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantResponseError,
     AssistantServerError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 from airflow_provider_assistant.sandbox import tenants
 from airflow_provider_assistant.sandbox.server import SandboxServer
@@ -80,7 +80,7 @@ class TestAgainstTheEmbeddedService:
 
     def test_429(self, send) -> None:
         with SandboxServer(rate_limit=0.1, rate_burst=1) as service:
-            changes = {"api_key": tenants.ACME_FULL_KEY, "retry": RetryRule(attempts=2, max_pause=0.0)}
+            changes = {"api_key": tenants.ACME_FULL_KEY, "retry": RetryPolicy(attempts=2, max_backoff=0.0)}
             send(service.url, endpoints.get_limits("acme-inc"), **changes)
             with pytest.raises(AssistantRateLimitError) as refused:
                 send(service.url, endpoints.get_limits("acme-inc"), **changes)
@@ -122,8 +122,8 @@ def test_429_is_repeated_for_every_call_and_never_early(send, call) -> None:
     answers = [Answer(429, headers={"Retry-After": "7"}), Answer(429), Answer(200, {"id": "d1"})]
     with ScriptedService(*answers) as service:
         reply = send(service.url, call, clock)
-    assert reply.exchange.attempts == 3
-    assert reply.exchange.ambiguous == 0
+    assert reply.call_info.attempts == 3
+    assert reply.call_info.ambiguous == 0
     assert 7 <= clock.waited[0] <= 7 * 1.1
     assert clock.waited[1] > 0
 
@@ -159,14 +159,14 @@ def test_5xx_of_a_read_is_repeated(send, status) -> None:
     with ScriptedService(Answer(status, HTML), Answer(200, {"a": 1})) as service:
         reply = send(service.url, GET)
     assert reply.raw == {"a": 1}
-    assert reply.exchange.attempts == 2
+    assert reply.call_info.attempts == 2
 
 
 def test_5xx_of_a_create_is_repeated_and_counted_as_ambiguous(send) -> None:
     with ScriptedService(Answer(502, HTML), Answer(drop=True), Answer(201, {"id": "d1"})) as service:
         reply = send(service.url, POST)
-    assert reply.exchange.attempts == 3
-    assert reply.exchange.ambiguous == 2
+    assert reply.call_info.attempts == 3
+    assert reply.call_info.ambiguous == 2
 
 
 def test_5xx_of_a_create_that_persists_is_ambiguous(send) -> None:
@@ -181,29 +181,29 @@ def test_5xx_of_a_create_that_persists_is_ambiguous(send) -> None:
 @pytest.mark.parametrize("answer", [Answer(502), Answer(drop=True)], ids=["502", "drop"])
 def test_a_create_is_sent_once_without_retry_ambiguous(send, answer) -> None:
     with ScriptedService(answer) as service, pytest.raises(AssistantAmbiguousError):
-        send(service.url, POST, retry=RetryRule(retry_ambiguous=False))
+        send(service.url, POST, retry=RetryPolicy(retry_ambiguous=False))
     assert len(service.received) == 1
 
 
 def test_a_dropped_connection_of_a_read_is_repeated(send) -> None:
     with ScriptedService(Answer(drop=True), Answer(200, {"a": 1})) as service:
-        assert send(service.url, GET).exchange.attempts >= 1
+        assert send(service.url, GET).call_info.attempts >= 1
     assert len(service.received) == 2
 
 
 def test_a_dropped_connection_of_a_create_was_sent(send) -> None:
     with ScriptedService(Answer(drop=True)) as service, pytest.raises(AssistantAmbiguousError) as unclear:
-        send(service.url, POST, retry=RetryRule(attempts=1))
+        send(service.url, POST, retry=RetryPolicy(attempts=1))
     assert isinstance(unclear.value.__cause__, AssistantConnectionError)
 
 
 def test_response_timeout(send) -> None:
     with ScriptedService(Answer(delay=NEVER)) as service:
-        with pytest.raises(AssistantTimeout):
-            send(service.url, GET, retry=RetryRule(attempts=1), timeout=0.1)
+        with pytest.raises(AssistantTimeoutError):
+            send(service.url, GET, retry=RetryPolicy(attempts=1), timeout=0.1)
         with pytest.raises(AssistantAmbiguousError) as unclear:
-            send(service.url, POST, retry=RetryRule(attempts=1), timeout=0.1)
-    assert isinstance(unclear.value.__cause__, AssistantTimeout)
+            send(service.url, POST, retry=RetryPolicy(attempts=1), timeout=0.1)
+    assert isinstance(unclear.value.__cause__, AssistantTimeoutError)
 
 
 @pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_assistant.evaluation import report
-from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 
 pytest.importorskip("moto")
@@ -79,16 +79,16 @@ def test_runs_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket:
     written = {path: ObjectStoragePath(second[path]).read_bytes() for path in ("scores_path", "summary_path")}
     assert evaluate(bucket, 1)[1] == second
     assert written == {path: ObjectStoragePath(second[path]).read_bytes() for path in written}
-    with pytest.raises(AssistantGateFailed):
+    with pytest.raises(AssistantGateFailedError):
         evaluate(bucket, 2, answer="No")
     assert evaluate(bucket, 3)[1]["baseline"] == second["scores_path"]
     assert Path(second["report_path"]).name == "report.html"
 
 
 def test_a_missing_baseline_on_object_storage_is_an_error(bucket: str) -> None:
-    from airflow_provider_assistant.evaluation.run_directory import Place, find_baseline
+    from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
 
-    place = Place.of(bucket, "golden", NIGHT, "r")
+    place = RunDirectory.of(bucket, "golden", NIGHT, "r")
     with pytest.raises(AssistantInputError, match="does not exist"):
         find_baseline(place, f"{bucket}/nowhere")
     with pytest.raises(AssistantInputError, match="has the tag 'v1'"):

@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Upload
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
     AssistantConnectionError,
     AssistantError,
     AssistantResponseError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 from tests.hostile import CALLS, KEY, Closed, HostileService, answer
 from tests.live.process import wait_for
 from tests.wire import Answer, FakeTime, ScriptedService, client_of
 
-ONCE = RetryRule(attempts=1)
+ONCE = RetryPolicy(attempts=1)
 MEGABYTE = 1024 * 1024
 READ, CREATE = CALLS["limits"], CALLS["qa"]
 BOTH = pytest.mark.parametrize("call", [READ, CREATE], ids=["GET", "POST"])
@@ -114,9 +114,9 @@ def test_an_error_with_an_endless_page_is_that_error(send, status):
 
 def test_a_connection_is_used_again_after_a_reply_that_was_too_large(send):
     with ScriptedService(Answer(503, b"x" * 3 * MEGABYTE), Answer(body={"n": 1})) as service:
-        reply = send(service.url, READ, retry=RetryRule(), max_response_bytes=MEGABYTE)
+        reply = send(service.url, READ, retry=RetryPolicy(), max_response_bytes=MEGABYTE)
     assert reply.raw == {"n": 1}
-    assert reply.exchange.attempts == 2
+    assert reply.call_info.attempts == 2
 
 
 @BOTH
@@ -180,11 +180,11 @@ def test_a_slow_response_times_out(send, call, head, dripped):
 
     with HostileService(speak) as service:
         started = time.monotonic()
-        with pytest.raises(AssistantTimeout if call is READ else AssistantAmbiguousError) as caught:
+        with pytest.raises(AssistantTimeoutError if call is READ else AssistantAmbiguousError) as caught:
             send(service.url, call, timeout=0.4)
         # The slow response takes minutes, so the error comes from the response timeout, not from its end.
         assert time.monotonic() - started > 0.3
-    assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeout)
+    assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeoutError)
     check_error(caught.value)
 
 
@@ -277,7 +277,7 @@ def test_the_service_cannot_forge_log_lines(send, status, caplog):
     headers = (b"Content-Type: text/html\x1b[31m", b"X-Request-Id: a\x1b[31m", b"Location: /\x1b[31m")
     lines = b"\r\n".join([b"HTTP/1.1 " + status, *headers, b"Content-Length: %d" % (len(body) + 1), b"", b"<" + body])
     with saying(lines) as service, pytest.raises(AssistantError) as caught:
-        send(service.url, READ, retry=RetryRule(attempts=2))
+        send(service.url, READ, retry=RetryPolicy(attempts=2))
     check_error(caught.value)
     ours = [r.getMessage() for r in caplog.records if r.name.startswith("airflow_provider_assistant")]
     assert all(said.splitlines() == [said] and "\x1b" not in said for said in ours)
@@ -290,7 +290,7 @@ def test_a_malformed_retry_after_is_ignored(send, asked):
     clock = FakeTime()
     with saying(answer(b"{}", b"Retry-After: " + asked, status=b"429 Slow")) as service:
         with pytest.raises(AssistantAPIError):
-            send(service.url, READ, clock, retry=RetryRule())
+            send(service.url, READ, clock, retry=RetryPolicy())
     assert all(0 < seconds <= 70 for seconds in clock.waited)
     assert sum(clock.waited) < 150
 

@@ -78,11 +78,11 @@ def created(claim, number=1, **facts):
 def test_ambiguous_entries_are_listed_and_resolved_by_hand(ledger):
     with documents(ledger) as memory:
         (claim,) = claims(memory, "k")
-        memory.exchange((), [claim])
-        memory.exchange([created(claim)], ())
+        memory.commit_and_claim((), [claim])
+        memory.commit_and_claim([created(claim)], ())
         (again,) = claims(memory, "k")
-        memory.exchange((), [again])
-        memory.exchange([Settlement(again, "ambiguous", "content 2", ambiguous=1)], ())
+        memory.commit_and_claim((), [again])
+        memory.commit_and_claim([Settlement(again, "ambiguous", "content 2", ambiguous=1)], ())
         assert [(one["outcome"], one["entries"]) for one in outcomes(ledger, "docs")] == [("ambiguous", 1)]
         resolve(ledger, entry_of(ledger, "k"), "done", identifier="doc-2", content_hash="content 2")
         assert list(unsettled(ledger)) == []
@@ -107,10 +107,11 @@ def test_an_effect_is_made_once(ledger):
 def test_claims_and_outcomes(ledger):
     with documents(ledger) as memory:
         wanted = claims(memory, "a", "b", "c")
-        assert memory.exchange([], wanted) == {"a", "b", "c"}
+        assert memory.commit_and_claim([], wanted) == {"a", "b", "c"}
         a, b, c = wanted
         assert (
-            memory.exchange([created(a), Settlement(b, "refused", "x"), Settlement(c, "ambiguous", "x")], []) == set()
+            memory.commit_and_claim([created(a), Settlement(b, "refused", "x"), Settlement(c, "ambiguous", "x")], [])
+            == set()
         )
         known = memory.known(["a", "b", "c", "d"])
         assert {key: one.state for key, one in known.items()} == {"a": "done", "b": "absent", "c": "unclear"}
@@ -121,8 +122,8 @@ def test_changed_content_keeps_what_it_supersedes(ledger):
     for number in (1, 2, 3):
         with documents(ledger) as memory:
             (claim,) = claims(memory, "a")
-            assert memory.exchange([], [claim]) == {"a"}
-            memory.exchange([created(claim, number)], [])
+            assert memory.commit_and_claim([], [claim]) == {"a"}
+            memory.commit_and_claim([created(claim, number)], [])
     with documents(ledger) as memory:
         assert memory.known(["a"])["a"].superseded == '["doc-a-1", "doc-a-2"]'
         (doubled,) = memory.doubled()
@@ -134,30 +135,30 @@ def test_changed_content_keeps_what_it_supersedes(ledger):
 def test_only_one_claim_of_a_key_succeeds(ledger):
     with documents(ledger) as one, documents(ledger, run=OTHER_RUN) as other:
         first, second = claims(one, "a", "b"), claims(other, "b", "c")
-        assert one.exchange([], first) == {"a", "b"}
-        assert other.exchange([], second) == {"c"}
+        assert one.commit_and_claim([], first) == {"a", "b"}
+        assert other.commit_and_claim([], second) == {"c"}
         assert other.known(["b"])["b"].state == "elsewhere"
-        one.exchange([Settlement(first[1], "refused", "x")], [])
+        one.commit_and_claim([Settlement(first[1], "refused", "x")], [])
         rivals = claims(one, "b"), claims(other, "b")
-        assert other.exchange([], rivals[1]) == {"b"}
-        assert one.exchange([], rivals[0]) == set()
+        assert other.commit_and_claim([], rivals[1]) == {"b"}
+        assert one.commit_and_claim([], rivals[0]) == set()
 
 
 def test_a_claim_of_a_killed_attempt_is_ambiguous_and_counted(ledger, engine):
     with documents(ledger) as killed:
-        killed.exchange([], claims(killed, "a"))
+        killed.commit_and_claim([], claims(killed, "a"))
     with documents(ledger, run=OTHER_RUN) as other:
         assert other.known(["a"])["a"].state == "elsewhere"
     with documents(ledger) as again:
         (claim,) = claims(again, "a")
         assert claim.known.state == "unclear"
-        assert again.exchange([], [claim]) == {"a"}
-        again.exchange([created(claim)], [])
+        assert again.commit_and_claim([], [claim]) == {"a"}
+        again.commit_and_claim([created(claim)], [])
     with documents(ledger) as third:
         assert [doubled.ambiguous for doubled in third.doubled()] == [1]
     later = Ledger(engine, now=lambda: START + LEASE + timedelta(seconds=1))
     with documents(ledger) as killed:
-        killed.exchange([], claims(killed, "b"))
+        killed.commit_and_claim([], claims(killed, "b"))
     with documents(later, run=OTHER_RUN) as other:
         assert other.known(["b"])["b"].state == "unclear"
 
@@ -165,8 +166,8 @@ def test_a_claim_of_a_killed_attempt_is_ambiguous_and_counted(ledger, engine):
 def test_stale_documents(ledger):
     with documents(ledger) as memory:
         wanted = claims(memory, *"abc")
-        memory.exchange([], wanted)
-        memory.exchange([created(claim) for claim in wanted], [])
+        memory.commit_and_claim([], wanted)
+        memory.commit_and_claim([created(claim) for claim in wanted], [])
     with documents(ledger, run=OTHER_RUN) as memory:
         assert list(memory.stale(lambda key: key != "b")) == [("row b", "doc-b-1")]
     with documents(ledger, source="another") as memory:
@@ -186,10 +187,10 @@ def test_concurrent_claims_of_the_same_keys_in_any_order(server, ledger):
                 settled = []
                 for start in range(0, len(order), 20):
                     wanted = claims(memory, *order[start : start + 20])
-                    won = memory.exchange(settled, wanted)
+                    won = memory.commit_and_claim(settled, wanted)
                     settled = [created(claim) for claim in wanted if claim.key in won]
                     winners.extend(won)
-                memory.exchange(settled, [])
+                memory.commit_and_claim(settled, [])
         except Exception as error:  # noqa: BLE001 (asserted below)
             failures.append(error)
         finally:
@@ -213,7 +214,7 @@ def test_a_ledger_of_the_first_version_is_migrated(engine):
     with engine.begin() as connection:
         connection.execute(sa.insert(schema).values(version=1))
     with documents(Ledger(engine)) as memory:
-        assert memory.exchange([], claims(memory, "a")) == {"a"}
+        assert memory.commit_and_claim([], claims(memory, "a")) == {"a"}
     with engine.begin() as connection:
         assert connection.scalar(sa.select(sa.func.max(schema.c.version))) == SCHEMA_VERSION
         connection.execute(sa.update(schema).values(version=99))
@@ -246,8 +247,8 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, eng
     stored = text.replace("\0", "\\0").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
     with ledger.documents(scope=SCOPE, site_id=text, source=text, run=RUN) as memory:
         claim = Claim("k", text, None)
-        assert memory.exchange((), [claim]) == {"k"}
-        memory.exchange([Settlement(claim, "done", "hash", text, error=text)], ())
+        assert memory.commit_and_claim((), [claim]) == {"k"}
+        memory.commit_and_claim([Settlement(claim, "done", "hash", text, error=text)], ())
         assert list(memory.stale(lambda _: False)) == [(stored, stored)]
     facts = {"site_id": text, "session_id": text}
     row, _ = ledger.once(submissions, SCOPE, "k", RUN, lambda: {"request_id": text}, **facts)
@@ -266,7 +267,7 @@ def test_sites_with_ids_of_any_length_are_told_apart(ledger):
         for expected in ({"k"}, set()):
             with ledger.documents(**facts) as memory:
                 known = memory.known(["k"])
-                assert memory.exchange((), [Claim("k", "k", None)]) == expected
+                assert memory.commit_and_claim((), [Claim("k", "k", None)]) == expected
                 assert set(known) == {"k"} - expected
         row, sent = ledger.once(
             submissions, facts["scope"], "k", RUN, lambda: {"request_id": "r"}, site_id="s", session_id="s"
@@ -299,8 +300,8 @@ def test_a_worker_that_opened_version_3_continues(third):
         known = memory.known(["old"])
         Ledger(third)
         claims = [Claim("old", "o", known["old"]), Claim("new", "n", None)]
-        assert memory.exchange((), claims) == {"old", "new"}
-        memory.exchange([Settlement(claim, "done", "h", f"r-{claim.key}") for claim in claims], ())
+        assert memory.commit_and_claim((), claims) == {"old", "new"}
+        memory.commit_and_claim([Settlement(claim, "done", "h", f"r-{claim.key}") for claim in claims], ())
         assert {one.key: one.document_id for one in memory.standing()} == {"old": "r-old", "new": "r-new"}
 
 
@@ -309,15 +310,15 @@ def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
     ledger.once(submissions, scope, "k", RUN, lambda: {"request_id": "alone"}, site_id="docs", session_id="s")
     with batch(ledger) as memory:
         wanted = claims(memory, *(f"{number:03}" for number in range(250)))
-        memory.exchange([], wanted)
-        memory.exchange([created(claim) for claim in wanted], [])
+        memory.commit_and_claim([], wanted)
+        memory.commit_and_claim([created(claim) for claim in wanted], [])
         ends = {f"doc-{claim.key}-1": End("complete", START + timedelta(seconds=2), "s") for claim in wanted[:200]}
         # If all values of a statement are None, PostgreSQL cannot infer a type.
         ends |= {f"doc-{claim.key}-1": End("timed_out", None, None) for claim in wanted[200:]}
         memory.ended(ends)
         memory.ended({"doc-000-1": End("lost", START, "s")})
         memory.withdraw(["000"], "it was lost")
-        memory.exchange([], claims(memory, "001"))
+        memory.commit_and_claim([], claims(memory, "001"))
     rows = requests_between(engine, *DAY, scope)
     assert Counter(row["state"] for row in rows) == {
         "open": 1, "complete": 198, "timed_out": 50, "lost": 1, "unclear": 1,
@@ -454,7 +455,7 @@ def test_the_server_is_down_for_long(case, server):
 def test_entries_equal_the_columns(ledger):
     with documents(ledger) as memory:
         (claim,) = claims(memory, "a")
-        memory.exchange([], [claim])
+        memory.commit_and_claim([], [claim])
         known = memory.known(["a"])["a"]
         assert known == Known("elsewhere", None, None, None, known.claim, known.source)
         assert known.source == memory.source

@@ -44,7 +44,7 @@ def root(tmp_path):
 @pytest.fixture
 def load(engine, root):
     def loaded(*days, datasets=("statistics",), **options):
-        with warehouse.in_postgres(engine, **options) as store:
+        with warehouse.postgres_transaction(engine, **options) as store:
             return warehouse.load(store, str(root), datasets, days, schema="assistant")
 
     return loaded
@@ -76,7 +76,7 @@ def test_the_same_rows_as_in_duckdb(root, load, read, tmp_path):
     for _ in range(2):
         loaded = load(*days, datasets=warehouse.loadable())
     database = str(tmp_path / "warehouse.duckdb")
-    with warehouse.in_duckdb(database) as store:
+    with warehouse.duckdb_transaction(database) as store:
         other = warehouse.load(store, str(root), warehouse.loadable(), days, schema="assistant")
     assert loaded.rows == other.rows
     assert loaded.replaced == sum(loaded.rows.values())
@@ -95,7 +95,7 @@ def test_both_drivers_copy(server, engine, root, read):
     found = []
     for driver in ("psycopg2", "psycopg"):
         mine = sa.create_engine(server.url.replace("psycopg2", driver))
-        with warehouse.in_postgres(mine) as store:
+        with warehouse.postgres_transaction(mine) as store:
             warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
         found.append(read("statistics", "metric"))
     assert found[0] == found[1]
@@ -162,7 +162,7 @@ def test_concurrent_loads_of_one_day_create_no_duplicates(engine, root, read):
 
     def loads():
         mine = sa.create_engine(engine.url)
-        with warehouse.in_postgres(mine) as store:
+        with warehouse.postgres_transaction(mine) as store:
             warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
 
     at_once(5, loads)
@@ -171,21 +171,21 @@ def test_concurrent_loads_of_one_day_create_no_duplicates(engine, root, read):
 
 def test_a_lock_that_stays_is_an_error(engine, root, load):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
-    with warehouse.in_postgres(sa.create_engine(engine.url)):
+    with warehouse.postgres_transaction(sa.create_engine(engine.url)):
         with pytest.raises(AssistantWarehouseError, match=r"lock timeout.*is unchanged"):
             load(FIRST, lock_timeout=0.1)
 
 
 def test_an_unreachable_server(server):
     away = sa.create_engine(server.url.replace("airflow@", "airflow:hunter2@").replace(f":{server.port}/", ":1/"))
-    with pytest.raises(AssistantWarehouseError, match="refused") as error, warehouse.in_postgres(away):
+    with pytest.raises(AssistantWarehouseError, match="refused") as error, warehouse.postgres_transaction(away):
         pass
     assert "hunter2" not in str(error.value)
 
 
 def test_another_database_is_refused(tmp_path):
     with pytest.raises(AssistantInputError, match="PostgreSQL connection, not sqlite"):
-        with warehouse.in_postgres(sa.create_engine(f"sqlite:///{tmp_path / 'file.db'}")):
+        with warehouse.postgres_transaction(sa.create_engine(f"sqlite:///{tmp_path / 'file.db'}")):
             pass
     assert not list(tmp_path.iterdir())
 

@@ -12,7 +12,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_provider_assistant.observability import metrics, tracing
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -73,12 +73,12 @@ def work(service, connect, run_operator, tmp_path):
         assert load.state == "success", load.errors
         answers = str(tmp_path / "answers.parquet")
         ask = run_operator(
-            AssistantAskOperator,
+            AssistantChatBatchOperator,
             source=[{"key": str(number), "message": "When?", "expected": "Now."} for number in range(2)],
             key_columns=["key"],
             output_path=answers,
             poll_interval=0.05,
-            deadline=30,
+            timeout=30,
         )
         assert ask.state == "success", ask.errors
         judged = run_operator(

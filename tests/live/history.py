@@ -24,7 +24,7 @@ from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.evaluate import summarise
 from airflow_provider_assistant.evaluation.excerpts import rows_of
 from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
-from airflow_provider_assistant.evaluation.run_directory import Place, find_baseline
+from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.sandbox.service import Service
@@ -105,7 +105,7 @@ def evaluate(root: str, day: date, table: pa.Table, task: Any) -> None:
         "logical_date": None,
         "run_after": datetime.combine(day, time(), UTC).isoformat(),
     }
-    place = Place.of(f"{root}/evaluation", task.name, datetime.combine(day, time(), UTC), run["run_id"])
+    place = RunDirectory.of(f"{root}/evaluation", task.name, datetime.combine(day, time(), UTC), run["run_id"])
     scorers = scorers_of(task.scorers)
     names = [scorer.name for scorer in scorers]
     cases = read_cases(table)

@@ -14,7 +14,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.chat_batch.state import Journal
+from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.process import WAIT, wait_for
@@ -32,7 +32,7 @@ FEW = 4
 # More questions than the connection allows in flight.
 SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 LABS = "globex-labs/chat/async"
-ENDS = {"AssistantRequestFailed", "AssistantRequestLost", "AssistantRequestTimeout"}
+ENDS = {"AssistantRequestFailedError", "AssistantRequestLostError", "AssistantRequestTimeoutError"}
 
 
 def rule(action: str, path: str, times: int | None = None, skip: int = 0) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Runs:
     def noted(self, dag_id: str, task_id: str) -> set[str]:
         """Return the requests whose answers are in the batch state of a task."""
         folders = (self.folder / dag_id).glob(f".{task_id}.parquet.*")
-        return {answer.request_id or "" for folder in folders for answer in Journal(str(folder)).read_answers()}
+        return {answer.request_id or "" for folder in folders for answer in BatchState(str(folder)).read_answers()}
 
     def asked(self, message: str) -> dict[str, int]:
         """Return the requests with a message, each with the number of its question."""
@@ -238,9 +238,9 @@ def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("task_id", "status", "error", "plan"),
     [
-        ("failed", "failed", "AssistantRequestFailed", "asks those again that failed"),
-        ("lost", "lost", "AssistantRequestLost", "asks those again that were lost"),
-        ("late", "timed_out", "AssistantRequestTimeout", "waits for those that are open"),
+        ("failed", "failed", "AssistantRequestFailedError", "asks those again that failed"),
+        ("lost", "lost", "AssistantRequestLostError", "asks those again that were lost"),
+        ("late", "timed_out", "AssistantRequestTimeoutError", "waits for those that are open"),
     ],
 )
 def test_each_bad_end_has_an_error_of_its_own_that_says_what_a_retry_does(

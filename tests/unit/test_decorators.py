@@ -17,7 +17,7 @@ ROWS = [
     {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
     {"title": "Templates", "question": "Which day?", "answer": "Write {{ ds }}.", "category": "faq"},
 ]
-QUICK = {"poll_interval": 0.05, "deadline": 30}
+QUICK = {"poll_interval": 0.05, "timeout": 30}
 
 
 def shown(run):
@@ -111,7 +111,7 @@ def test_questions_that_a_function_returns_are_asked(service, connection, run_op
     output = str(tmp_path / "{{ ti.task_id }}.parquet")
 
     def build():
-        @task.assistant_ask(output_path=output, key_columns=["id"], deferrable=True, **QUICK)
+        @task.assistant_chat_batch(output_path=output, key_columns=["id"], deferrable=True, **QUICK)
         def ask(count):
             return [{"id": number, "message": f"Question {number}?", "expected": "?"} for number in range(count)]
 
@@ -128,7 +128,7 @@ def test_questions_that_a_function_returns_are_asked(service, connection, run_op
 
 def test_mapped_questions_have_a_file_each(service, connection, run_operator, tmp_path):
     def build():
-        @task.assistant_ask(output_path=str(tmp_path / "{{ ti.map_index }}.parquet"), **QUICK)
+        @task.assistant_chat_batch(output_path=str(tmp_path / "{{ ti.map_index }}.parquet"), **QUICK)
         def ask(topic):
             return [{"message": f"What is {topic}?"}]
 
@@ -172,7 +172,7 @@ def test_a_retry_calls_the_function_again_and_sends_the_rest(service, connection
     calls = []
 
     def build():
-        @task.assistant_qa(max_pause=1, max_concurrency=1, retries=1)
+        @task.assistant_qa(max_backoff=1, max_concurrency=1, retries=1)
         def load():
             calls.append(1)
             return ROWS

@@ -38,6 +38,6 @@ def test_answers_and_their_expectations_have_the_same_label(kind, names):
     options = {"columns": None, "constants": None, "session": None, "scope": "s"}
     labels = read_questions(rows, key_columns=names, **options).labels()
     answers = pa.Table.from_pylist([{**row, "answer": "a", "status": "complete"} for row in rows])
-    assert [case.key for case in read_cases(answers, key=names)] == labels
+    assert [case.key for case in read_cases(answers, key_columns=names)] == labels
     by_label = answers.append_column("key", pa.array(labels))
-    assert [case.key for case in read_cases(by_label, key="key")] == labels
+    assert [case.key for case in read_cases(by_label, key_columns="key")] == labels

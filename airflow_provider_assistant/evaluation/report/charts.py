@@ -11,7 +11,7 @@ import re
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.evaluation.extra import needs
+from airflow_provider_assistant.evaluation.extra import require_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,10 +116,10 @@ def _bars(axes: Axes, counts: Sequence[int], width: float) -> None:
 
 
 def _picture(draw: Callable[[Axes], None], *, height: int, left: int = 6) -> str:
-    matplotlib = needs("matplotlib")
+    matplotlib = require_extra("matplotlib")
     defaults = {name: value for name, value in matplotlib.rcParamsDefault.items() if name != "backend"}
     with _lock, matplotlib.rc_context({**defaults, **_SETTINGS}):
-        figure = needs("matplotlib.figure").Figure(figsize=(WIDTH / 72, height / 72))
+        figure = require_extra("matplotlib.figure").Figure(figsize=(WIDTH / 72, height / 72))
         axes = figure.add_axes((left / WIDTH, 20 / height, 1 - (left + 12) / WIDTH, 1 - 36 / height))
         figure.patch.set_visible(False)
         axes.patch.set_visible(False)

@@ -6,18 +6,23 @@ The rows of a day are replaced as a whole, in one transaction. Views summarise t
 
 from airflow_provider_assistant.lake.warehouse.load import Loaded, columns, load, loadable
 from airflow_provider_assistant.lake.warehouse.partitions import exported
-from airflow_provider_assistant.lake.warehouse.stores import LOCK_TIMEOUT, Store, in_duckdb, in_postgres
+from airflow_provider_assistant.lake.warehouse.stores import (
+    LOCK_TIMEOUT,
+    WarehouseTransaction,
+    duckdb_transaction,
+    postgres_transaction,
+)
 from airflow_provider_assistant.lake.warehouse.views import VIEWS
 
 __all__ = [
     "LOCK_TIMEOUT",
     "VIEWS",
     "Loaded",
-    "Store",
+    "WarehouseTransaction",
     "columns",
+    "duckdb_transaction",
     "exported",
-    "in_duckdb",
-    "in_postgres",
     "load",
     "loadable",
+    "postgres_transaction",
 ]

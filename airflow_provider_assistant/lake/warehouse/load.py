@@ -15,7 +15,7 @@ from airflow_provider_assistant.lake.warehouse.views import create_views, litera
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.lake.warehouse.stores import Store
+    from airflow_provider_assistant.lake.warehouse.stores import WarehouseTransaction
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,9 @@ def columns(dataset: str) -> dict[str, str]:
     return {field.name: TYPES[str(field.type)] for field in SCHEMAS[dataset]()} | {"date": TYPES["date32[day]"]}
 
 
-def load(store: Store, root: str, datasets: Iterable[str], days: Sequence[date], *, schema: str) -> Loaded:
+def load(
+    store: WarehouseTransaction, root: str, datasets: Iterable[str], days: Sequence[date], *, schema: str
+) -> Loaded:
     """
     Replace the warehouse's rows of some days by those of the Parquet partitions, and update its views.
 
@@ -107,7 +109,7 @@ class _Table(NamedTuple):
     columns: set[str]
 
 
-def _table(store: Store, schema: str, dataset: str) -> _Table:
+def _table(store: WarehouseTransaction, schema: str, dataset: str) -> _Table:
     """Return a dataset's table; create it, or add the columns that it lacks."""
     name = f"{quoted(schema)}.{quoted(dataset)}"
     store.run(f"CREATE TABLE IF NOT EXISTS {name} ({quoted('date')} DATE NOT NULL)")
@@ -122,7 +124,7 @@ def _table(store: Store, schema: str, dataset: str) -> _Table:
     return table
 
 
-def _add_columns(store: Store, table: _Table, wanted: pa.Schema) -> None:
+def _add_columns(store: WarehouseTransaction, table: _Table, wanted: pa.Schema) -> None:
     for field in wanted:
         if field.name not in table.columns:
             kind = TYPES.get(str(field.type))
@@ -137,7 +139,7 @@ def _add_columns(store: Store, table: _Table, wanted: pa.Schema) -> None:
             table.columns.add(field.name)
 
 
-def _replace_day(store: Store, table: _Table, day: date, rows: pa.Table | None) -> int:
+def _replace_day(store: WarehouseTransaction, table: _Table, day: date, rows: pa.Table | None) -> int:
     """Replace the rows of one day, and return how many were deleted."""
     import pyarrow as pa
 

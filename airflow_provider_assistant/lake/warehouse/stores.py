@@ -25,7 +25,7 @@ ROWS_PER_COPY = 50_000
 UNCHANGED = "The transaction was rolled back, and the warehouse is unchanged"
 
 
-class Store(Protocol):
+class WarehouseTransaction(Protocol):
     """
     A transaction on a warehouse, for SQL that DuckDB and PostgreSQL both support.
 
@@ -107,13 +107,13 @@ def _copy(cursor: Any, statement: str, content: pa.Buffer) -> None:
 
 
 @contextlib.contextmanager
-def in_duckdb(
+def duckdb_transaction(
     path: str,
     *,
     lock_timeout: float = LOCK_TIMEOUT,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Store]:
+) -> Iterator[WarehouseTransaction]:
     """
     Open a transaction on a DuckDB file for a ``with`` block; the file is created if it is missing.
 
@@ -158,7 +158,7 @@ def in_duckdb(
 
 
 @contextlib.contextmanager
-def in_postgres(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOUT) -> Iterator[Store]:
+def postgres_transaction(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOUT) -> Iterator[WarehouseTransaction]:
     """
     Open a transaction on PostgreSQL for a ``with`` block; an advisory lock allows only one such transaction at a time.
 

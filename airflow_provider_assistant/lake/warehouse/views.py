@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_assistant.exceptions import escaped
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.lake.warehouse.stores import Store
+    from airflow_provider_assistant.lake.warehouse.stores import WarehouseTransaction
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ MAX_METRICS = 1500
 DATED = r"^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$"
 
 
-def create_views(store: Store, schema: str) -> None:
+def create_views(store: WarehouseTransaction, schema: str) -> None:
     """
     Create or replace the views.
 
@@ -56,7 +56,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _metrics(store: Store, schema: str) -> str:
+def _metrics(store: WarehouseTransaction, schema: str) -> str:
     """Return the SQL of the metric columns of ``statistics_daily``: one per metric that was ever a number."""
     found = store.run(
         # Metrics with a date would add columns every day; statistics_history has them as rows instead.

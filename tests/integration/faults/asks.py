@@ -19,9 +19,9 @@ import airflow.configuration
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.chat_batch.state import Journal
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
-from tests.integration.faults.loads import CONCURRENCY, CONNECTION, Ended, Loader, listed
+from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from tests.integration.faults.loads import CONCURRENCY, CONNECTION, FinishedRequest, Loader, listed
 from tests.live.requests import requests_of
 from tests.live.service import AssistantService
 from tests.processes import preload
@@ -58,12 +58,12 @@ class Try:
         options = {
             "max_concurrency": CONCURRENCY,
             "poll_interval": 0.4,
-            "deadline": 30.0,
+            "timeout": 30.0,
             "deferrable": False,
             "close_sessions": False,
             **self.options,
         }
-        operator = AssistantAskOperator(
+        operator = AssistantChatBatchOperator(
             task_id="ask",
             source=questions(self.count),
             output_path=str(self.home / OUTPUT),
@@ -103,7 +103,7 @@ class Asking:
         self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
         return attempt.execute()
 
-    def run_apart(self, attempt: Try) -> Ended:
+    def run_apart(self, attempt: Try) -> FinishedRequest:
         """Start an attempt in a separate process."""
         return self.start(attempt).wait()
 
@@ -147,7 +147,7 @@ class Asking:
 
     def noted(self) -> set[str]:
         """Return the ids of the chat requests whose answers are in the batch state."""
-        journals = [Journal(str(folder)) for folder in self.home.glob(".*.asking")]
+        journals = [BatchState(str(folder)) for folder in self.home.glob(".*.chat-batch")]
         return {answer.request_id or "" for journal in journals for answer in journal.read_answers()}
 
     def suspected(self) -> set[int]:
@@ -173,7 +173,7 @@ class Asking:
         twice = Counter({number: asked - 1 for number, asked in self.asked().items() if asked > 1})
         assert set(twice) <= self.suspected()
         assert twice.total() <= bound
-        assert not list(self.home.glob(".*.asking")), "the batch state is removed once the output is written"
+        assert not list(self.home.glob(".*.chat-batch")), "the batch state is removed once the output is written"
         return twice.total()
 
     def ambiguous(self) -> int:

@@ -15,7 +15,7 @@ import airflow.configuration
 import pytest
 
 from tests.integration.faults.asks import Asking
-from tests.integration.faults.loads import CONCURRENCY, Ended, Loader, Try, listed
+from tests.integration.faults.loads import CONCURRENCY, FinishedRequest, Loader, Try, listed
 from tests.integration.faults.rates import Rating
 from tests.integration.faults.storage import _storage, bucket  # noqa: F401 (fixtures)
 from tests.live.service import AssistantService
@@ -64,7 +64,7 @@ class Case:
         self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
         return attempt.execute()
 
-    def run_apart(self, attempt: Try) -> Ended:
+    def run_apart(self, attempt: Try) -> FinishedRequest:
         """Start an attempt in a separate process."""
         return self.start(attempt).wait()
 
@@ -83,7 +83,7 @@ class Case:
         pause: float = 0.0,
         number: signal.Signals = signal.SIGKILL,
         rest: str = "hold",
-    ) -> Ended:
+    ) -> FinishedRequest:
         """
         Start an attempt, and interrupt it while it sends.
 

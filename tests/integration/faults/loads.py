@@ -63,7 +63,7 @@ class Try:
         self.home.mkdir(parents=True, exist_ok=True)
         airflow.configuration.AIRFLOW_HOME = str(self.home)
         os.environ.update(self.env, **{CONNECTION: self.connection})
-        options = {"max_concurrency": CONCURRENCY, "rejects_path": str(self.findings_path), **self.options}
+        options = {"max_concurrency": CONCURRENCY, "findings_path": str(self.findings_path), **self.options}
         operator = AssistantLoadQAOperator(
             task_id=self.task_id, source=rows_of(self.numbers), key_columns=["id"], **options
         )
@@ -77,7 +77,7 @@ class Try:
 
 
 @dataclass
-class Ended:
+class FinishedRequest:
     """Result of an attempt."""
 
     result: dict[str, Any] | None = None
@@ -100,7 +100,7 @@ class Loader:
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
 
-    def terminate(self) -> tuple[Ended, float]:
+    def terminate(self) -> tuple[FinishedRequest, float]:
         """Send SIGTERM like Airflow, and return the result and the seconds until the end.
 
         Airflow kills a task five seconds after SIGTERM. The tests of the grace period check this limit with a virtual
@@ -115,8 +115,8 @@ class Loader:
         self.process.join(seconds)
         return self.process.exitcode is not None
 
-    def wait(self, timeout: float = 120) -> Ended:
-        ended = Ended()
+    def wait(self, timeout: float = 120) -> FinishedRequest:
+        ended = FinishedRequest()
         with suppress(EOFError, ConnectionResetError):
             if self._mine.poll(timeout):
                 ended = self._mine.recv()
@@ -128,7 +128,7 @@ class Loader:
 
 
 def _serve(attempt: Try, pipe: Any) -> None:
-    ended = Ended()
+    ended = FinishedRequest()
     try:
         if attempt.setup:
             from tests.integration.faults import setups

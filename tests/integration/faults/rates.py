@@ -22,7 +22,7 @@ import pytest
 
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from tests.integration.faults import asks
-from tests.integration.faults.loads import CONCURRENCY, CONNECTION, Ended, Loader, findings
+from tests.integration.faults.loads import CONCURRENCY, CONNECTION, FinishedRequest, Loader, findings
 from tests.live.requests import rows_of
 from tests.live.service import AssistantService
 
@@ -92,7 +92,7 @@ class Rating:
         self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
         return attempt.execute()
 
-    def run_apart(self, attempt: Try) -> Ended:
+    def run_apart(self, attempt: Try) -> FinishedRequest:
         """Start an attempt in a separate process."""
         return self.start(attempt).wait()
 

@@ -124,7 +124,7 @@ def test_terminated_while_it_submits(seed, asking, measured):
     attempt = asking.attempt(COUNT)
     ended = killed_while_submitting(asking, attempt, seed, signal.SIGTERM, rest="delay:0.5")
     assert ended.error, "a terminated task does not succeed"
-    assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
+    assert ended.error.startswith("AssistantIncompleteError"), ended.trace
     assert "a retry goes on with the others" in ended.error
     assert asking.ambiguous() == 0
     there = len(asking.requests())
@@ -160,7 +160,7 @@ def test_terminated_while_it_polls(action, asking, measured):
     asking.wait_seen(asking.seen(SOME) + 1, SOME)
     ended, seconds = loader.terminate()
     asking.service.faults(rules=[])
-    assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
+    assert ended.error.startswith("AssistantIncompleteError"), ended.trace
     assert "a retry takes up the requests that are open" in ended.error
     noted = asking.noted()
     assert noted

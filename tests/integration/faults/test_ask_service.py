@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
-    AssistantRequestFailed,
-    AssistantRequestLost,
-    AssistantRequestTimeout,
+    AssistantRequestFailedError,
+    AssistantRequestLostError,
+    AssistantRequestTimeoutError,
 )
 from tests.integration.faults.asks import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
 
@@ -104,7 +104,7 @@ def test_a_pause_of_an_hour_for_submissions_ends_the_try(asking, measured):
     asking.service.faults(processing_seconds=SOON, rules=[rule])
     attempt = asking.attempt(COUNT)
     ended = asking.run_apart(attempt)
-    assert ended.error.startswith("AssistantIncompleteLoad"), ended.trace
+    assert ended.error.startswith("AssistantIncompleteError"), ended.trace
     assert "A retry keeps the answers and submits the rest." in ended.error
     kept_answers(asking, COUNT // 2)
     rest = [row for row in asking.rows() if row["status"] == "not_submitted"]
@@ -119,7 +119,7 @@ def test_a_pause_of_an_hour_for_submissions_ends_the_try(asking, measured):
 def test_lost_requests(asking, measured):
     asking.service.faults(processing_seconds=SOON, rules=[failing(f"{POLLS}{SOME.pattern}", "status:404")])
     attempt = asking.attempt(COUNT)
-    with pytest.raises(AssistantRequestLost) as raised:
+    with pytest.raises(AssistantRequestLostError) as raised:
         asking.run(attempt)
     lost = gone(asking)
     assert "A retry keeps the answers and asks those again that were lost." in str(raised.value)
@@ -150,7 +150,7 @@ def test_unknown_status_words_for_pending(asking, caplog, measured):
 def test_an_unknown_status_word_for_the_end(asking, measured):
     """The first attempt times out; with the word added to the connection, the retry gets the answers."""
     asking.service.faults(processing_seconds=SOON, async_status_words={"complete": "finito"})
-    with pytest.raises(AssistantRequestTimeout) as raised:
+    with pytest.raises(AssistantRequestTimeoutError) as raised:
         asking.run(asking.attempt(COUNT, options={"deadline": 1.0}))
     assert "A retry keeps the answers and waits for those that are open." in str(raised.value)
     assert asking.statuses() == {"timed_out": COUNT}
@@ -165,7 +165,7 @@ def test_a_service_that_never_finishes(asking, measured):
     asking.service.faults(processing_seconds=NEVER)
     attempt = asking.attempt(COUNT, options={"deadline": 1.5})
     started = time.monotonic()
-    with pytest.raises(AssistantRequestTimeout) as raised:
+    with pytest.raises(AssistantRequestTimeoutError) as raised:
         asking.run(attempt)
     seconds = time.monotonic() - started
     assert "A retry keeps the answers and waits for those that are open." in str(raised.value)
@@ -174,7 +174,7 @@ def test_a_service_that_never_finishes(asking, measured):
     assert len(polls) == COUNT, "every request was polled"
     # The deadline has passed before the attempt starts, so each request is polled once.
     asking.service.reset("journal")
-    with pytest.raises(AssistantRequestTimeout):
+    with pytest.raises(AssistantRequestTimeoutError):
         asking.run(asking.attempt(COUNT, options={"deadline": 0.0}))
     assert set(asking.polls().values()) == {1}
     asking.service.faults(processing_seconds=SOON)
@@ -187,7 +187,7 @@ def test_a_service_that_never_finishes(asking, measured):
 def test_requests_that_fail(asking, measured):
     asking.service.faults(processing_seconds=SOON, fail_messages=r"Question 1\d\?")
     attempt = asking.attempt(COUNT)
-    with pytest.raises(AssistantRequestFailed) as raised:
+    with pytest.raises(AssistantRequestFailedError) as raised:
         asking.run(attempt)
     assert "10 failed" in str(raised.value)
     assert "A retry keeps the answers and asks those again that failed." in str(raised.value)
@@ -206,7 +206,7 @@ def test_failed_lost_and_timed_out_together(asking):
     asking.service.faults(processing_seconds=SOON, fail_messages=r"Question [1-4]\d\?")
     asking.service.faults(rules=[failing(f"{POLLS}req_[01]", "status:404"), failing(f"{POLLS}req_[2-9]", "status:503")])
     attempt = asking.attempt(COUNT, options={"deadline": 2.0})
-    with pytest.raises(AssistantRequestTimeout) as raised:
+    with pytest.raises(AssistantRequestTimeoutError) as raised:
         asking.run(attempt)
     found = asking.statuses()
     assert set(found) == {"complete", "failed", "timed_out", "lost"}
@@ -267,7 +267,7 @@ def test_down_while_it_polls_until_the_retry(asking, measured):
     ended = asker.wait(90)
     asking.service.start()
     asking.service.faults(processing_seconds=SOON)
-    assert ended.error.startswith("AssistantRequestTimeout"), ended.trace
+    assert ended.error.startswith("AssistantRequestTimeoutError"), ended.trace
     assert "waits for those that are open" in ended.error
     assert asking.statuses() == {"timed_out": COUNT}
     result = asking.run(attempt)

@@ -21,7 +21,7 @@ def with_a_first_load(case):
 
 
 def test_no_folder(case):
-    attempt = case.attempt(ROWS, options={"rejects_path": str(case.home.parent / "findings.parquet")})
+    attempt = case.attempt(ROWS, options={"findings_path": str(case.home.parent / "findings.parquet")})
     case.home.mkdir()
     loader = case.attempt(ROWS, setup="loses_its_home", options=attempt.options)
     ended = case.run_apart(loader)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantIncompleteLoad
+from airflow_provider_assistant.exceptions import AssistantIncompleteError
 from tests.integration.faults.loads import CONCURRENCY, findings
 
 ROWS = range(300)
@@ -23,7 +23,7 @@ def test_stored_without_a_response(fault, case, measured):
         try:
             result = case.run(attempt)
             break
-        except AssistantIncompleteLoad:
+        except AssistantIncompleteError:
             case.service.faults(fault_rate=0.0)
     audit = case.audit(ROWS, attempt)
     assert audit.duplicates

@@ -6,7 +6,7 @@ from datetime import timedelta
 from airflow.sdk import dag, task
 
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 GLOBEX = {"assistant_conn_id": "assistant_globex"}
@@ -15,12 +15,12 @@ SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 
 def ask(task_id: str, message: str, **arguments):
     """Ask forty variants of a message, and wait in the triggerer."""
-    return AssistantAskOperator(
+    return AssistantChatBatchOperator(
         task_id=task_id,
         source=[{"id": number, "message": f"{message} {number}?"} for number in range(40)],
         output_path=f"{{{{ var.value.assistant_lake }}}}/asked/{{{{ dag.dag_id }}}}/{task_id}.parquet",
         key_columns="id",
-        **{"deferrable": True, "deadline": 300, "poll_interval": 1, "max_concurrency": 8, **arguments},
+        **{"deferrable": True, "timeout": 300, "poll_interval": 1, "max_concurrency": 8, **arguments},
     )
 
 
@@ -49,7 +49,7 @@ def asked_in_vain():
     """Three ways to get no answer: failed, lost and timed out."""
     ask("failed", "This must fail", site_id="globex-help", **GLOBEX)
     ask("lost", "Lost", site_id="acme-shop")
-    ask("late", "Late", deadline=10)
+    ask("late", "Late", timeout=10)
 
 
 @dag(schedule=None, catchup=False)

@@ -1,4 +1,4 @@
-"""A load whose service asks for a longer pause than ``max_pause``."""  # noqa: INP001
+"""A load whose service asks for a longer pause than ``max_backoff``."""  # noqa: INP001
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ def coming_back():
         task_id="load",
         source=[{"title": f"Coming back {number}", "content": "C", "category": "faq"} for number in range(4)],
         site_id="acme-shop",
-        max_pause=1,
+        max_backoff=1,
         max_concurrency=1,
         deferrable=False,
         retries=1,

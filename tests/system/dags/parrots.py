@@ -9,7 +9,7 @@ from airflow_provider_assistant.operators.chat import (
     AssistantCloseSessionOperator,
     AssistantSubmitChatOperator,
 )
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
@@ -51,7 +51,7 @@ def parrots():
     AssistantChatRequestSensor(
         task_id="wait", request_id=submit.output["request_id"], deferrable=True, poke_interval=0.5
     )
-    AssistantAskOperator(
+    AssistantChatBatchOperator(
         task_id="ask",
         source=[{"message": "Hello?"}, {"message": "Who are you?"}],
         site_id="aviary",

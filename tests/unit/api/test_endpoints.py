@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Exchange
+from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.models import ChatMessage
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 
@@ -36,6 +36,6 @@ def test_only_reads_are_repeatable() -> None:
 def test_a_received_id_that_cannot_be_a_path_segment_is_rejected(request_id):
     call = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
     with pytest.raises(AssistantResponseError, match="cannot be polled"):
-        call.parse({"request_id": request_id}, Exchange(200))
+        call.parse({"request_id": request_id}, CallInfo(200))
     with pytest.raises(AssistantInputError, match="request_id"):
         endpoints.get_chat_request("docs", request_id)

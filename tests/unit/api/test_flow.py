@@ -17,7 +17,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantNotFoundError,
     AssistantRateLimitError,
-    AssistantRequestTimeout,
+    AssistantRequestTimeoutError,
     AssistantServerError,
 )
 from tests.wire import FakeTime, drive
@@ -33,7 +33,7 @@ def response(status: int = 200, body: Any = None, **headers: str) -> Response:
     return Response(status, headers, b"" if body is None else json.dumps(body).encode())
 
 
-def perform(call: Any, outcomes: list[Any], rule: flow.RetryRule = flow.RetryRule()) -> tuple[Any, list[Any]]:
+def perform(call: Any, outcomes: list[Any], rule: flow.RetryPolicy = flow.RetryPolicy()) -> tuple[Any, list[Any]]:
     clock = FakeTime()
     return drive(flow.perform(call, rule, now=clock.now, rng=random.Random(1)), outcomes, clock)
 
@@ -49,11 +49,11 @@ def wait_for(outcomes: list[Any], *, seconds: float = 100.0, interval: float = 1
 class TestPerform:
     def test_a_success_is_one_send(self) -> None:
         reply, steps = perform(GET, [response(body={"a": 1})])
-        assert (reply.raw, reply.exchange.attempts, len(steps)) == ({"a": 1}, 1, 1)
+        assert (reply.raw, reply.call_info.attempts, len(steps)) == ({"a": 1}, 1, 1)
 
     def test_the_seconds_include_the_waits(self) -> None:
         reply, _ = perform(GET, [response(429, **{"retry-after": "8"}), response()])
-        assert reply.exchange.seconds >= 8
+        assert reply.call_info.seconds >= 8
 
     def test_a_create_that_met_a_5xx_and_then_could_not_connect_stays_ambiguous(self) -> None:
         with pytest.raises(AssistantAmbiguousError) as unclear:
@@ -65,9 +65,9 @@ class TestPerform:
             perform(POST, [DROPPED, response(404)])
 
     def test_a_429_is_retried_even_if_ambiguous_calls_are_not(self) -> None:
-        rule = flow.RetryRule(retry_ambiguous=False)
+        rule = flow.RetryPolicy(retry_ambiguous=False)
         reply, _ = perform(POST, [UNSENT, response(429), response(201)], rule)
-        assert reply.exchange.attempts == 3
+        assert reply.call_info.attempts == 3
 
     def test_a_file_that_can_be_read_once_is_sent_once(self) -> None:
         upload = Upload(lambda: pytest.fail("nothing is read here"), "a.txt", "text/plain", rewindable=False)
@@ -81,7 +81,7 @@ class TestPerform:
     @pytest.mark.parametrize("longest", [0.0, 1.0, 60.0, 300.0])
     def test_a_429_that_does_not_end_is_bounded_in_requests_and_time(self, call, asked, longest) -> None:
         clock, headers = FakeTime(), {} if asked is None else {"retry-after": asked}
-        steps = flow.perform(call, flow.RetryRule(max_pause=longest), now=clock.now, rng=random.Random(1))
+        steps = flow.perform(call, flow.RetryPolicy(max_backoff=longest), now=clock.now, rng=random.Random(1))
         sent: list[Any] = []
         with pytest.raises(AssistantRateLimitError):
             drive(recorded(steps, sent), [response(429, **headers)] * 1000, clock)
@@ -90,7 +90,7 @@ class TestPerform:
 
     def test_one_attempt_means_one(self) -> None:
         with pytest.raises(AssistantRateLimitError):
-            perform(GET, [response(429)], flow.RetryRule(attempts=1))
+            perform(GET, [response(429)], flow.RetryPolicy(attempts=1))
 
     @given(
         st.lists(
@@ -104,7 +104,7 @@ class TestPerform:
     def test_sends_are_bounded_and_only_waits_stand_between_them(self, outcomes, attempts, call, retry) -> None:
         seen: list[Any] = []
         clock = FakeTime()
-        rule = flow.RetryRule(attempts=attempts, retry_ambiguous=retry)
+        rule = flow.RetryPolicy(attempts=attempts, retry_ambiguous=retry)
         steps = flow.perform(call, rule, now=clock.now, rng=random.Random(1))
         with contextlib.suppress(AssistantError):
             _, seen = drive(recorded(steps, seen), [*outcomes, response()], clock)
@@ -132,7 +132,7 @@ class TestPause:
     def test_jitter_only_lengthens_a_wait(self, retry_after: int | None, seed: int) -> None:
         headers = {} if retry_after is None else {"retry-after": str(retry_after)}
         clock = FakeTime()
-        steps = flow.perform(GET, flow.RetryRule(), now=clock.now, rng=random.Random(seed))
+        steps = flow.perform(GET, flow.RetryPolicy(), now=clock.now, rng=random.Random(seed))
         drive(steps, [response(429, **headers), response()], clock)
         base = 0.5 if retry_after is None else retry_after
         assert base <= clock.waited[0] <= base + max(0.1 * base, 0.1)
@@ -141,19 +141,19 @@ class TestPause:
         pauses = set()
         for seed in range(20):
             clock = FakeTime()
-            steps = flow.perform(GET, flow.RetryRule(), now=clock.now, rng=random.Random(seed))
+            steps = flow.perform(GET, flow.RetryPolicy(), now=clock.now, rng=random.Random(seed))
             drive(steps, [response(429, **{"retry-after": "10"}), response()], clock)
             pauses.add(clock.waited[0])
         assert len(pauses) == 20
 
     def test_without_retry_after_the_backoff_doubles(self) -> None:
-        rule = flow.RetryRule()
+        rule = flow.RetryPolicy()
         assert [rule.pause(attempt, None) for attempt in (1, 2, 3, 20)] == [0.5, 1.0, 2.0, 60.0]
 
     @pytest.mark.parametrize(("asked", "waited"), [(60, 1), (61, 0)])
     def test_the_longest_pause_is_exact(self, asked: int, waited: int) -> None:
         clock = FakeTime()
-        steps = flow.perform(GET, flow.RetryRule(max_pause=60), now=clock.now, rng=random.Random(1))
+        steps = flow.perform(GET, flow.RetryPolicy(max_backoff=60), now=clock.now, rng=random.Random(1))
         with pytest.raises(AssistantRateLimitError):
             drive(steps, [response(429, **{"retry-after": str(asked)})] * 3, clock)
         assert len(clock.waited) == waited
@@ -161,7 +161,7 @@ class TestPause:
     def test_429s_are_bounded_by_time_and_not_by_number(self) -> None:
         outcomes = [response(429, **{"retry-after": "1"})] * 30
         reply, _ = perform(GET, [*outcomes, response()])
-        assert reply.exchange.attempts == 31
+        assert reply.call_info.attempts == 31
 
 
 class TestWaitFor:
@@ -201,7 +201,7 @@ class TestWaitFor:
         clock = FakeTime()
         start = clock.now()
         steps = flow.wait_for(POLL, since=start, deadline=start + 25, interval=10, now=clock.now)
-        with pytest.raises(AssistantRequestTimeout, match="'queued'") as late:
+        with pytest.raises(AssistantRequestTimeoutError, match="'queued'") as late:
             drive(steps, [response(body={"status": "queued"})] * 10, clock)
         assert clock.waited == [10, 10, 5]
         assert late.value.status == "queued"
@@ -209,11 +209,11 @@ class TestWaitFor:
     def test_a_deadline_in_the_past_still_polls_once(self) -> None:
         (request, polls), _, _ = wait_for([response(body={"status": "complete"})], seconds=-100)
         assert (request.state, polls) == ("complete", 1)
-        with pytest.raises(AssistantRequestTimeout):
+        with pytest.raises(AssistantRequestTimeoutError):
             wait_for([response(body={"status": "queued"})], seconds=-100)
 
     def test_a_timeout_during_an_outage_names_the_last_error(self) -> None:
-        with pytest.raises(AssistantRequestTimeout, match="503"):
+        with pytest.raises(AssistantRequestTimeoutError, match="503"):
             wait_for([response(503)] * 20)
 
     def test_a_timeout_error_from_the_driver_ends_the_wait(self) -> None:
@@ -225,7 +225,7 @@ class TestWaitFor:
         steps.send(None)
         clock.sleep(30)
         with pytest.raises(
-            AssistantRequestTimeout, match="within 30 s and 1 polls; the last status was 'queued'"
+            AssistantRequestTimeoutError, match="within 30 s and 1 polls; the last status was 'queued'"
         ) as late:
             steps.throw(TimeoutError())
         assert (late.value.request_id, late.value.status) == ("r1", "queued")
@@ -234,7 +234,7 @@ class TestWaitFor:
         clock = FakeTime()
         steps = flow.wait_for(POLL, since=clock.now(), deadline=clock.now() + 25, interval=10, now=clock.now)
         next(steps)
-        with pytest.raises(AssistantRequestTimeout, match="0 polls; the rate limit held every poll back"):
+        with pytest.raises(AssistantRequestTimeoutError, match="0 polls; the rate limit held every poll back"):
             steps.throw(TimeoutError())
 
     def test_transient_errors_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -256,7 +256,7 @@ class TestWaitFor:
 
 
 def test_a_driver_that_sends_no_outcome_gets_an_error() -> None:
-    steps = flow.perform(GET, flow.RetryRule(), now=lambda: 0.0, rng=random.Random(1))
+    steps = flow.perform(GET, flow.RetryPolicy(), now=lambda: 0.0, rng=random.Random(1))
     next(steps)
     with pytest.raises(TypeError):
         steps.send(None)
@@ -267,7 +267,7 @@ class TestOddClocksAndStatuses:
         times = iter([100.0, *(100.0 - number for number in range(1000))])
         steps = flow.wait_for(POLL, since=0.0, deadline=200.0, interval=10.0, now=lambda: next(times))
         waited, outcome = 0.0, None
-        with contextlib.suppress(AssistantRequestTimeout):
+        with contextlib.suppress(AssistantRequestTimeoutError):
             while waited <= 1000.0:
                 step = steps.send(outcome)
                 outcome = response(body={"status": "queued"}) if isinstance(step, flow.Send) else None
@@ -276,11 +276,11 @@ class TestOddClocksAndStatuses:
 
     def test_a_clock_that_is_set_back_makes_no_time_negative(self) -> None:
         times = iter([100.0, 40.0])
-        steps = flow.perform(GET, flow.RetryRule(), now=lambda: next(times), rng=random.Random(1))
+        steps = flow.perform(GET, flow.RetryPolicy(), now=lambda: next(times), rng=random.Random(1))
         next(steps)
         with pytest.raises(StopIteration) as end:
             steps.send(response(body={}))
-        assert end.value.value.exchange.seconds == 0.0
+        assert end.value.value.call_info.seconds == 0.0
 
     @pytest.mark.parametrize("status", [302, 408, 425])
     def test_polling_continues_after_transient_errors(self, status: int) -> None:
@@ -290,9 +290,9 @@ class TestOddClocksAndStatuses:
     @pytest.mark.parametrize("status", [408, 425])
     def test_408_and_425_are_retried(self, status: int) -> None:
         reply, steps = perform(POST, [response(status), response(body={"id": "d"})])
-        assert (reply.document_id, reply.exchange.ambiguous, len(steps)) == ("d", 0, 3)
+        assert (reply.document_id, reply.call_info.ambiguous, len(steps)) == ("d", 0, 3)
 
     def test_a_timeout_ends_its_sentence_once(self) -> None:
-        with pytest.raises(AssistantRequestTimeout) as late:
+        with pytest.raises(AssistantRequestTimeoutError) as late:
             wait_for([response(503)], seconds=0.0)
         assert ".." not in str(late.value)

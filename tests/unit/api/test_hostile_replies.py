@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.models import ANSWER_FIELDS, ERROR_FIELDS
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantError, AssistantResponseError
 from tests.hostile import CALLS, KEY
@@ -33,7 +33,7 @@ HEADERS = st.dictionaries(
     st.sampled_from(["content-type", "retry-after", "x-request-id", "location"]), st.text(max_size=50)
 )
 HUNDRED = settings(max_examples=150, deadline=None, derandomize=True)
-ONCE = RetryRule(attempts=1)
+ONCE = RetryPolicy(attempts=1)
 
 
 def performed(call, response):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.api.call import Exchange
+from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.models import (
     ChatAnswer,
     ChatMessage,
@@ -21,10 +21,10 @@ from airflow_provider_assistant.api.models import (
     checked,
     find_request_id,
 )
-from airflow_provider_assistant.api.status import StatusWords
+from airflow_provider_assistant.api.status import StatusMapping
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-ONCE = Exchange(200)
+ONCE = CallInfo(200)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
@@ -235,7 +235,7 @@ class TestReplies:
 
 class TestStatusWords:
     def test_words_of_a_connection(self) -> None:
-        words = StatusWords().extended(complete=["Erledigt"], failed=["kaputt"])
+        words = StatusMapping().extended(complete=["Erledigt"], failed=["kaputt"])
         assert [words.state(word) for word in ("erledigt", "KAPUTT", "complete", "queued")] == [
             "complete",
             "failed",
@@ -244,5 +244,5 @@ class TestStatusWords:
         ]
 
     def test_a_word_can_move_to_the_other_set(self) -> None:
-        words = StatusWords().extended(complete=["error"])
+        words = StatusMapping().extended(complete=["error"])
         assert words.state("error") == "complete"

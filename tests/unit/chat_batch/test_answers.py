@@ -21,7 +21,7 @@ from airflow_provider_assistant.chat_batch.answers import (
     read_snapshot,
     snapshot,
 )
-from airflow_provider_assistant.chat_batch.poller import Ended
+from airflow_provider_assistant.chat_batch.poller import FinishedRequest
 from airflow_provider_assistant.exceptions import AssistantStorageError
 
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
@@ -34,7 +34,7 @@ def ended(name, status="complete", **changes):
         "raw": {"status": status}, "ended_at": MOMENT.timestamp() + 10, "seconds": 10.0, "polls": 2,
     }  # fmt: skip
     fields |= changes
-    return Ended(**{"latency": fields["seconds"], "noticed_after": fields["seconds"] + 2} | fields)
+    return FinishedRequest(**{"latency": fields["seconds"], "noticed_after": fields["seconds"] + 2} | fields)
 
 
 def asked(names, **changes):

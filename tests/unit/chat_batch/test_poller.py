@@ -14,10 +14,10 @@ import pytest
 
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.chat_batch import poller as module
-from airflow_provider_assistant.chat_batch.poller import Ended, Pending, Poller
+from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending, Poller
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.rate_limited import LimitedClient
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantPermissionError
 from tests.virtual_time import now, simulated
 
@@ -72,17 +72,17 @@ class Wire(AssistantClient):
         return answer
 
 
-class LimitedWire(LimitedClient, Wire):
+class LimitedWire(RateLimitedClient, Wire):
     """The same client behind the shared rate limiter of triggers."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(SETTINGS, Limiter(most, now=now), rng=random.Random(1))
+        super().__init__(SETTINGS, AdaptiveRateLimiter(most, now=now), rng=random.Random(1))
 
 
 class Polled:
     """The result of polling."""
 
-    def __init__(self, poller: Poller, client: Wire, ended: list[Ended]) -> None:
+    def __init__(self, poller: Poller, client: Wire, ended: list[FinishedRequest]) -> None:
         self.poller = poller
         self.client = client
         self.ended = {end.request_id: end for end in ended}

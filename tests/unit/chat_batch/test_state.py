@@ -12,8 +12,8 @@ from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.chat_batch import state as module
-from airflow_provider_assistant.chat_batch.poller import Ended, Pending
-from airflow_provider_assistant.chat_batch.state import Journal, recording
+from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending
+from airflow_provider_assistant.chat_batch.state import BatchState, recording
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 MOMENT = 1_790_000_000.25
@@ -31,7 +31,7 @@ def ended(number, **changes):
         "seconds": 1.5,
         "polls": 3,
     }
-    return Ended(**fields | changes)
+    return FinishedRequest(**fields | changes)
 
 
 def pending(count):
@@ -46,32 +46,32 @@ def by_name(answers):
 def folder(request, tmp_path):
     attach("memory", fs=MemoryFileSystem())
     return {
-        "path": str(tmp_path / "out" / ".a.parquet.asking"),
-        "file": f"file://{tmp_path}/out/.a.parquet.asking",
-        "memory": f"memory://journals-{uuid4().hex}/.a.parquet.asking",
+        "path": str(tmp_path / "out" / ".a.parquet.chat-batch"),
+        "file": f"file://{tmp_path}/out/.a.parquet.chat-batch",
+        "memory": f"memory://journals-{uuid4().hex}/.a.parquet.chat-batch",
     }[request.param]
 
 
 @pytest.fixture
 def local(tmp_path):
-    return Journal(str(tmp_path / "journal"))
+    return BatchState(str(tmp_path / "journal"))
 
 
 def test_written_state_can_be_read(folder):
-    journal = Journal(folder)
+    journal = BatchState(folder)
     assert journal.read_answers() == []
     journal.write_pending(pending(5))
     assert journal.read_open() == pending(5)
     first = [ended(0), ended(1, status="failed", text=None, error="no idea")]
     journal.write_answers(first)
     journal.write_answers([ended(2, status="lost", text=None, error="404", raw=None)])
-    again = Journal(folder)
+    again = BatchState(folder)
     assert by_name(again.read_answers()) == [*first, ended(2, status="lost", text=None, error="404", raw=None)]
     assert again.read_open() == pending(5)[3:]
 
 
 def test_it_leaves_nothing_behind(folder, tmp_path):
-    journal = Journal(folder)
+    journal = BatchState(folder)
     journal.write_pending(pending(2))
     journal.write_answers([ended(0)])
     journal.remove()
@@ -83,13 +83,13 @@ def test_it_leaves_nothing_behind(folder, tmp_path):
 
 def test_the_path_keeps_its_connection():
     output = ObjectStoragePath("memory://lake@bucket/day/a.parquet")
-    folder = str(output.parent / f".{output.name}.asking")
+    folder = str(output.parent / f".{output.name}.chat-batch")
     assert "lake@" in folder
-    assert str(Journal(folder).folder) == folder
+    assert str(BatchState(folder).folder) == folder
 
 
 def test_the_check_changes_nothing(folder, tmp_path):
-    journal = Journal(folder)
+    journal = BatchState(folder)
     journal.check()
     assert not list(tmp_path.glob("out/*"))
     journal.write_pending(pending(2))
@@ -102,7 +102,7 @@ def test_the_check_changes_nothing(folder, tmp_path):
 def test_a_folder_that_cannot_be_written_to_says_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AssistantError, match=r"nothing can be written.*Nothing was sent"):
-        Journal(str(tmp_path / "file" / "journal")).check()
+        BatchState(str(tmp_path / "file" / "journal")).check()
 
 
 def test_a_folder_that_cannot_be_removed_is_a_warning(local, monkeypatch, caplog):
@@ -145,7 +145,7 @@ def test_an_empty_file_of_answers_is_tolerated(local):
 
 def test_a_folder_that_cannot_be_reached_says_what_to_do(tmp_path):
     with pytest.raises(AssistantError, match=r"deferrable=False.*Nothing is lost"):
-        Journal(str(tmp_path / "nowhere")).read_open()
+        BatchState(str(tmp_path / "nowhere")).read_open()
 
 
 def test_a_storage_whose_package_is_missing_says_what_to_do(monkeypatch, local):
@@ -160,7 +160,7 @@ def test_a_storage_whose_package_is_missing_says_what_to_do(monkeypatch, local):
 def test_a_file_in_place_of_the_folder_says_what_to_do(tmp_path):
     (tmp_path / "journal").touch()
     with pytest.raises(AssistantError, match="cannot be read here"):
-        Journal(str(tmp_path / "journal")).read_open()
+        BatchState(str(tmp_path / "journal")).read_open()
 
 
 class Written:
@@ -275,4 +275,4 @@ async def test_a_state_that_cannot_be_written_is_a_warning(quick, caplog):
 def test_a_journal_that_cannot_be_written_says_which_file(tmp_path):
     (tmp_path / "journal").touch()
     with pytest.raises(AssistantStorageError, match=r"journal/pending\.jsonl cannot be written.*a retry takes up"):
-        Journal(str(tmp_path / "journal")).write_pending(pending(1))
+        BatchState(str(tmp_path / "journal")).write_pending(pending(1))

@@ -35,7 +35,7 @@ def claimed(service, key="9"):
             run=RunRef("d", "r", "t", -1),
         ) as memory,
     ):
-        assert memory.exchange((), [Claim(digest_of(encoded((key,))), key, None)])
+        assert memory.commit_and_claim((), [Claim(digest_of(encoded((key,))), key, None)])
 
 
 def test_an_empty_ledger(cli):

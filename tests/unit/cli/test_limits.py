@@ -33,9 +33,9 @@ def test_a_service_that_fails_is_worth_another_try(cli, connection, service):
 
 
 def test_retries_are_told_on_standard_error(cli, connect, service, monkeypatch):
-    from airflow_provider_assistant.api.flow import RetryRule
+    from airflow_provider_assistant.api.flow import RetryPolicy
 
-    monkeypatch.setattr(RetryRule, "pause", lambda *_: 0.0)
+    monkeypatch.setattr(RetryPolicy, "pause", lambda *_: 0.0)
     connect(retries=1)
     service.answer("status:503", path="/limits")
     ran = cli("limits", "-o", "json")

@@ -25,7 +25,7 @@ CODES = {
     "AssistantServerError": 4,
     "AssistantResponseError": 4,
     "AssistantConnectionError": 4,
-    "AssistantTimeout": 4,
+    "AssistantTimeoutError": 4,
     "AssistantAmbiguousError": 4,
     "AssistantLedgerError": 5,
 }

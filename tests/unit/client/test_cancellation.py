@@ -8,8 +8,8 @@ import threading
 import pytest
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
-from airflow_provider_assistant.client.cancellation import Interruptible
-from airflow_provider_assistant.exceptions import AssistantIncompleteLoad
+from airflow_provider_assistant.client.cancellation import CancellableRunner
+from airflow_provider_assistant.exceptions import AssistantIncompleteError
 
 
 def ended_by_a_thread(work, started):
@@ -26,7 +26,7 @@ def test_work_that_nobody_ends_returns_what_it_returns():
     async def answer():
         return 42
 
-    assert Interruptible("ended").run(answer()) == 42
+    assert CancellableRunner("ended").run(answer()) == 42
 
 
 def test_an_error_is_the_works_own():
@@ -34,11 +34,11 @@ def test_an_error_is_the_works_own():
         raise KeyError("why")
 
     with pytest.raises(KeyError, match="why"):
-        Interruptible("ended").run(fail())
+        CancellableRunner("ended").run(fail())
 
 
 def test_work_that_is_ended_stops_and_says_why():
-    started, work, stopped = threading.Event(), Interruptible("a retry goes on"), []
+    started, work, stopped = threading.Event(), CancellableRunner("a retry goes on"), []
 
     async def forever():
         try:
@@ -48,7 +48,7 @@ def test_work_that_is_ended_stops_and_says_why():
             stopped.append(True)
 
     thread = ended_by_a_thread(work, started)
-    with pytest.raises(AssistantIncompleteLoad, match="a retry goes on"):
+    with pytest.raises(AssistantIncompleteError, match="a retry goes on"):
         work.run(forever())
     thread.join()
     assert stopped
@@ -56,7 +56,7 @@ def test_work_that_is_ended_stops_and_says_why():
 
 
 def test_within_its_grace_work_comes_to_its_own_end():
-    started, work = threading.Event(), Interruptible("ended", grace=30)
+    started, work = threading.Event(), CancellableRunner("ended", grace=30)
 
     async def until_told():
         started.set()
@@ -70,13 +70,13 @@ def test_within_its_grace_work_comes_to_its_own_end():
 
 
 def test_what_comes_after_the_end_is_not_begun():
-    work, begun = Interruptible("ended"), []
+    work, begun = CancellableRunner("ended"), []
     work.end()
 
     async def begin():
         begun.append(True)
 
-    with pytest.raises(AssistantIncompleteLoad):
+    with pytest.raises(AssistantIncompleteError):
         work.run(begin())
     assert not begun
 
@@ -90,7 +90,7 @@ def test_what_a_signal_handler_raises_between_two_tasks_is_not_lost():
         await asyncio.Event().wait()
 
     with pytest.raises(AirflowTaskTimeout, match="too long"):
-        Interruptible("ended").run(interrupted())
+        CancellableRunner("ended").run(interrupted())
 
 
 def test_an_error_of_some_callback_ends_nothing():
@@ -103,4 +103,4 @@ def test_an_error_of_some_callback_ends_nothing():
         await asyncio.sleep(0)
         return 42
 
-    assert Interruptible("ended").run(answer()) == 42
+    assert CancellableRunner("ended").run(answer()) == 42

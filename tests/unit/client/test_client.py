@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
 from tests.wire import Answer, ScriptedService, client_of
 
 CALL = endpoints.get_limits("acme-inc")
-ONCE = RetryRule(attempts=1)
+ONCE = RetryPolicy(attempts=1)
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 

@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.flow import RetryRule
-from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError, AssistantTimeout
+from airflow_provider_assistant.api.flow import RetryPolicy
+from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError, AssistantTimeoutError
 from tests.wire import Answer, ScriptedService, client_of, refusing_port
 
 CALL = endpoints.get_limits("acme-inc")
-ONCE = RetryRule(attempts=1)
+ONCE = RetryPolicy(attempts=1)
 
 
 def one(client):
@@ -67,7 +67,7 @@ def test_the_host_of_the_base_url_is_named_with_its_port(send, url, host):
 
 @WAYS
 def test_who_is_too_slow_is_named(send):
-    with ScriptedService(Answer(delay=0.5)) as service, pytest.raises(AssistantTimeout) as caught:
+    with ScriptedService(Answer(delay=0.5)) as service, pytest.raises(AssistantTimeoutError) as caught:
         send(client_of(service.url, retry=ONCE, timeout=0.1))
     assert f"in time from {service.url.split('/')[2]}: " in str(caught.value)
 

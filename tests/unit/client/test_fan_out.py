@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Exchange
+from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.client.client import ClientSettings
 from airflow_provider_assistant.client.fan_out import BREAKER, read_sites
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantConnectionError,
@@ -22,7 +22,7 @@ from airflow_provider_assistant.exceptions import (
 CALLS = {name: endpoints.get_statistics(name) for name in map(str, range(100))}
 
 
-class Client(LimitedClient):
+class Client(RateLimitedClient):
     """A service that sends scripted responses and counts the requests in flight."""
 
     def __init__(self, max_concurrency=8, **errors):
@@ -46,7 +46,7 @@ class Client(LimitedClient):
             raise
         finally:
             self.in_flight -= 1
-        return ApiReply({"site": site}, Exchange(200))
+        return ApiReply({"site": site}, CallInfo(200))
 
 
 async def test_every_site_is_asked_once_and_not_all_at_a_time():

@@ -13,16 +13,16 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.rate_limited import LimitedClient
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
 from tests.virtual_time import now, simulated
 
 CALL = endpoints.get_limits("acme-inc")
 LATENCY = 0.1
-SETTINGS = ClientSettings("http://127.0.0.1:1/api/v1", "canary-key-0123456789", retry=RetryRule(attempts=1))
+SETTINGS = ClientSettings("http://127.0.0.1:1/api/v1", "canary-key-0123456789", retry=RetryPolicy(attempts=1))
 DROPPED = TransportFailure("connection", "dropped", sent=True)
 
 
@@ -55,13 +55,13 @@ class Wire:
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     wire = Wire()
-    monkeypatch.setattr(AssistantClient, "_aexchange", wire.exchange)
+    monkeypatch.setattr(AssistantClient, "_aexchange", wire.call_info)
     return wire
 
 
-def limited(most: int = 4, **options: Any) -> LimitedClient:
+def limited(most: int = 4, **options: Any) -> RateLimitedClient:
     """Return a client that uses the clock of the running loop."""
-    return LimitedClient(SETTINGS, Limiter(most, now=now), now=now, **options)
+    return RateLimitedClient(SETTINGS, AdaptiveRateLimiter(most, now=now), now=now, **options)
 
 
 async def settled(*sends: Any) -> list[Any]:
@@ -83,7 +83,7 @@ def test_as_many_as_are_allowed_are_in_flight(wire):
 
 
 def test_the_bound_is_the_connection_s_where_none_is_given():
-    assert LimitedClient(SETTINGS).limiter.max_concurrency == SETTINGS.max_concurrency
+    assert RateLimitedClient(SETTINGS).limiter.max_concurrency == SETTINGS.max_concurrency
 
 
 def test_first_come_first_served(wire):
@@ -178,7 +178,7 @@ def test_those_who_are_cancelled_let_the_others_go_on(wire, after):
     assert run(main) == ([{}] * 10, 0)
 
 
-async def one_at_a_time(wire: Wire, client: LimitedClient) -> None:
+async def one_at_a_time(wire: Wire, client: RateLimitedClient) -> None:
     """Reduce the client's concurrency to one by failures; the other requests wait in the limiter."""
     wire.answers = [response(500)] * 4
     await settled(*(client.asend(CALL) for _ in range(4)))
@@ -224,9 +224,9 @@ def test_whoever_is_cancelled_in_a_pause_lets_the_others_wait_for_its_end(wire):
 def test_it_retries_as_every_client_does(wire):
     async def main():
         settings = ClientSettings(SETTINGS.base_url, SETTINGS.api_key)
-        client = LimitedClient(settings, Limiter(4, now=now), now=now)
+        client = RateLimitedClient(settings, AdaptiveRateLimiter(4, now=now), now=now)
         wire.answers = [response(429, retry_after="5"), DROPPED, response()]
-        return (await client.asend(CALL)).exchange.attempts
+        return (await client.asend(CALL)).call_info.attempts
 
     assert run(main) == 3
 
@@ -239,7 +239,7 @@ async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
         return True
 
     monkeypatch.setattr(httpx, "create_ssl_context", create)
-    async with LimitedClient(ClientSettings("https://assistant.example/api/v1", "key")) as client:
+    async with RateLimitedClient(ClientSettings("https://assistant.example/api/v1", "key")) as client:
         await asyncio.gather(*(client.prepare() for _ in range(20)))
         await client.prepare()
     assert len(threads) == 1
@@ -247,7 +247,7 @@ async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
 
 
 async def test_whoever_prepares_may_be_cancelled_or_fail(monkeypatch):
-    client, tries = LimitedClient(ClientSettings("https://assistant.example/api/v1", "key", verify="/no/such")), []
+    client, tries = RateLimitedClient(ClientSettings("https://assistant.example/api/v1", "key", verify="/no/such")), []
     prepare = client._prepare
     monkeypatch.setattr(client, "_prepare", lambda: tries.append(1) or prepare())
     first = asyncio.create_task(client.prepare())

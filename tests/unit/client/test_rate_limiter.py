@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_provider_assistant.client.rate_limiter import Accepted, Limiter, Pace
+from airflow_provider_assistant.client.rate_limiter import Accepted, AdaptiveRateLimiter, RateEstimator
 from tests.virtual_time import now, simulated
 from tests.work import calls_of
 
@@ -48,7 +48,7 @@ class Loaded:
 
 async def load(bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32) -> Loaded:
     """Send requests like the loader for half a minute."""
-    limiter, seen = Limiter(concurrency, now=now), Loaded()
+    limiter, seen = AdaptiveRateLimiter(concurrency, now=now), Loaded()
 
     async def work() -> None:
         while True:
@@ -114,7 +114,7 @@ def test_four_loaders_share_a_limit():
 
 def test_nobody_sends_during_a_pause():
     async def main() -> list[float]:
-        limiter, sent = Limiter(4, now=now), []
+        limiter, sent = AdaptiveRateLimiter(4, now=now), []
         limiter.refused(5.0)
 
         async def send() -> None:
@@ -129,7 +129,7 @@ def test_nobody_sends_during_a_pause():
 
 def test_further_refusals_of_one_round_only_lengthen_the_pause():
     async def main() -> tuple[float, float, int]:
-        limiter = Limiter(32, now=now)
+        limiter = AdaptiveRateLimiter(32, now=now)
         for seconds in (2.0, 2.0, 3.0):
             limiter.refused(seconds)
         limit = limiter.limit
@@ -140,7 +140,7 @@ def test_further_refusals_of_one_round_only_lengthen_the_pause():
 
 
 def test_concurrency_is_cut_by_failures_and_grows_with_success():
-    limiter = Limiter(8, now=lambda: 0.0)
+    limiter = AdaptiveRateLimiter(8, now=lambda: 0.0)
     for _ in range(5):
         limiter.failed()
     assert limiter.limit == 1.0
@@ -152,7 +152,7 @@ def test_concurrency_is_cut_by_failures_and_grows_with_success():
 
 def test_no_more_are_in_flight_than_the_limit():
     async def main() -> int:
-        limiter = Limiter(3, now=now)
+        limiter = AdaptiveRateLimiter(3, now=now)
         most = 0
 
         async def send() -> None:
@@ -170,7 +170,7 @@ def test_no_more_are_in_flight_than_the_limit():
 
 def test_who_waits_is_told_that_the_load_has_stopped():
     async def main() -> None:
-        limiter = Limiter(1, now=now)
+        limiter = AdaptiveRateLimiter(1, now=now)
         await limiter.acquire()
         waiting = asyncio.create_task(limiter.acquire())
         await asyncio.sleep(0)
@@ -189,7 +189,7 @@ def test_a_long_time_without_requests_costs_no_slot(idle, refusals):
     """The rate grows while nothing is sent; it must not overflow, and no slot may be lost."""
 
     async def main() -> tuple[int, float]:
-        limiter = Limiter(1, now=now)
+        limiter = AdaptiveRateLimiter(1, now=now)
         for _ in range(refusals):
             await limiter.acquire()
             limiter.release()
@@ -220,4 +220,4 @@ def test_hours_of_requests_cost_no_more_than_minutes(hours):
 
 
 def test_without_a_refusal_there_is_no_pace():
-    assert Pace(0.0).delay(1.0) == 0.0
+    assert RateEstimator(0.0).delay(1.0) == 0.0

@@ -181,14 +181,14 @@ def test_an_empty_cell_expects_nothing(cell, expected):
 
 def test_keys_of_other_types_meet():
     wanted = pa.table({"id": pa.array([1.0, None, 3.0]).fill_null(2.0), "expected": ["a", "b", "c"]})
-    found = read_cases(pa.table({"id": [1, 2, 3], "answer": ["a", "b", "c"]}), wanted, key="id")
+    found = read_cases(pa.table({"id": [1, 2, 3], "answer": ["a", "b", "c"]}), wanted, key_columns="id")
     assert [(each.key, each.expected) for each in found] == [("1", "a"), ("2", "b"), ("3", "c")]
 
 
 def test_several_columns_are_one_key():
     answers = pa.table({"page": [1, 1], "line": ["a", "b"], "answer": ["x", "y"]})
     wanted = pa.table({"line": ["b", "a"], "page": ["1", "1"], "expected": ["y", "x"]})
-    found = read_cases(answers, wanted, key=["page", "line"])
+    found = read_cases(answers, wanted, key_columns=["page", "line"])
     assert [(each.key, each.expected) for each in found] == [("page=1, line=a", "x"), ("page=1, line=b", "y")]
 
 
@@ -230,7 +230,7 @@ def test_several_columns_are_one_key():
 )
 def test_tables_that_do_not_fit_are_refused(answers, wanted, key, message):
     with pytest.raises(AssistantInputError, match=message):
-        read_cases(answers, wanted, key=key)
+        read_cases(answers, wanted, key_columns=key)
 
 
 def test_only_a_few_keys_are_named():

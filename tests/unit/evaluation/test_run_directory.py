@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from airflow_provider_assistant.evaluation.run_directory import Place
+from airflow_provider_assistant.evaluation.run_directory import RunDirectory
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def place(root, *, moment=NIGHT, name="golden", run_id="r"):
-    return Place.of(str(root), name, moment, run_id)
+    return RunDirectory.of(str(root), name, moment, run_id)
 
 
 def test_names_are_safe_and_begin_with_the_moment_in_utc(tmp_path):

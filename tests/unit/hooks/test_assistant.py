@@ -75,11 +75,19 @@ def test_an_open_file_is_sent_from_its_beginning_and_left_open(hook, service, tm
 def test_site_and_tenant_may_be_given_at_each_level(connect, service):
     connect(tenant_id="acme-inc", site_id="acme-docs")
     hook = AssistantHook(site_id="acme-shop")
-    assert (hook.site(), hook.site("acme-docs"), AssistantHook().site()) == ("acme-shop", "acme-docs", "acme-docs")
-    assert (hook.tenant(), hook.tenant("other"), AssistantHook(tenant_id="t").tenant()) == ("acme-inc", "other", "t")
+    assert (hook.resolve_site_id(), hook.resolve_site_id("acme-docs"), AssistantHook().site()) == (
+        "acme-shop",
+        "acme-docs",
+        "acme-docs",
+    )
+    assert (hook.resolve_tenant_id(), hook.resolve_tenant_id("other"), AssistantHook(tenant_id="t").tenant()) == (
+        "acme-inc",
+        "other",
+        "t",
+    )
     assert hook.get_statistics().raw["site_id"] == "acme-shop"
     assert hook.get_statistics(site_id="acme-docs").raw["site_id"] == "acme-docs"
-    assert hook.target() == f"{service.url}/m2m/sites/acme-shop"
+    assert hook.site_url() == f"{service.url}/m2m/sites/acme-shop"
     hook.client.close()
 
 
@@ -196,7 +204,7 @@ async def test_a_connection_is_read_outside_of_the_event_loop_s_thread(connectio
 
     monkeypatch.setattr(AssistantHook, "get_connection", noted)
     hook = AssistantHook()
-    assert await hook.look_up() is hook.settings
+    assert await hook.load_settings_async() is hook.settings
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
 

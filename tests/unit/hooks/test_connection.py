@@ -265,7 +265,11 @@ def test_a_key_with_other_characters_is_still_refused(key):
 def test_tenant_and_site_of_a_template_are_stripped(monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_C", json.dumps({"conn_type": "assistant", "host": "h", "password": KEY}))
     hook = AssistantHook("c", tenant_id=" acme-inc\n", site_id="docs\n")
-    assert (hook.tenant(), hook.site(), hook.site(" shop ")) == ("acme-inc", "docs", "shop")
+    assert (hook.resolve_tenant_id(), hook.resolve_site_id(), hook.resolve_site_id(" shop ")) == (
+        "acme-inc",
+        "docs",
+        "shop",
+    )
     with pytest.raises(AssistantInputError, match="no site_id"):
         AssistantHook("c", site_id=" \n").site()
 

@@ -103,16 +103,16 @@ def look_ups(monkeypatch):
             self.go = asyncio.Event()
             self.go.set()
 
-    seen, look_up = LookUps(), AssistantHook.look_up
+    seen, load_settings_async = LookUps(), AssistantHook.load_settings_async
 
     async def counted(hook):
         seen.count += 1
         await seen.go.wait()
         if seen.errors:
             raise seen.errors.pop(0)
-        return await look_up(hook)
+        return await load_settings_async(hook)
 
-    monkeypatch.setattr(AssistantHook, "look_up", counted)
+    monkeypatch.setattr(AssistantHook, "load_settings_async", counted)
     return seen
 
 

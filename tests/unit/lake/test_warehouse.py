@@ -46,7 +46,7 @@ def database(tmp_path):
 @pytest.fixture
 def load(root, database):
     def loaded(*days, datasets=("statistics",), path=database, **options):
-        with warehouse.in_duckdb(path, **options) as store:
+        with warehouse.duckdb_transaction(path, **options) as store:
             return warehouse.load(store, str(root), datasets, days, schema="assistant")
 
     return loaded
@@ -138,7 +138,7 @@ def test_a_lake_in_object_storage(database, read):
     assert not warehouse.exported(root, "statistics")
     lake.publish(lake.statistics_table([capture(FIRST, {"a": 1})]), root, "statistics", FIRST, "dag.task")
     assert warehouse.exported(root, "statistics")
-    with warehouse.in_duckdb(database) as store:
+    with warehouse.duckdb_transaction(database) as store:
         loaded = warehouse.load(store, root, ["statistics"], [FIRST, SECOND], schema="assistant")
     assert loaded == ({"statistics": 1}, 0, [f"statistics/date={SECOND}"])
     assert values(read("statistics")) == [(FIRST, "a", 1)]
@@ -238,7 +238,7 @@ def dies(store, table, rows):
 
 stores._DuckDB.insert = dies
 day = date.fromisoformat(sys.argv[3])
-with warehouse.in_duckdb(sys.argv[1]) as store:
+with warehouse.duckdb_transaction(sys.argv[1]) as store:
     warehouse.load(store, sys.argv[2], ["statistics", "feedback"], [day], schema="assistant")
 """
 

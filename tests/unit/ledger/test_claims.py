@@ -28,9 +28,9 @@ def opened(ledger, scope="s", run=RUN, kind="questions"):
 def settle(memory, key, outcome="done", **facts):
     """Claim a key and record its outcome, like a load."""
     claim = Claim(key, f"label {key}", memory.known([key]).get(key))
-    assert memory.exchange((), [claim]) == {key}
+    assert memory.commit_and_claim((), [claim]) == {key}
     facts = {"document_id": f"r-{key}" if outcome == "done" else None, **facts}
-    memory.exchange([Settlement(claim, outcome, f"h-{key}", **facts)], ())
+    memory.commit_and_claim([Settlement(claim, outcome, f"h-{key}", **facts)], ())
 
 
 def states(memory, keys):
@@ -42,7 +42,7 @@ def test_what_was_asked_stands(ledger):
         settle(memory, "a", attempts=3)
         settle(memory, "b", "ambiguous", ambiguous=1)
         settle(memory, "c", "refused")
-        memory.exchange((), [Claim("d", "d", None)])
+        memory.commit_and_claim((), [Claim("d", "d", None)])
         assert list(memory.standing()) == [Standing("a", "h-a", "r-a", MOMENT, 3)]
 
 
@@ -112,7 +112,7 @@ def test_ends_are_kept_for_the_requests_that_stand(ledger):
         for key in "abc":
             settle(memory, key)
         settle(other, "z", document_id="r-a")
-        memory.exchange((), [Claim("d", "d", None)])
+        memory.commit_and_claim((), [Claim("d", "d", None)])
         before = list(memory.standing())
         memory.ended(
             {"r-a": End("complete", ENDED, "s-a"), "r-b": End("timed_out", None, "s-b"), "r-x": End("lost", ENDED, "s")}
@@ -168,8 +168,8 @@ def test_a_question_that_is_removed_meanwhile_does_not_come_back_as_asked(ledger
 def test_ends_are_recorded_in_few_statements(ledger):
     with opened(ledger) as memory:
         claims = [Claim(f"{number:05}", "", None) for number in range(2 * PARAMETERS)]
-        memory.exchange((), claims)
-        memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        memory.commit_and_claim((), claims)
+        memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
         statements = []
         sa.event.listen(ledger.engine, "before_cursor_execute", lambda *facts: statements.append(facts[2]))
         memory.ended({claim.key: End("complete", ENDED, "s") for claim in claims})
@@ -183,8 +183,8 @@ def test_any_number_is_withdrawn(count, ledger):
     with opened(ledger) as memory:
         settle(memory, "other")
         claims = [Claim(key, key, None) for key in keys]
-        memory.exchange((), claims)
-        memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        memory.commit_and_claim((), claims)
+        memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
         assert len(list(memory.standing())) == count + 1
         memory.withdraw(keys, "no reason")
         assert [one.key for one in memory.standing()] == ["other"]
@@ -199,7 +199,7 @@ def test_what_is_not_there_is_withdrawn_without_a_trace(ledger):
 def test_a_retry_takes_over_what_a_killed_try_left_open(ledger):
     """A claim of a killed try is ambiguous; a claim of another run may still be in flight."""
     with opened(ledger) as killed:
-        killed.exchange((), [Claim("a", "a", None)])
+        killed.commit_and_claim((), [Claim("a", "a", None)])
     with opened(ledger) as retry, opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other:
         assert states(retry, "a") == {"a": "unclear"}
         assert states(other, "a") == {"a": "elsewhere"}

@@ -35,10 +35,10 @@ def batch(ledger, *, site=SITE, mode="async"):
 def ask(ledger, request_id, outcome="done", *, site=SITE, mode="async", end=None, **facts):
     with batch(ledger, site=site, mode=mode) as memory:
         claim = Claim(request_id, request_id, memory.known([request_id]).get(request_id))
-        memory.exchange((), [claim])
+        memory.commit_and_claim((), [claim])
         if outcome != "intended":
             known_as = request_id if outcome == "done" else None
-            memory.exchange([Settlement(claim, outcome, "h", known_as, **facts)], ())
+            memory.commit_and_claim([Settlement(claim, outcome, "h", known_as, **facts)], ())
         if end:
             memory.ended({request_id: end})
             if end.state in {"failed", "lost"}:

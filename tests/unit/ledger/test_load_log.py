@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import TaskDeferred
 
-from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantLedgerError
+from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantLedgerError
 from airflow_provider_assistant.ledger import RunRef, loads_between
 from airflow_provider_assistant.ledger.load_log import ERROR_LENGTH
 from airflow_provider_assistant.ledger.schema import COUNTS
@@ -56,9 +56,9 @@ def test_a_load_that_runs_or_was_killed_has_no_end(ledger):
 @pytest.mark.parametrize(
     ("error", "outcome", "text"),
     [
-        (AssistantIncompleteLoad("3 rows failed"), "failed", "3 rows failed"),
+        (AssistantIncompleteError("3 rows failed"), "failed", "3 rows failed"),
         (KeyboardInterrupt(), "failed", "KeyboardInterrupt"),
-        (TaskDeferred(trigger=None, method_name="resume"), "deferred", None),
+        (TaskDeferred(trigger=None, method_name="execute_complete"), "deferred", None),
         (ValueError("half \ud83d, \0"), "failed", "half \\ud83d, \\0"),
         (ValueError("x" * 2 * ERROR_LENGTH), "failed", "x" * ERROR_LENGTH),
     ],
@@ -107,9 +107,9 @@ def test_nothing_is_sent_if_the_start_cannot_be_written(ledger):
         raise AssertionError("it ran")
 
 
-@pytest.mark.parametrize("error", [None, AssistantIncompleteLoad("3 rows failed")])
+@pytest.mark.parametrize("error", [None, AssistantIncompleteError("3 rows failed")])
 def test_an_end_that_cannot_be_written_hides_nothing(error, ledger, caplog):
-    with pytest.raises(AssistantIncompleteLoad) if error else contextlib.nullcontext():
+    with pytest.raises(AssistantIncompleteError) if error else contextlib.nullcontext():
         fail(ledger, error, meanwhile=lambda: drop(ledger))
     assert "The end of this load is not recorded" in caplog.text
 

@@ -78,8 +78,8 @@ def test_version_2_gets_questions_and_keeps_the_rest(second):
             assert (memory.known(["old"])["old"].state, memory.known(["old"])["old"].document_id) == ("done", "id")
         with ledger.questions(scope="s", site_id="docs", source="ask", run=RUN) as memory:
             claim = Claim("old", "label", None)
-            assert memory.exchange((), [claim]) == {"old"}
-            memory.exchange([Settlement(claim, "done", "hash", "request")], ())
+            assert memory.commit_and_claim((), [claim]) == {"old"}
+            memory.commit_and_claim([Settlement(claim, "done", "hash", "request")], ())
             assert [(one.key, one.document_id) for one in memory.standing()] == [("old", "request")]
     for _ in range(2):
         with Ledger(sqlite_engine(second)) as ledger, ledger.engine.connect() as connection:
@@ -127,8 +127,8 @@ def test_a_worker_that_opened_version_3_goes_on(third):
         with BatchLedger(ledger.engine, older, **facts) as memory:
             known = memory.known(["old", "new"])
             claims = [Claim("old", "o", known["old"]), Claim("new", "n", None)]
-            assert memory.exchange((), claims) == {"old", "new"}
-            memory.exchange([Settlement(claim, "done", "h", f"r-{claim.key}") for claim in claims], ())
+            assert memory.commit_and_claim((), claims) == {"old", "new"}
+            memory.commit_and_claim([Settlement(claim, "done", "h", f"r-{claim.key}") for claim in claims], ())
             assert {one.key: one.document_id for one in memory.standing()} == {"old": "r-old", "new": "r-new"}
             memory.withdraw(["new"], "its request was lost")
 
@@ -164,8 +164,8 @@ def test_version_1_gets_documents_and_keeps_the_rest(old):
         assert not made
         with ledger.documents(scope="s", site_id="docs", source="kb", run=RUN) as memory:
             claim = Claim("d", "label", None)
-            assert memory.exchange((), [claim]) == {"d"}
-            memory.exchange([Settlement(claim, "done", "hash", "id")], ())
+            assert memory.commit_and_claim((), [claim]) == {"d"}
+            memory.commit_and_claim([Settlement(claim, "done", "hash", "id")], ())
             assert memory.known(["d"])["d"].state == "done"
     for _ in range(2):
         with Ledger(sqlite_engine(old)) as ledger, ledger.engine.connect() as connection:
@@ -186,8 +186,8 @@ def test_a_superseded_document_is_remembered(tmp_path):
         for content in "abc":
             with ledger.documents(scope="s", site_id="docs", source="kb", run=RUN) as memory:
                 claim = Claim("d", "label", memory.known(["d"]).get("d"))
-                memory.exchange((), [claim])
-                memory.exchange([Settlement(claim, "done", content, f"id-{content}")], ())
+                memory.commit_and_claim((), [claim])
+                memory.commit_and_claim([Settlement(claim, "done", content, f"id-{content}")], ())
         with ledger.documents(scope="s", site_id="docs", source="kb", run=RUN) as memory:
             known = memory.known(["d"])["d"]
     assert (known.document_id, known.content_hash, known.superseded) == ("id-c", "c", '["id-a", "id-b"]')
@@ -199,11 +199,11 @@ def test_a_key_is_won_by_one_of_two_claims(tmp_path):
         one, other = (ledger.documents(scope="s", site_id="docs", source="kb", run=ref) for ref in refs)
         with one, other:
             wanted = [Claim(key, key, None) for key in ("x", "y")]
-            assert one.exchange((), wanted[:1]) == {"x"}
-            assert other.exchange((), wanted) == {"y"}
+            assert one.commit_and_claim((), wanted[:1]) == {"x"}
+            assert other.commit_and_claim((), wanted) == {"y"}
             assert other.known(["x"])["x"].state == "elsewhere"
             assert one.known(["x", "y", "z"]).keys() == {"x", "y"}
             late = Claim("x", "x", other.known(["x"])["x"])
-            one.exchange([Settlement(wanted[0], "done", "h", "id")], ())
+            one.commit_and_claim([Settlement(wanted[0], "done", "h", "id")], ())
             assert other.known(["x"])["x"].state == "done"
             assert late.known.state == "elsewhere"

@@ -13,7 +13,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantBadRequestError,
     AssistantLedgerError,
-    AssistantLedgerErrorForGood,
+    AssistantLedgerPermanentError,
 )
 from airflow_provider_assistant.ledger import (
     Claim,
@@ -55,7 +55,7 @@ CALLS = {
     "submission_of": lambda ledger, _: ledger.submission_of(SCOPE, "r"),
     "chat_ended": lambda ledger, _: ledger.chat_ended(SCOPE, "r", "complete"),
     "known": lambda _, batch: batch.known(["k"]),
-    "exchange": lambda _, batch: batch.exchange((), [Claim("k", "k", None)]),
+    "exchange": lambda _, batch: batch.commit_and_claim((), [Claim("k", "k", None)]),
     "standing": lambda _, batch: list(batch.standing()),
     "stale": lambda _, batch: list(batch.stale(lambda _: True)),
     "doubled": lambda _, batch: list(batch.doubled()),
@@ -98,7 +98,7 @@ def test_a_database_that_is_away_for_longer_fails_the_attempt_and_not_the_task(n
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_database_that_refuses_fails_the_task_at_once(name, ledger, batch):
-    with away(ledger.engine, code=READ_ONLY) as outage, pytest.raises(AssistantLedgerErrorForGood) as caught:
+    with away(ledger.engine, code=READ_ONLY) as outage, pytest.raises(AssistantLedgerPermanentError) as caught:
         CALLS[name](ledger, batch)
     assert len(outage.failed) == 1
     assert isinstance(caught.value, AirflowFailException)
@@ -179,10 +179,10 @@ def test_nothing_is_sent_while_the_intent_cannot_be_recorded(ledger):
 def test_outcomes_of_a_batch_are_recorded_after_an_outage(ledger):
     with ledger.documents(scope=SCOPE, site_id="docs", source="kb", run=RUN) as memory:
         claims = [Claim(key, key, None) for key in "ab"]
-        memory.exchange((), claims)
+        memory.commit_and_claim((), claims)
         with away(ledger.engine, "INSERT"), pytest.raises(AssistantLedgerError):
-            memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
-        memory.exchange([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+            memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
         assert {key: one.state for key, one in memory.known(["a", "b"]).items()} == {"a": "done", "b": "done"}
 
 
@@ -196,7 +196,7 @@ def test_a_file_that_may_not_be_written_is_named_with_what_to_do(tmp_path):
             connection.execute("PRAGMA query_only=ON")
 
         ledger.engine.dispose()
-        with pytest.raises(AssistantLedgerErrorForGood, match="readonly") as caught:
+        with pytest.raises(AssistantLedgerPermanentError, match="readonly") as caught:
             submit(ledger, pytest.fail)
     assert str(path) in str(caught.value)
     assert "permissions" in str(caught.value)
@@ -206,7 +206,7 @@ def test_a_file_that_may_not_be_written_is_named_with_what_to_do(tmp_path):
 def test_a_folder_without_permission_is_refused_for_good(tmp_path):
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed").chmod(stat.S_IRUSR)
-    with pytest.raises(AssistantLedgerErrorForGood, match="Nothing was sent"):
+    with pytest.raises(AssistantLedgerPermanentError, match="Nothing was sent"):
         Ledger(sqlite_engine(tmp_path / "closed" / "ledger.db"))
 
 
@@ -222,7 +222,7 @@ def test_a_connection_that_cannot_be_used_is_named_without_its_password(connecti
     is_away = connection is not None and "postgresql" in connection
     with pytest.raises(AssistantLedgerError, match="connection 'my_ledger'") as caught:
         Ledger.open()
-    assert isinstance(caught.value, AssistantLedgerErrorForGood) is not is_away
+    assert isinstance(caught.value, AssistantLedgerPermanentError) is not is_away
     assert "Nothing was sent" in str(caught.value)
     assert "sesame" not in str(caught.value)
 
@@ -232,7 +232,7 @@ def test_a_task_that_only_notes_goes_on_without_a_ledger(ledger_home, caplog):
     with Ledger.opened(needed=False) as ledger:
         assert ledger is None
     assert "Going on without the ledger" in caplog.text
-    with pytest.raises(AssistantLedgerErrorForGood), Ledger.opened():
+    with pytest.raises(AssistantLedgerPermanentError), Ledger.opened():
         pass
 
 

@@ -55,7 +55,7 @@ def test_a_rating(ledger, outcome, is_sent):
 
 def test_a_question_can_only_be_asked_anew(ledger):
     with ledger.questions(scope=SCOPE, site_id="s", source="d.t", run=RUN) as memory:
-        memory.exchange((), [Claim(KEY, "1", None)])
+        memory.commit_and_claim((), [Claim(KEY, "1", None)])
         entry = entry_of(ledger, KEY)
         with pytest.raises(AssistantInputError, match="refused"):
             resolve(ledger, entry, "done", identifier="q")
@@ -78,7 +78,7 @@ def test_an_outcome_that_comes_late_stands(ledger):
         from airflow_provider_assistant.ledger import Settlement
 
         claim = Claim(KEY, "1", None)
-        memory.exchange((), [claim])
+        memory.commit_and_claim((), [claim])
         resolve(ledger, entry_of(ledger, KEY), "refused")
-        memory.exchange([Settlement(claim, "done", "content", "q-1")], ())
+        memory.commit_and_claim([Settlement(claim, "done", "content", "q-1")], ())
         assert memory.known([KEY])[KEY].state == "done"

@@ -21,9 +21,9 @@ def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
     facts = {"scope": "s", "site_id": text, "source": text, "run": RUN}
     with ledger.documents(**facts) as memory:
         claim = Claim("key", text, None)
-        assert memory.exchange((), [claim]) == {"key"}
+        assert memory.commit_and_claim((), [claim]) == {"key"}
         (entry,) = unsettled(ledger)
-        memory.exchange([Settlement(claim, "done", "hash", text, error=text)], ())
+        memory.commit_and_claim([Settlement(claim, "done", "hash", text, error=text)], ())
         known = memory.known(["key"])["key"]
         assert (known.state, known.document_id, entry.label) == ("done", stored(text), stored(text))
         assert list(memory.stale(lambda _: False)) == [(stored(text), stored(text))]
@@ -53,8 +53,8 @@ def test_a_rating_of_any_word_is_recorded(ledger, text):
 def test_the_end_of_a_question_with_any_session_is_recorded(ledger, text):
     with ledger.questions(scope="s", site_id="docs", source="ask", run=RUN) as memory:
         claim = Claim("key", "label", None)
-        memory.exchange((), [claim])
-        memory.exchange([Settlement(claim, "done", "hash", "r")], ())
+        memory.commit_and_claim((), [claim])
+        memory.commit_and_claim([Settlement(claim, "done", "hash", "r")], ())
         memory.ended({"r": End("complete", None, text)})
         memory.withdraw(["key"], text)
         assert memory.known(["key"])["key"].state == "absent"

@@ -11,8 +11,8 @@ from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
-from airflow_provider_assistant.loading.columns import Wanted
-from airflow_provider_assistant.loading.dry_run import Rehearsal
+from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import LoadOptions
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows, digest_of, encoded
@@ -30,7 +30,7 @@ def memory(tmp_path):
 
 
 def rehearse(tmp_path, memory, *rows, sent=None, **options):
-    source = open_source([dict(zip(FIELDS, row, strict=True)) for row in rows], Wanted(FIELDS))
+    source = open_source([dict(zip(FIELDS, row, strict=True)) for row in rows], ColumnSelection(FIELDS))
     made = DataframeRows(
         source,
         payload=TextDocument,
@@ -44,11 +44,11 @@ def rehearse(tmp_path, memory, *rows, sent=None, **options):
         # Nothing listens on this port: a request would fail.
         async with AssistantClient(ClientSettings("http://127.0.0.1:9/api/v1", "key")) as client:
             with Findings(tmp_path / "findings.parquet") as findings:
-                rehearsal = Rehearsal(
+                rehearsal = DryRun(
                     client,
                     made,
                     LoadOptions(max_concurrency=2, **options),
-                    memory=memory,
+                    ledger=memory,
                     findings=findings,
                     on_created=lambda item, _: sent.append(item.label) if sent is not None else None,
                 )
@@ -59,8 +59,8 @@ def rehearse(tmp_path, memory, *rows, sent=None, **options):
 
 def settle(memory, title, outcome):
     claim = Claim(digest_of(encoded((title,))), title, None)
-    memory.exchange((), [claim])
-    memory.exchange([Settlement(claim, outcome, "another content", "doc_1")], ())
+    memory.commit_and_claim((), [claim])
+    memory.commit_and_claim([Settlement(claim, outcome, "another content", "doc_1")], ())
 
 
 def test_it_counts_what_would_be_sent_and_sends_and_claims_nothing(tmp_path, memory):

@@ -20,13 +20,13 @@ from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousErrorForGood,
+    AssistantAmbiguousPermanentError,
     AssistantAuthenticationError,
     AssistantError,
 )
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
 from airflow_provider_assistant.loading import engine
-from airflow_provider_assistant.loading.columns import Wanted
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
@@ -76,7 +76,7 @@ class Service:
 
 class Client(AssistantClient):
     def __init__(self, service, attempts) -> None:
-        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=flow.RetryRule(attempts=attempts)))
+        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=flow.RetryPolicy(attempts=attempts)))
         self._service = service
 
     async def _aexchange(self, call):
@@ -88,7 +88,7 @@ def quick(monkeypatch):
     from functools import partial
 
     monkeypatch.setattr(engine, "flow", SimpleNamespace(
-        RetryRule=partial(flow.RetryRule, first_pause=0.0), perform=flow.perform, Wait=flow.Wait,
+        RetryPolicy=partial(flow.RetryPolicy, initial_backoff=0.0), perform=flow.perform, Wait=flow.Wait,
     ))  # fmt: skip
     monkeypatch.setattr(flow, "LEAST_JITTER", 0.0)
     monkeypatch.setattr(engine, "GATHER", 0.0001)
@@ -102,7 +102,8 @@ def run(tmp_path):
     def loads(service, titles, *, ref=RUN, ledger=True, scope="s", attempts=3, content="c", findings=None, **options):
         source = [dict(zip(FIELDS, (title, content, "faq"), strict=True)) for title in titles]
         rows = DataframeRows(
-            open_source(source, Wanted(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
+            open_source(source, ColumnSelection(FIELDS)), payload=TextDocument,
+            columns={field: field for field in FIELDS},
             constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
         )  # fmt: skip
         path = tmp_path / f"findings-{findings or next(numbers)}.parquet"
@@ -114,7 +115,7 @@ def run(tmp_path):
                 memory = stack.enter_context(opened.documents(scope=scope, site_id="s", source="kb", run=ref))
             listing = stack.enter_context(Findings(path))
             given_options = LoadOptions(**{"max_concurrency": 4, **options})
-            load = Load(Client(service, attempts), rows, given_options, memory=memory, findings=listing)
+            load = Load(Client(service, attempts), rows, given_options, ledger=memory, findings=listing)
             try:
                 asyncio.run(load.run())
             except AssistantError as raised:
@@ -193,7 +194,7 @@ def leave_intents(tmp_path, titles, ref=RUN):
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
         with ledger.documents(scope="s", site_id="s", source="kb", run=ref) as memory:
             keys = {digest_of(encoded((title,))) for title in titles}
-            assert memory.exchange((), [Claim(key, "label", None) for key in keys]) == keys
+            assert memory.commit_and_claim((), [Claim(key, "label", None) for key in keys]) == keys
 
 
 @pytest.mark.parametrize("on_ambiguous", ["retry", "skip", "fail"])
@@ -209,7 +210,7 @@ def test_intents_without_an_outcome_are_in_doubt(on_ambiguous, run, tmp_path):
             assert ends(counts) == {"created": 2, "ambiguous": 2}
             assert sorted(service.titles) == ["a", "d"]
         case "fail":
-            assert isinstance(error, AssistantAmbiguousErrorForGood), "a retry would stop at the same row"
+            assert isinstance(error, AssistantAmbiguousPermanentError), "a retry would stop at the same row"
             assert "on_ambiguous is 'fail'" in str(error)
             assert not {"b", "c"} & set(service.titles)
 
@@ -278,9 +279,9 @@ def test_what_the_ledger_makes_of_an_outcome(before, outcome, tmp_path):
         def attempt(result, content):
             with ledger.documents(scope="s", site_id="s", source="kb", run=RUN) as memory:
                 claim = Claim("k", "label", memory.known(["k"]).get("k"))
-                assert memory.exchange((), [claim]) == {"k"}
+                assert memory.commit_and_claim((), [claim]) == {"k"}
                 if result != "intended":
-                    memory.exchange([Settlement(claim, result, content, f"id-{content}")], ())
+                    memory.commit_and_claim([Settlement(claim, result, content, f"id-{content}")], ())
 
         if before:
             attempt(before, "old")

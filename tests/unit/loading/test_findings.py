@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteLoad
+from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError
 from airflow_provider_assistant.loading.report import FLUSH, Findings
 from tests.adversary.load_faults import FullDisk
 
@@ -29,9 +29,9 @@ def test_a_full_disk_does_not_hide_why_the_load_ended(full, caplog):
     def load():
         with Findings(full) as findings:
             findings.add("failed", "1", "no answer")
-            raise AssistantIncompleteLoad("1 row failed")
+            raise AssistantIncompleteError("1 row failed")
 
-    with pytest.raises(AssistantIncompleteLoad):
+    with pytest.raises(AssistantIncompleteError):
         load()
     assert f"cannot be written to '{full}'" in caplog.text
 

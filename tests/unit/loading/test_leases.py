@@ -9,12 +9,12 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.api.flow import RetryRule
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.claims import LEASE
-from airflow_provider_assistant.loading.columns import Wanted
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
@@ -39,7 +39,7 @@ class Client(AssistantClient):
     """A service that asks for one pause, and calls a function during it."""
 
     def __init__(self, pause: timedelta) -> None:
-        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=RetryRule(attempts=5)))
+        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=5)))
         self.pause, self.posts = pause, 0
 
     async def _aexchange(self, call):
@@ -71,7 +71,7 @@ class Patient:
 
 def rows():
     return DataframeRows(
-        open_source(ROWS, Wanted(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
+        open_source(ROWS, ColumnSelection(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
         constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
     )  # fmt: skip
 
@@ -99,8 +99,8 @@ def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
                     seen.append({one.state for one in second.known(keys).values()})
 
         with opened("first") as memory, Findings(tmp_path / "findings.parquet") as findings:
-            options = LoadOptions(max_concurrency=1, max_pause=1e9)
-            load = Load(client, rows(), options, memory=memory, findings=findings, limiter=Patient())
+            options = LoadOptions(max_concurrency=1, max_backoff=1e9)
+            load = Load(client, rows(), options, ledger=memory, findings=findings, limiter=Patient())
             looking = asyncio.create_task(look())
             counts = await load.run()
             looking.cancel()

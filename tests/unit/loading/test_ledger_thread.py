@@ -12,10 +12,10 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantInputError, AssistantLedgerError
+from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import engine
-from airflow_provider_assistant.loading.columns import Wanted
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
@@ -72,7 +72,7 @@ def load_of(ledger, tmp_path, monkeypatch):
         def load_of(service, fails_at=None):
             source = [dict.fromkeys(FIELDS, str(number)) for number in range(1, 11)]
             rows = Rows(
-                open_source(source, Wanted(FIELDS)),
+                open_source(source, ColumnSelection(FIELDS)),
                 payload=TextDocument,
                 columns={field: field for field in FIELDS},
                 constants={},
@@ -82,7 +82,7 @@ def load_of(ledger, tmp_path, monkeypatch):
             rows.fails_at = fails_at
             memory = stack.enter_context(ledger.documents(scope="s", site_id="s", source="kb", run=RUN))
             findings = stack.enter_context(Findings(tmp_path / "findings.parquet"))
-            return Load(service, rows, LoadOptions(4), memory=memory, findings=findings)
+            return Load(service, rows, LoadOptions(4), ledger=memory, findings=findings)
 
         yield load_of
 
@@ -116,7 +116,7 @@ def test_requests_that_are_given_up_are_counted(load_of):
     async def main():
 
         asyncio.get_running_loop().call_later(1.0, load.end)
-        with pytest.raises(AssistantIncompleteLoad):
+        with pytest.raises(AssistantIncompleteError):
             await load.run()
         return now()
 

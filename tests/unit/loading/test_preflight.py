@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Known
 from airflow_provider_assistant.loading import preflight as surveys
-from airflow_provider_assistant.loading.preflight import Fate, survey
-from airflow_provider_assistant.loading.rows import Digest, Item, digest_of
+from airflow_provider_assistant.loading.preflight import RowAction, plan_load
+from airflow_provider_assistant.loading.rows import PreparedRow, RowFingerprint, digest_of
 
 
 class Rows:
     """Digests of pairs of key and content, in small batches."""
 
     def __init__(self, *pairs) -> None:
-        self.digests_ = [Digest(digest_of(key), digest_of(content)) for key, content in pairs]
+        self.digests_ = [RowFingerprint(digest_of(key), digest_of(content)) for key, content in pairs]
 
     def digests(self):
         for start in range(0, len(self.digests_), 3):
@@ -28,10 +28,10 @@ class Rows:
     def items(self, wanted):
         for number, digest in enumerate(self.digests_, start=1):
             if wanted(number):
-                yield Item(number, digest, f"key {number}", place=f"row {number}")
+                yield PreparedRow(number, digest, f"key {number}", place=f"row {number}")
 
 
-class Memory:
+class FakeLedger:
     source = ""
 
     def __init__(self, **known) -> None:
@@ -44,16 +44,18 @@ class Memory:
         return {key: self._known[key] for key in keys if key in self._known}
 
 
-def fates(*pairs, memory=None):
-    return [Fate(fate) for fate in survey(Rows(*pairs), memory).fates]
+def actions(*pairs, ledger=None):
+    return [RowAction(action) for action in plan_load(Rows(*pairs), ledger).actions]
 
 
 def test_new_known_changed_and_repeated_rows():
-    memory = Memory(a=("done", "1"), b=("done", "1"), c=("absent", None), d=("unclear", "1"), e=("elsewhere", "1"))
+    ledger = FakeLedger(a=("done", "1"), b=("done", "1"), c=("absent", None), d=("unclear", "1"), e=("elsewhere", "1"))
     pairs = [("a", "1"), ("b", "2"), ("c", "1"), ("d", "1"), ("e", "1"), ("f", "1"), ("f", "1"), ("a", "1")]
-    assert fates(*pairs, memory=memory) == [
-        Fate.UNCHANGED, Fate.SEND, Fate.SEND, Fate.SEND, Fate.SEND, Fate.SEND, Fate.DUPLICATE, Fate.DUPLICATE,
-    ]  # fmt: skip
+    assert actions(*pairs, ledger=ledger) == [
+        RowAction.UNCHANGED,
+        *[RowAction.SEND] * 5,
+        *[RowAction.DUPLICATE] * 2,
+    ]
 
 
 @pytest.mark.parametrize("short", [None, lambda key: int(key[0], 16), lambda key: 0, lambda key: 2**64 - 1])
@@ -61,16 +63,16 @@ def test_prefixes_that_collide_change_nothing(short, monkeypatch):
     if short:
         monkeypatch.setattr(surveys, "_short", short)
     pairs = [(str(number), "1") for number in range(50)]
-    seen = survey(Rows(*pairs, pairs[7], pairs[7], pairs[49]), None)
-    assert list(seen.fates) == [Fate.SEND] * 50 + [Fate.DUPLICATE] * 3
+    seen = plan_load(Rows(*pairs, pairs[7], pairs[7], pairs[49]), None)
+    assert list(seen.actions) == [RowAction.SEND] * 50 + [RowAction.DUPLICATE] * 3
     with pytest.raises(AssistantInputError, match=r"1 keys .*: 'key 8' in row 8, row 51\."):
-        survey(Rows(*pairs, ("7", "other")), None)
+        plan_load(Rows(*pairs, ("7", "other")), None)
 
 
 def test_conflicts_are_listed_by_row_and_not_all_of_them():
     pairs = [(f"k{number % 20}", str(number)) for number in range(200)]
     with pytest.raises(AssistantInputError) as caught:
-        survey(Rows(*pairs), None)
+        plan_load(Rows(*pairs), None)
     assert "20 keys" in str(caught.value)
     assert "'key 1' in row 1, row 21, row 41, row 61, row 81; 'key 2' in row 2, row 22" in str(caught.value)
     assert len(re.findall("'key [0-9]' in", str(caught.value))) == surveys.LISTED
@@ -79,30 +81,30 @@ def test_conflicts_are_listed_by_row_and_not_all_of_them():
 
 def test_a_conflict_counts_although_one_of_them_is_known():
     with pytest.raises(AssistantInputError, match="in row 1, row 2"):
-        survey(Rows(("a", "1"), ("a", "2")), Memory(a=("done", "1")))
+        plan_load(Rows(("a", "1"), ("a", "2")), FakeLedger(a=("done", "1")))
 
 
 def test_an_empty_source_has_nothing():
-    seen = survey(Rows(), None)
+    seen = plan_load(Rows(), None)
     assert seen.rows == 0
     assert not seen.has(digest_of("a"))
 
 
 def test_rows_that_came_later_are_not_sent():
-    assert not survey(Rows(("a", "1")), None).to_send(2)
+    assert not plan_load(Rows(("a", "1")), None).to_send(2)
 
 
 def test_it_tells_how_far_it_is():
     ticks = []
-    survey(Rows(*[(str(number), "") for number in range(7)]), None, tick=ticks.append)
+    plan_load(Rows(*[(str(number), "") for number in range(7)]), None, tick=ticks.append)
     assert ticks == [3, 6, 7]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.just("1")), min_size=1), st.sets(st.sampled_from("abcdefgh")))
 def test_each_key_is_sent_once_at_most_and_known_ones_never(pairs, known):
-    memory = Memory(**dict.fromkeys(known, ("done", "1")))
-    seen = survey(Rows(*pairs), memory)
+    ledger = FakeLedger(**dict.fromkeys(known, ("done", "1")))
+    seen = plan_load(Rows(*pairs), ledger)
     sent = [key for number, (key, _) in enumerate(pairs, start=1) if seen.to_send(number)]
     assert sorted(sent) == sorted({key for key, _ in pairs} - known)
-    assert seen.rows == len(pairs) == sum(seen.count(fate) for fate in Fate)
+    assert seen.rows == len(pairs) == sum(seen.count(fate) for fate in RowAction)
     assert all(seen.has(digest_of(key)) == (key in dict(pairs)) for key in "abcdefgh")

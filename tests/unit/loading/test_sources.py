@@ -22,13 +22,13 @@ from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.columns import BATCH, Wanted
+from airflow_provider_assistant.loading.columns import BATCH, ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source, row_group_shards
 from airflow_provider_assistant.storage.paths import files_in, storage_files
 
 ROWS = [{"title": "a", "n": 1, "more": None}, {"title": 'ü🕘\n"x"', "n": 2, "more": "x"}]
-WANTED = Wanted(("title", "more"), ("n",))
-TITLE = Wanted(("title",))
+WANTED = ColumnSelection(("title", "more"), ("n",))
+TITLE = ColumnSelection(("title",))
 
 
 def read(source, wanted=WANTED):
@@ -181,7 +181,7 @@ def test_a_pandas_column_that_is_not_wanted_may_hold_anything():
 @pytest.mark.parametrize("make", [*FRAMES.values()], ids=FRAMES)
 def test_a_missing_column_is_named_with_those_there_are(make):
     with pytest.raises(AssistantInputError, match="no column body, key; it has title, n, more") as caught:
-        read(make(), Wanted(("title", "body"), ("key",)))
+        read(make(), ColumnSelection(("title", "body"), ("key",)))
     assert caught.value.field == "columns"
 
 
@@ -233,7 +233,7 @@ def test_files_of_rows(name, spelling, tmp_path):
 def test_csv_keeps_text_as_it_stands(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('title,more\n007,NULL\n1e3,NaN\ntrue,""\n2026-01-01, x \n')
-    assert read(path, Wanted(("title", "more"))) == [
+    assert read(path, ColumnSelection(("title", "more"))) == [
         {"title": "007", "more": "NULL"},
         {"title": "1e3", "more": "NaN"},
         {"title": "true", "more": ""},
@@ -370,7 +370,7 @@ def test_shards_are_whole_row_groups_and_together_everything(tmp_path):
     assert len(row_group_shards(str(tmp_path / "*.parquet"))) == 2
 
 
-EVERYTHING = Wanted(("title",), ("n",), rest=True)
+EVERYTHING = ColumnSelection(("title",), ("n",), rest=True)
 FULL_ROWS = [{"title": row["title"], "n": row["n"], "more": row["more"], "tags": ["x", str(row["n"])]} for row in ROWS]
 
 
@@ -403,7 +403,7 @@ def test_only_what_has_to_be_text_is_checked():
     frame = pd.DataFrame({"title": ["a"], "n": [1], "more": [2.5]})
     assert read(frame, EVERYTHING) == [{"title": "a", "n": 1, "more": 2.5}]
     with pytest.raises(AssistantInputError, match="more is of type double"):
-        read(frame, Wanted(("title", "more"), rest=True))
+        read(frame, ColumnSelection(("title", "more"), rest=True))
 
 
 def test_the_rest_of_a_long_list_may_change_on_the_way():
@@ -415,7 +415,7 @@ def test_the_rest_of_a_long_list_may_change_on_the_way():
 
 
 def test_without_the_rest_nothing_else_is_read():
-    assert list(read(FULL_ROWS, Wanted(("title",), ("n",)))[0]) == ["title", "n"]
+    assert list(read(FULL_ROWS, ColumnSelection(("title",), ("n",)))[0]) == ["title", "n"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_provider_assistant.assets import convert_asset_to_openlineage
-from airflow_provider_assistant.observability.lineage import Data, dataset_name, merged, operator_lineage, table_at
+from airflow_provider_assistant.observability.lineage import (
+    LineageDataset,
+    dataset_name,
+    merged,
+    operator_lineage,
+    table_at,
+)
 from tests.openlineage import (
     Dataset,
     InputDataset,
@@ -45,15 +51,16 @@ def test_a_relative_path_is_named_by_where_it_is(tmp_path: Path, monkeypatch: py
 
 def test_parts_of_a_dataset_count_together() -> None:
     day = table_at("/lake/feedback", pa.table({"rating": ["good", "bad"]}), 100)
-    other = Data("/lake/loads", rows=1)
-    assert merged([day, other, day]) == [Data("/lake/feedback", {"rating": "string"}, 4, 200), other]
-    assert merged([other, other]) == [Data("/lake/loads", rows=2)]
+    other = LineageDataset("/lake/loads", rows=1)
+    assert merged([day, other, day]) == [LineageDataset("/lake/feedback", {"rating": "string"}, 4, 200), other]
+    assert merged([other, other]) == [LineageDataset("/lake/loads", rows=2)]
 
 
 def test_what_openlineage_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
     lineage = operator_lineage(
-        [Data("/a/faq.csv")], [Data("assistant://host/help/documents", {"title": "string"}, 3), Data("s3://b/k")]
+        [LineageDataset("/a/faq.csv")],
+        [LineageDataset("assistant://host/help/documents", {"title": "string"}, 3), LineageDataset("s3://b/k")],
     )
     assert lineage.inputs == [InputDataset("file", "/a/faq.csv")]
     schema = SchemaDatasetFacet([SchemaDatasetFacetFields("title", "string")])

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatMessage
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.rate_limiter import Limiter
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
@@ -68,7 +68,7 @@ def waits():
 
 @pytest.fixture
 def client(service, waits):
-    settings = ClientSettings(service.url, "dev-acme-full", retry=flow.RetryRule(attempts=3))
+    settings = ClientSettings(service.url, "dev-acme-full", retry=flow.RetryPolicy(attempts=3))
 
     async def asleep(seconds):
         waits.append(seconds)
@@ -218,7 +218,7 @@ def test_a_client_holds_nothing_back_when_it_goes(is_closed, service, backend, m
 
 def test_a_limiter_shows_what_it_lets_through(backend):
     now = 0.0
-    limiter = Limiter(8, now=lambda: now)
+    limiter = AdaptiveRateLimiter(8, now=lambda: now)
     limiter.failed()
     limiter.refused(3.0)
     limiter.refused(3.0)

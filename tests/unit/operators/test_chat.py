@@ -11,8 +11,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantInputError,
     AssistantRateLimitError,
-    AssistantRequestFailed,
-    AssistantRequestTimeout,
+    AssistantRequestFailedError,
+    AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.ledger import Ledger, submissions
 from airflow_provider_assistant.operators.chat import (
@@ -171,7 +171,7 @@ def test_a_retry_takes_up_the_request_that_was_submitted(waiting, service, conne
         **waiting,
     )  # fmt: skip
     assert (run.task_state(), run.tries()) == ("failed", 3)
-    assert [type(error) for error in run.errors] == [AssistantRequestTimeout] * 3
+    assert [type(error) for error in run.errors] == [AssistantRequestTimeoutError] * 3
     assert service.posts() == 1
     (row,) = service.rows("requests")
     assert {entry.path.rpartition("/")[2] for entry in service.journal("GET", POLL)} == {row["id"]}
@@ -208,7 +208,7 @@ def test_a_request_that_failed_is_asked_again_by_the_retry(waiting, service, con
     assert (run.task_state(), run.tries()) == ("failed", 2)
     assert service.posts() == 2
     for error, row in zip(run.errors, service.rows("requests"), strict=True):
-        assert isinstance(error, AssistantRequestFailed)
+        assert isinstance(error, AssistantRequestFailedError)
         assert (error.request_id, error.status) == (row["id"], "failed")
         assert "The assistant could not answer this message." in str(error)
     (kept,) = recorded()

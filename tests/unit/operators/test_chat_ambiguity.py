@@ -7,9 +7,9 @@ from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
-    AssistantAmbiguousErrorForGood,
+    AssistantAmbiguousPermanentError,
     AssistantNotFoundError,
-    AssistantTimeout,
+    AssistantTimeoutError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.chat import (
@@ -22,7 +22,7 @@ CHAT = r"chat$"
 CLOSE = r"session/close$"
 CHOICES = [
     ("retry", "failed", AssistantAmbiguousError),
-    ("fail", "failed", AssistantAmbiguousErrorForGood),
+    ("fail", "failed", AssistantAmbiguousPermanentError),
     ("skip", "skipped", None),
 ]
 
@@ -36,7 +36,7 @@ def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, servic
     assert service.posts() == 1
     if error:
         assert type(run.error) is error
-        assert isinstance(run.error.__cause__, AssistantTimeout)
+        assert isinstance(run.error.__cause__, AssistantTimeoutError)
         assert "raise the timeout in the Airflow connection" in str(run.error)
 
 
@@ -79,7 +79,7 @@ def test_the_choice_is_checked_when_the_dag_is_parsed(kind):
 
 
 @pytest.mark.parametrize(
-    ("on_ambiguous", "error"), [("retry", AssistantAmbiguousError), ("fail", AssistantAmbiguousErrorForGood)]
+    ("on_ambiguous", "error"), [("retry", AssistantAmbiguousError), ("fail", AssistantAmbiguousPermanentError)]
 )
 def test_the_hook_posts_a_slow_chat_once(on_ambiguous, error, service, connect):
     connect(retries=4, timeout=0.2)

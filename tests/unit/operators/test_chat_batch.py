@@ -1,4 +1,4 @@
-"""AssistantAskOperator against the embedded service: it asks every question once and writes every answer."""
+"""AssistantChatBatchOperator against the embedded service: it asks every question once and writes every answer."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant.chat_batch import batch as batch_module
 from airflow_provider_assistant.chat_batch.answers import COLUMNS, STATUSES
 from airflow_provider_assistant.chat_batch.batch import Batch
-from airflow_provider_assistant.chat_batch.state import Journal
+from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
     AssistantAuthenticationError,
     AssistantError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
     AssistantNotFoundError,
     AssistantPermissionError,
-    AssistantRequestFailed,
-    AssistantRequestLost,
-    AssistantRequestTimeout,
+    AssistantRequestFailedError,
+    AssistantRequestLostError,
+    AssistantRequestTimeoutError,
 )
-from airflow_provider_assistant.operators.base import allowed
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.base import tolerance
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
 QUESTIONS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(20)]
 SUBMIT = r"chat/async$"
@@ -48,7 +48,7 @@ CHAT = r"chat$"
 POLL = r"chat/requests/"
 CLOSE = r"session/close$"
 NEVER = 3600
-DEFAULTS = {"key_columns": ["id"], "poll_interval": 0.05, "deadline": 30}
+DEFAULTS = {"key_columns": ["id"], "poll_interval": 0.05, "timeout": 30}
 COUNTED = {"submitted", "reused", "rejected", "possibly_duplicated", "sessions_closed", "sessions_not_closed"}
 
 modes = pytest.mark.parametrize("mode", ["async", "sync"])
@@ -66,13 +66,13 @@ def ask(run_operator, output):
 
     def asked(source=QUESTIONS, **arguments):
         arguments = {**DEFAULTS, "output_path": str(output), **arguments}
-        return run_operator(AssistantAskOperator, source=source, **arguments)
+        return run_operator(AssistantChatBatchOperator, source=source, **arguments)
 
     return asked
 
 
 def operator_of(source, arguments):
-    operator = AssistantAskOperator(task_id="ask", source=source, **arguments)
+    operator = AssistantChatBatchOperator(task_id="ask", source=source, **arguments)
     operator.render_template_fields({})
     return operator
 
@@ -226,7 +226,7 @@ def test_a_dataframe_from_another_task(service, connection, run_operator, output
         def read():
             return pd.DataFrame(QUESTIONS)
 
-        AssistantAskOperator(task_id="task", source=read(), output_path=str(output), **DEFAULTS)
+        AssistantChatBatchOperator(task_id="task", source=read(), output_path=str(output), **DEFAULTS)
 
     assert run_operator(build).xcom()["complete"] == 20
 
@@ -367,7 +367,7 @@ def test_how_many_questions_may_have_no_answer(failed, max_failed, passes, servi
         assert execute(many(10), max_failed=max_failed)["failed"] == failed
     else:
         with pytest.raises(
-            AssistantRequestFailed, match=f"^{failed} of 10 questions have no answer .*, more than max_failed="
+            AssistantRequestFailedError, match=f"^{failed} of 10 questions have no answer .*, more than max_failed="
         ):
             execute(many(10), max_failed=max_failed)
     assert statuses(output).get("failed", 0) == failed
@@ -379,14 +379,14 @@ def test_a_link_that_leads_out_of_the_root_ends_a_batch_before_any_request(servi
     outside.write_text('{"id": 1, "message": "What is in here?"}\n')
     (root / "link.jsonl").symlink_to(outside)
     with pytest.raises(AssistantInputError, match=r"leads to .*outside\.jsonl.* not below root"):
-        execute(str(root), root=str(root))
+        execute(str(root), allowed_root=str(root))
     assert service.seen() == []
-    assert execute(str(root), root=str(tmp_path))["complete"] == 1
+    assert execute(str(root), allowed_root=str(tmp_path))["complete"] == 1
 
 
 @pytest.mark.parametrize(("limit", "total", "count"), [(0.29, 100, 29), (0.57, 100, 57), (0.07, 300, 21), (3, 10, 3)])
 def test_a_fraction_is_exact(limit, total, count):
-    assert allowed(limit, total) == count
+    assert tolerance(limit, total) == count
 
 
 @pytest.mark.parametrize(
@@ -394,12 +394,12 @@ def test_a_fraction_is_exact(limit, total, count):
 )
 def test_options_are_checked_when_the_dag_is_parsed(option):
     with pytest.raises(ValueError, match=next(iter(option))):
-        AssistantAskOperator(task_id="ask", source=QUESTIONS, output_path="out.parquet", **option)
+        AssistantChatBatchOperator(task_id="ask", source=QUESTIONS, output_path="out.parquet", **option)
 
 
 def test_a_deadline_may_be_a_timedelta():
-    arguments = {"source": QUESTIONS, "output_path": "out.parquet", "deadline": timedelta(minutes=2)}
-    assert AssistantAskOperator(task_id="ask", **arguments).deadline == 120
+    arguments = {"source": QUESTIONS, "output_path": "out.parquet", "timeout": timedelta(minutes=2)}
+    assert AssistantChatBatchOperator(task_id="ask", **arguments).timeout == 120
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_a_deadline_may_be_a_timedelta():
 )
 def test_deferrable_follows_the_configuration(default, given, expected, monkeypatch):
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", default)
-    operator = AssistantAskOperator(task_id="ask", source=QUESTIONS, output_path="out.parquet", deferrable=given)
+    operator = AssistantChatBatchOperator(task_id="ask", source=QUESTIONS, output_path="out.parquet", deferrable=given)
     assert operator.deferrable is expected
 
 
@@ -480,7 +480,7 @@ def test_a_conversation_with_an_open_question_is_not_closed(service, connection,
 
     monkeypatch.setattr(Batch, "submit", submitted)
     source = [row | {"session_id": "alone" if row["id"] == 2 else "shared"} for row in many(3)]
-    result = execute(source, deadline=0, max_failed=1, max_concurrency=1, close_sessions=True)
+    result = execute(source, timeout=0, max_failed=1, max_concurrency=1, close_sessions=True)
     (open_,) = [row for row in rows_of(output) if row["status"] == "timed_out"]
     closed = {row["session_id"] for row in service.rows("sessions") if row["closed_at"]}
     assert result["sessions_closed"] == 1
@@ -552,7 +552,7 @@ def test_the_outlet_asset_is_told_the_counts(service, connection, ask):
 
 def test_mapped_tasks_ask_by_themselves(service, connection, run_operator, output):
     def build():
-        AssistantAskOperator.partial(
+        AssistantChatBatchOperator.partial(
             task_id="task", output_path=f"{output.parent}/{{{{ ti.map_index }}}}.parquet", **DEFAULTS
         ).expand(source=[many(3), many(2)])
 
@@ -588,7 +588,7 @@ def test_failed_questions_are_asked_anew_by_the_retry_and_the_others_are_not(
 
     run = ask(retries=1, deferrable=deferrable, pre_execute=_from_second_try(mended))
     assert (run.state, run.tries()) == ("success", 2)
-    assert type(run.errors[0]) is AssistantRequestFailed
+    assert type(run.errors[0]) is AssistantRequestFailedError
     assert "2 of 20 questions have no answer" in str(run.errors[0])
     assert "A retry keeps the answers and asks those again that failed." in str(run.errors[0])
     assert str(output) in str(run.errors[0])
@@ -635,7 +635,7 @@ def test_lost_questions_are_asked_anew_by_the_retry(deferrable, service, connect
     monkeypatch.setattr(Batch, "submit", submitted)
     run = ask(retries=1, deferrable=deferrable, pre_execute=_from_second_try(lost))
     assert (run.state, run.tries()) == ("success", 2)
-    assert type(run.errors[0]) is AssistantRequestLost
+    assert type(run.errors[0]) is AssistantRequestLostError
     assert "A retry keeps the answers and asks those again that were lost." in str(run.errors[0])
     assert (run.xcom()["submitted"], run.xcom()["reused"]) == (2, 18)
     assert posts(service) == 2
@@ -652,9 +652,9 @@ def test_open_questions_are_waited_on_for_by_the_retry(deferrable, service, conn
         seen.append(rows_of(output))
         service.behave(processing_seconds=0)
 
-    run = ask(many(5), retries=1, deferrable=deferrable, deadline=0.3, pre_execute=_from_second_try(finished))
+    run = ask(many(5), retries=1, deferrable=deferrable, timeout=0.3, pre_execute=_from_second_try(finished))
     assert (run.state, run.tries()) == ("success", 2)
-    assert type(run.errors[0]) is AssistantRequestTimeout
+    assert type(run.errors[0]) is AssistantRequestTimeoutError
     assert "A retry keeps the answers and waits for those that are open." in str(run.errors[0])
     assert posts(service) == 5
     (before,) = seen
@@ -678,7 +678,7 @@ def test_questions_that_were_not_taken_are_submitted_by_the_retry(mode, service,
 
     run = ask(many(5), mode=mode, retries=1, max_concurrency=1, pre_execute=_from_second_try(mended))
     assert (run.state, run.tries()) == ("success", 2)
-    assert type(run.errors[0]) is AssistantIncompleteLoad
+    assert type(run.errors[0]) is AssistantIncompleteError
     assert "A retry keeps the answers and submits the rest." in str(run.errors[0])
     (before,) = seen
     assert [row["status"] for row in before.values()] == ["complete"] * 3 + ["not_submitted"] * 2
@@ -692,7 +692,7 @@ def test_what_may_have_been_asked_is_asked_again_and_listed(mode, service, conne
     service.server.service.faults.add("store-then-status:502", body=r"Question 2\?", times=1)
     run = ask(many(5), mode=mode, retries=1)
     assert (run.state, run.tries()) == ("success", 2)
-    assert type(run.errors[0]) is AssistantIncompleteLoad
+    assert type(run.errors[0]) is AssistantIncompleteError
     assert Counter(row["message"] for row in service.rows("requests"))["Question 2?"] == 2
     assert len(service.rows("requests")) == 6
     assert (run.xcom()["complete"], run.xcom()["possibly_duplicated"]) == (5, 1)
@@ -704,7 +704,7 @@ def test_what_may_have_been_asked_is_asked_again_and_listed(mode, service, conne
 def test_the_worst_names_the_error_and_rejected_rows_count_for_none(service, connection, execute, output):
     failing(service, [1, 2])
     source = [*many(5), *({"id": number, "message": ""} for number in range(10, 14))]
-    with pytest.raises(AssistantRequestFailed) as caught:
+    with pytest.raises(AssistantRequestFailedError) as caught:
         execute(source, max_failed=5)
     assert "6 of 9 questions have no answer (3 complete, 2 failed, 4 not submitted)" in str(caught.value)
     assert "A retry keeps the answers and asks those again that failed." in str(caught.value)
@@ -712,7 +712,7 @@ def test_the_worst_names_the_error_and_rejected_rows_count_for_none(service, con
 
 def test_without_a_ledger_a_retry_asks_everything_again_and_says_so(service, connection, execute, output, ledger_home):
     failing(service, [1])
-    with pytest.raises(AssistantRequestFailed, match="asks all questions again"):
+    with pytest.raises(AssistantRequestFailedError, match="asks all questions again"):
         execute(many(3), ledger=False)
     service.behave(fail_messages=None)
     assert counts(execute(many(3), ledger=False)) == {"complete": 3, "submitted": 3, "sessions_closed": 3}
@@ -747,7 +747,7 @@ def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, conn
 
     def run():
         with DAG(f"refused_{status}_{deferrable}", schedule=None) as dag:
-            AssistantAskOperator(
+            AssistantChatBatchOperator(
                 task_id="task", source=QUESTIONS, output_path=str(output), deferrable=deferrable, **DEFAULTS
             )
         return run_dag(dag, logical_date=at, run_after=at)
@@ -764,7 +764,7 @@ def test_the_service_is_down(service, connection, execute, output):
     service.answer("status:503", times=None)
     with pytest.raises(AssistantError) as caught:
         execute(many(3))
-    assert isinstance(caught.value, AssistantAPIError | AssistantAmbiguousError | AssistantIncompleteLoad)
+    assert isinstance(caught.value, AssistantAPIError | AssistantAmbiguousError | AssistantIncompleteError)
     service.behave(rules=[])
     result = execute(many(3))
     assert (result["complete"], result["possibly_duplicated"]) == (3, 3)
@@ -781,7 +781,7 @@ def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, o
     for retries in range(2):
         # dag.test() creates a new task instance. A real Airflow increases max_tries, so the test sets more retries.
         with DAG(f"cleared_{mode}_{deferrable}_{reuse}", schedule=None) as dag:
-            AssistantAskOperator(
+            AssistantChatBatchOperator(
                 task_id="task", source=QUESTIONS, output_path=str(output), mode=mode, deferrable=deferrable,
                 reuse=reuse, retries=retries, **DEFAULTS,
             )  # fmt: skip
@@ -920,9 +920,9 @@ def test_killed_when_most_had_come(service, connection, execute, output, monkeyp
         patch.setattr(Batch, "submit", slow)
         patch.setattr(Batch, "table", lambda _: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
-            execute(deadline=0.5)
-    (folder,) = output.parent.glob(".*.asking")
-    noted = Journal(str(folder))
+            execute(timeout=0.5)
+    (folder,) = output.parent.glob(".*.chat-batch")
+    noted = BatchState(str(folder))
     assert len(noted.read_answers()) == 18
     (path, *_) = folder.glob("answers-*")
     # A file as a kill during a write leaves it.
@@ -943,7 +943,7 @@ def test_killed_while_publishing(moment, service, connection, execute, output, m
     if moment == "after the output":
         killed_at(monkeypatch, batch_module.answers, "publish", after=True)
     else:
-        killed_at(monkeypatch, Journal, "remove")
+        killed_at(monkeypatch, BatchState, "remove")
     with pytest.raises(Killed):
         execute()
     assert statuses(output) == {"complete": 19, "failed": 1}
@@ -959,7 +959,7 @@ def test_in_sync_mode_an_answer_that_went_with_its_try_is_asked_again_and_listed
     service, connection, execute, output, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "write_answers", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+        patch.setattr(BatchState, "write_answers", lambda *_: (_ for _ in ()).throw(OSError("gone")))
         patch.setattr(Batch, "_write_down", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             execute(many(5), mode="sync")
@@ -974,7 +974,7 @@ def test_in_sync_mode_an_answer_that_went_with_its_try_is_asked_again_and_listed
 
 def test_a_failed_message_in_sync_mode_is_not_submitted(service, connection, execute, output):
     failing(service, [1])
-    with pytest.raises(AssistantIncompleteLoad, match="1 of 3 questions have no answer"):
+    with pytest.raises(AssistantIncompleteError, match="1 of 3 questions have no answer"):
         execute(many(3), mode="sync")
     assert [row["status"] for row in rows_of(output)] == ["complete", "not_submitted", "complete"]
     assert "500" in rows_of(output)[1]["error"]
@@ -995,7 +995,7 @@ def deferred(source, output, **arguments):
 def resumed(source, output, event, **arguments):
     """Resume in another process."""
     operator = operator_of(source, {**DEFAULTS, "output_path": str(output), "deferrable": True, **arguments})
-    return operator.resume(context(), event)
+    return operator.execute_complete(context(), event)
 
 
 def event_of(trigger):
@@ -1008,13 +1008,13 @@ def event_of(trigger):
 
 def test_the_trigger_is_small_and_waits_as_long_as_the_task(service, connection, output):
     service.behave(processing_seconds=NEVER)
-    _, deferral = deferred(many(50), output, deadline=60, max_concurrency=7)
+    _, deferral = deferred(many(50), output, timeout=60, max_concurrency=7)
     path, arguments = deferral.trigger.serialize()
     assert path.endswith("AssistantChatBatchTrigger")
     assert arguments["max_concurrency"] == 7
     assert arguments["poll_interval"] == 0.05
     assert len(json.dumps(arguments)) < 1000
-    assert deferral.method_name == "resume"
+    assert deferral.method_name == "execute_complete"
     assert timedelta(seconds=60) < deferral.timeout < timedelta(seconds=1000)
 
 
@@ -1027,7 +1027,7 @@ def test_nothing_open_is_no_deferral(service, connection, execute):
 def test_what_the_trigger_could_not_note_down_is_fetched_by_the_worker(service, connection, output, monkeypatch):
     _, deferral = deferred(many(5), output)
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "write_answers", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
+        patch.setattr(BatchState, "write_answers", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
         event = event_of(deferral.trigger)
     assert event["ended"] == {"complete": 5}
     assert resumed(many(5), output, event)["complete"] == 5
@@ -1053,12 +1053,12 @@ def test_an_event_that_says_nothing_is_an_error(event, service, connection, outp
 
 def test_a_late_answer_is_taken_after_the_deadline_too(service, connection, output):
     service.behave(processing_seconds=NEVER)
-    _, deferral = deferred(many(3), output, deadline=0)
+    _, deferral = deferred(many(3), output, timeout=0)
     event = event_of(deferral.trigger)
     assert event["open"] == 3
     service.behave(processing_seconds=0)
     until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
-    assert resumed(many(3), output, event, deadline=0)["complete"] == 3
+    assert resumed(many(3), output, event, timeout=0)["complete"] == 3
 
 
 # -- on_kill ----------------------------------------------------------------------------
@@ -1086,7 +1086,7 @@ def test_ended_while_submitting(service, connection, execute, output, end_when):
     service.behave(latency=0.02)
     operator = operator_of(many(100), {**DEFAULTS, "output_path": str(output), "max_concurrency": 2})
     end_when(operator, lambda: posts(service) >= 5)
-    with pytest.raises(AssistantIncompleteLoad, match="a retry goes on with the others"):
+    with pytest.raises(AssistantIncompleteError, match="a retry goes on with the others"):
         operator.execute(context())
     made = len(service.rows("requests"))
     assert made < 100
@@ -1099,7 +1099,7 @@ def test_ended_while_waiting(service, connection, execute, output, end_when):
     service.behave(processing_seconds=NEVER)
     operator = operator_of(many(5), {**DEFAULTS, "output_path": str(output)})
     end_when(operator, lambda: polled(service).total() >= 5)
-    with pytest.raises(AssistantIncompleteLoad, match="a retry takes up the requests that are open"):
+    with pytest.raises(AssistantIncompleteError, match="a retry takes up the requests that are open"):
         operator.execute(context())
     assert service.journal("POST", CLOSE) == []
     service.behave(processing_seconds=0)
@@ -1117,7 +1117,7 @@ def test_ended_between_submitting_and_waiting(service, connection, execute, outp
 
     with monkeypatch.context() as patch:
         patch.setattr(Batch, "submit", submitted)
-        with pytest.raises(AssistantIncompleteLoad):
+        with pytest.raises(AssistantIncompleteError):
             operator.execute(context())
     assert polled(service).total() == 0
     assert execute(many(5))["reused"] == 5

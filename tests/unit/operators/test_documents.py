@@ -20,7 +20,7 @@ from airflow.sdk import DAG, Asset, ObjectStoragePath, task
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
     AssistantLedgerError,
     AssistantNotFoundError,
@@ -485,10 +485,10 @@ def test_without_a_ledger_every_row_is_posted(service, connection, ledger_home, 
 
 def test_the_list_of_findings_where_one_asks_for_it(service, connection, ledger_home, tmp_path):
     path = tmp_path / "deep" / "rejects.parquet"
-    result = load([dict(ROWS[0], answer=""), ROWS[1]], rejects_path=str(path), max_rejected=0.5)
+    result = load([dict(ROWS[0], answer=""), ROWS[1]], findings_path=str(path), max_rejected=0.5)
     assert result["findings"] == str(path)
     assert pq.read_table(path).column("kind").to_pylist() == ["rejected"]
-    assert load(ROWS[1:], rejects_path=f"file://{path}", run_id="fine")["findings"] is None
+    assert load(ROWS[1:], findings_path=f"file://{path}", run_id="fine")["findings"] is None
     assert pq.read_table(path).num_rows == 0
     assert not (ledger_home / "assistant_loads").exists()
 
@@ -541,7 +541,7 @@ def quick(monkeypatch):
 
     from airflow_provider_assistant.api import flow
 
-    monkeypatch.setattr(engine.flow, "RetryRule", partial(flow.RetryRule, first_pause=0.0))
+    monkeypatch.setattr(engine.flow, "RetryPolicy", partial(flow.RetryPolicy, initial_backoff=0.0))
     monkeypatch.setattr(flow, "LEAST_JITTER", 0.001)
 
 
@@ -549,7 +549,7 @@ def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connect
     service.server.service.faults.add("status:503", body='"T[12]"', times=2)
     run = run_operator(AssistantLoadQAOperator, source=many(5), retries=1)
     assert (run.state, run.tries()) == ("success", 2)
-    assert isinstance(run.errors[0], AssistantIncompleteLoad)
+    assert isinstance(run.errors[0], AssistantIncompleteError)
     assert "3 created" in str(run.errors[0])
     result = run.xcom()
     assert (counts(result), result["possibly_duplicated"]) == ({"unchanged": 3, "created": 2}, 2)
@@ -593,10 +593,10 @@ def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
     path, arguments = caught.value.trigger.serialize()
     assert path.endswith("DateTimeTrigger")
     assert timedelta(0) <= arguments["moment"] - before - timedelta(seconds=3600) < timedelta(minutes=1)
-    assert caught.value.method_name == "resume"
+    assert caught.value.method_name == "execute_complete"
     service.behave(rules=[])
     posts = service.posts()
-    assert counts(operator.resume(context(), {})) == {"unchanged": 3, "created": 7}
+    assert counts(operator.execute_complete(context(), {})) == {"unchanged": 3, "created": 7}
     assert service.posts() == posts + 7
     assert len(service.documents()) == 10
 
@@ -604,11 +604,11 @@ def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
 def test_a_quota_defers_and_goes_on(service, connect):
     connect(retries=1)
     service.behave(documents_quota=4)
-    operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True, max_pause=1))
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True, max_backoff=1))
     with pytest.raises(TaskDeferred):
         operator.execute(context())
     service.behave(documents_quota=100)
-    assert counts(operator.resume(context(), {})) == {"unchanged": 4, "created": 2}
+    assert counts(operator.execute_complete(context(), {})) == {"unchanged": 4, "created": 2}
 
 
 def test_a_ledger_that_cannot_be_opened_lets_nothing_be_sent(service, connection, ledger_home):
@@ -715,7 +715,7 @@ def test_the_assistant_answers_from_what_was_loaded(service, connection, run_ope
 
 
 def test_files_below_a_root_are_loaded(folder, service, connection):
-    counts = load(str(folder), AssistantUploadFilesOperator, root=str(folder))
+    counts = load(str(folder), AssistantUploadFilesOperator, allowed_root=str(folder))
     assert counts["created"] == counts["rows"] == len(service.documents())
 
 
@@ -727,10 +727,10 @@ def test_a_link_that_leads_out_of_the_root_ends_a_load_before_any_request(kind, 
         pd.DataFrame([row]).to_csv(path, index=False)
     (root / "link.csv").symlink_to(outside)
     with pytest.raises(AssistantInputError, match=r"leads to .*outside\.csv.* not below root"):
-        load(str(root), kind, root=str(root))
+        load(str(root), kind, allowed_root=str(root))
     assert service.seen() == []
     (root / "link.csv").unlink()
-    assert load(str(root), kind, root=str(root))["created"] == 1
+    assert load(str(root), kind, allowed_root=str(root))["created"] == 1
 
 
 def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, connection, tmp_path, monkeypatch):
@@ -750,11 +750,11 @@ def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, conne
 
     monkeypatch.setattr(engine, "survey", swapped)
     with pytest.raises(AssistantInputError, match="1 rows were rejected"):
-        load(str(root), AssistantUploadFilesOperator, root=str(root))
+        load(str(root), AssistantUploadFilesOperator, allowed_root=str(root))
     assert "outside.md" not in json.dumps(service.documents())
     assert service.posts() == 1
 
 
 def test_the_root_is_a_template_and_says_nothing_about_dataframes(service, connection, tmp_path):
     assert "root" in AssistantLoadQAOperator.template_fields
-    assert load(ROWS, root=str(tmp_path))["created"] == 2
+    assert load(ROWS, allowed_root=str(tmp_path))["created"] == 2

@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation import report
 from airflow_provider_assistant.evaluation.summary import Summary
-from airflow_provider_assistant.exceptions import AssistantGateFailed, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
 from tests.processes import preload, processes
 from tests.versions import read_back
@@ -141,7 +141,7 @@ def test_where_no_reply_has_times_the_report_shows_when_answers_were_noticed(ope
     assert "Noticed after p50" in page
     assert "its latency is not known" in page
     assert "Latency p50" not in page
-    with pytest.raises(AssistantGateFailed, match="noticed_after p95"):
+    with pytest.raises(AssistantGateFailedError, match="noticed_after p95"):
         execute(operator(answers, gate=["noticed_after p95 <= 20"], name="polled"))
 
 
@@ -297,7 +297,7 @@ def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, ope
 
 
 def test_a_failed_gate_fails_the_task_for_good_after_everything_is_written(evaluate):
-    with pytest.raises(AssistantGateFailed) as caught:
+    with pytest.raises(AssistantGateFailedError) as caught:
         evaluate(worse(), gate=["token_f1 >= 0.6", "coverage >= 1"])
     assert isinstance(caught.value, AirflowFailException)
     assert "1 of 2 rules failed: 'token_f1 >= 0.6' (token_f1 is 0)" in str(caught.value)
@@ -403,7 +403,7 @@ def test_a_night_is_compared_with_the_night_before(evaluate):
         "tag": None,
         "asked_at": NIGHT.isoformat(),
     }
-    with pytest.raises(AssistantGateFailed, match="at worst it lost 1"):
+    with pytest.raises(AssistantGateFailedError, match="at worst it lost 1"):
         evaluate(worse(), night=2, **DROP)
 
 

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerErrorForGood
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, ratings, submissions
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
@@ -97,7 +97,7 @@ def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(
     export(dataset)
     for file in ledger_home.glob("assistant_ledger.db*"):
         file.unlink()
-    with pytest.raises(AssistantLedgerErrorForGood, match="has 1 rows") as caught:
+    with pytest.raises(AssistantLedgerPermanentError, match="has 1 rows") as caught:
         export(dataset, days=1)
     assert str(ledger_home) in str(caught.value)
     assert rows(tmp_path, dataset) == 1

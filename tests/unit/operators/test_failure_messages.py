@@ -17,15 +17,15 @@ from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantConnectionError,
     AssistantError,
-    AssistantGateFailed,
-    AssistantIncompleteExport,
-    AssistantIncompleteLoadForGood,
+    AssistantGateFailedError,
+    AssistantIncompleteExportError,
+    AssistantIncompletePermanentError,
     AssistantInputError,
-    AssistantRequestFailed,
-    AssistantRequestFailedForGood,
+    AssistantRequestFailedError,
+    AssistantRequestFailedPermanentError,
     AssistantWarehouseError,
 )
-from airflow_provider_assistant.failures import Situation, explained
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.messages import RUNBOOK, message_of
 from airflow_provider_assistant.operators.chat import (
@@ -33,7 +33,7 @@ from airflow_provider_assistant.operators.chat import (
     AssistantCloseSessionOperator,
     AssistantSubmitChatOperator,
 )
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
@@ -80,10 +80,10 @@ def names_the_connection(line):
 def test_a_batch_with_questions_that_failed(failed, service, tmp_path):
     service.behave(fail_messages=r"Question [12]\?")
     output = tmp_path / "answers.parquet"
-    ask = AssistantAskOperator(
+    ask = AssistantChatBatchOperator(
         task_id="ask", source=QUESTIONS, output_path=str(output), poll_interval=0.05, deferrable=False
     )
-    happened, safe, todo, error = failed(ask, AssistantRequestFailed)
+    happened, safe, todo, error = failed(ask, AssistantRequestFailedError)
     assert names_the_connection(happened)
     assert str(output) in happened
     assert f"2 of 4 questions have an answer in {output}" in safe
@@ -93,7 +93,7 @@ def test_a_batch_with_questions_that_failed(failed, service, tmp_path):
 
 def test_a_batch_that_is_refused(failed, service, tmp_path):
     service.server.service.faults.add("status:403", path="chat/async", skip=2, times=None)
-    ask = AssistantAskOperator(
+    ask = AssistantChatBatchOperator(
         task_id="ask", source=QUESTIONS, output_path=str(tmp_path / "a.parquet"), max_concurrency=1, deferrable=False
     )
     happened, safe, todo, _ = failed(ask, AssistantError)
@@ -106,7 +106,7 @@ def test_a_batch_that_is_refused(failed, service, tmp_path):
 
 def test_a_batch_with_bad_rows_names_its_findings(failed, tmp_path):
     rows = [*QUESTIONS, {"id": 9, "message": ""}]
-    ask = AssistantAskOperator(
+    ask = AssistantChatBatchOperator(
         task_id="ask", source=rows, output_path=str(tmp_path / "a.parquet"), poll_interval=0.05, deferrable=False
     )
     _, safe, todo, _ = failed(ask, AssistantInputError)
@@ -117,7 +117,7 @@ def test_a_batch_with_bad_rows_names_its_findings(failed, tmp_path):
 
 def test_findings_of_a_successful_batch_are_a_warning(connection, caplog, tmp_path):
     rows = [*QUESTIONS, {"id": 9, "message": ""}]
-    ask = AssistantAskOperator(
+    ask = AssistantChatBatchOperator(
         task_id="ask",
         source=rows,
         output_path=str(tmp_path / "a.parquet"),
@@ -136,7 +136,7 @@ def test_an_export_of_sites_that_cannot_be_read(failed, service, tmp_path):
     export = AssistantStatisticsToParquetOperator(
         task_id="export", site_ids=["acme-docs", "acme-help"], output_path=str(tmp_path / "lake")
     )
-    happened, safe, todo, error = failed(export, AssistantIncompleteExport)
+    happened, safe, todo, error = failed(export, AssistantIncompleteExportError)
     assert "127.0.0.1" in happened
     assert str(tmp_path / "lake") in happened
     assert "'assistant_default'" in happened
@@ -187,7 +187,7 @@ def test_a_submitted_chat_that_failed(failed, service):
         deferrable=False,
         poll_interval=0.05,
     )
-    happened, safe, todo, error = failed(submit, AssistantRequestFailed)
+    happened, safe, todo, error = failed(submit, AssistantRequestFailedError)
     assert names_the_connection(happened)
     assert "was submitted as request 'req_" in safe
     assert "submit the question again" in todo
@@ -199,7 +199,7 @@ def test_a_sensor_of_a_chat_that_failed(failed, service, connection):
     submit = AssistantSubmitChatOperator(task_id="submit", session_id="s", message="Hello?", deferrable=False)
     request_id = submit.execute(context())["request_id"]
     sensor = AssistantChatRequestSensor(task_id="wait", request_id=request_id, poke_interval=0.05, deferrable=False)
-    happened, safe, todo, _ = failed(sensor, AssistantRequestFailedForGood)
+    happened, safe, todo, _ = failed(sensor, AssistantRequestFailedPermanentError)
     assert names_the_connection(happened)
     assert request_id in happened
     assert "a sensor only reads" in safe
@@ -235,7 +235,7 @@ def rated(tmp_path):
 
 def test_ratings_that_are_refused(failed, rated):
     happened, safe, todo, error = failed(
-        AssistantFeedbackOperator(task_id="rate", **rated), AssistantIncompleteLoadForGood
+        AssistantFeedbackOperator(task_id="rate", **rated), AssistantIncompletePermanentError
     )
     assert names_the_connection(happened)
     assert "0 ratings were sent by this try and 0 before. 3 are left." in safe
@@ -253,7 +253,7 @@ def test_an_evaluation_that_fails_its_gate(failed, tmp_path):
         gate=["exact_match >= 0.5"],
         name="golden",
     )
-    happened, safe, todo, error = failed(evaluate, AssistantGateFailed)
+    happened, safe, todo, error = failed(evaluate, AssistantGateFailedError)
     assert "evaluation 'golden'" in happened
     assert "report.html" in safe
     assert "Open the report" in todo
@@ -283,10 +283,10 @@ def test_a_connection_that_does_not_exist(failed):
 class Task:
     task_id = "task"
 
-    def __init__(self, error, situation=None):
-        self._error, self._situation = error, situation
+    def __init__(self, error, failure_context=None):
+        self._error, self._situation = error, failure_context
 
-    def situation(self, context):
+    def failure_context(self, context):
         if isinstance(self._situation, Exception):
             raise self._situation
         return self._situation
@@ -307,14 +307,14 @@ def test_a_failure_to_describe_the_task_does_not_hide_the_error(caplog):
 
 def test_a_skipped_task_logs_nothing(caplog):
     with pytest.raises(AirflowSkipException):
-        Task(AirflowSkipException("Skipped."), Situation("work")).execute({})
+        Task(AirflowSkipException("Skipped."), FailureContext("work")).execute({})
     assert not caplog.records
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ZeroDivisionError("division\nby zero")])
 def test_errors_of_others_are_explained_too(error, caplog):
     with pytest.raises(type(error)):
-        Task(error, Situation("work")).execute({})
+        Task(error, FailureContext("work")).execute({})
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0].startswith(f"What happened: work: {type(error).__name__}: ")
     assert all("\n" not in line for line in lines)

@@ -9,7 +9,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantBadRequestError,
     AssistantConnectionError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
     AssistantLedgerError,
     AssistantNotFoundError,
@@ -79,7 +79,7 @@ def test_a_server_failure_is_left_to_airflow_s_retries(name, service, connection
     service.answer("status:503", times=None)
     run = run_operator(operator, retries=1, **arguments)
     assert (run.task_state(), run.tries()) == ("failed", 2)
-    assert isinstance(run.error, AssistantServerError | AssistantAmbiguousError | AssistantIncompleteLoad)
+    assert isinstance(run.error, AssistantServerError | AssistantAmbiguousError | AssistantIncompleteError)
     assert len(service.journal()) == 2
 
 

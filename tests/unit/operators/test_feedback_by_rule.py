@@ -15,15 +15,15 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTas
 
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
-    AssistantIncompleteLoad,
-    AssistantIncompleteLoadForGood,
+    AssistantIncompleteError,
+    AssistantIncompletePermanentError,
     AssistantInputError,
     AssistantLedgerError,
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.feedback import sender as rating_module
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from tests.unit.ledger.outage import away
 
@@ -48,7 +48,7 @@ class Evaluated:
         """Ask one question per score. None means no score."""
         source = [{"key": f"q{number}", "message": f"Question {number}?"} for number in range(len(score))]
         options = {"mode": "sync", "max_failed": len(score), "key_columns": "key", **options}
-        ask = AssistantAskOperator(task_id="ask", source=source, output_path=self.answers, **options)
+        ask = AssistantChatBatchOperator(task_id="ask", source=source, output_path=self.answers, **options)
         ask.render_template_fields({})
         ask.execute(context("ask"))
         rows = pq.read_table(self.answers).to_pylist()
@@ -145,7 +145,7 @@ def test_without_the_ledger_every_run_rates(evaluated, ledger_home, service):
 def test_no_more_are_in_flight_than_the_connection_allows(evaluated, connect, service, monkeypatch):
     evaluated.ask([0.9] * 12)
     flying, most = 0, 0
-    send = rating_module.LimitedClient.asend
+    send = rating_module.RateLimitedClient.asend
 
     async def counted(self, call):
         nonlocal flying, most
@@ -156,7 +156,7 @@ def test_no_more_are_in_flight_than_the_connection_allows(evaluated, connect, se
         finally:
             flying -= 1
 
-    monkeypatch.setattr(rating_module.LimitedClient, "asend", counted)
+    monkeypatch.setattr(rating_module.RateLimitedClient, "asend", counted)
     connect(max_concurrency=3)
     service.behave(latency=0.02)
     assert evaluated.rate()["sent"] == 12
@@ -167,7 +167,7 @@ def test_a_refused_rating_is_listed_and_sent_by_the_retry(evaluated, service, le
     evaluated.ask([0.9] * 4)
     service.answer("status:400", path=FEEDBACK)
     operator = evaluated.operator(max_concurrency=1)
-    with pytest.raises(AssistantIncompleteLoad, match=r"of 4 answers 3 were rated.* 1 ratings failed"):
+    with pytest.raises(AssistantIncompleteError, match=r"of 4 answers 3 were rated.* 1 ratings failed"):
         operator.execute(context())
     assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("failed", "q0")]
     result = evaluated.rate()
@@ -178,7 +178,7 @@ def test_a_refused_rating_is_listed_and_sent_by_the_retry(evaluated, service, le
 def test_an_ambiguous_rating_is_listed_and_repeated_and_said_so(evaluated, service, ledger_home):
     evaluated.ask([0.9] * 4)
     service.answer("store-then-drop", path=FEEDBACK)
-    with pytest.raises(AssistantIncompleteLoad):
+    with pytest.raises(AssistantIncompleteError):
         evaluated.operator(max_concurrency=1).execute(context())
     assert [row["kind"] for row in findings(ledger_home)] == ["ambiguous"]
     result = evaluated.rate()
@@ -192,7 +192,7 @@ def test_a_refusal_does_not_clear_up_what_an_earlier_attempt_did(evaluated, serv
     evaluated.ask([0.9])
     for action in ("store-then-drop", "status:400"):
         service.answer(action, path=FEEDBACK)
-        with pytest.raises(AssistantIncompleteLoad):
+        with pytest.raises(AssistantIncompleteError):
             evaluated.operator().execute(context())
     assert evaluated.rate()["possibly_duplicated"] == 1
 
@@ -209,7 +209,7 @@ def test_a_service_that_is_down_is_left_alone_soon(evaluated, service, monkeypat
     monkeypatch.setattr(rating_module, "BREAKER", 5)
     evaluated.ask([0.9] * 20)
     service.answer("status:503", path=FEEDBACK, times=None)
-    with pytest.raises(AssistantIncompleteLoad, match="5 ratings in a row could not be sent"):
+    with pytest.raises(AssistantIncompleteError, match="5 ratings in a row could not be sent"):
         evaluated.operator(max_concurrency=2).execute(context())
     assert service.posts(FEEDBACK) <= 6
 
@@ -277,7 +277,7 @@ def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evalua
     service.behave(latency=0.02)
     operator = evaluated.operator(max_concurrency=2)
     thread = when_rated(service, 5, operator.on_kill)
-    with pytest.raises(AssistantIncompleteLoad, match="ended from outside"):
+    with pytest.raises(AssistantIncompleteError, match="ended from outside"):
         operator.execute(context())
     thread.join()
     sent = len(service.rows("feedback"))
@@ -293,7 +293,7 @@ def test_ended_while_the_service_does_not_answer_what_is_in_flight_is_in_doubt(e
     service.answer("hold", path=FEEDBACK)
     operator = evaluated.operator(max_concurrency=1)
     thread = when_rated(service, 1, operator.on_kill)
-    with pytest.raises(AssistantIncompleteLoad, match="ended from outside"):
+    with pytest.raises(AssistantIncompleteError, match="ended from outside"):
         operator.execute(context())
     thread.join()
     service.behave(rules=[])
@@ -311,7 +311,7 @@ def test_a_timeout_that_airflow_raises_ends_it(evaluated, service, monkeypatch):
     async def expiring(*_):
         raise AirflowTaskTimeout("too long")
 
-    monkeypatch.setattr(rating_module.LimitedClient, "asend", expiring)
+    monkeypatch.setattr(rating_module.RateLimitedClient, "asend", expiring)
     with pytest.raises(AirflowTaskTimeout, match="too long"):
         evaluated.operator().execute(context())
 
@@ -363,7 +363,7 @@ def test_in_a_dag_with_templates_and_a_retry(evaluated, service, run_operator):
 def test_refused_ratings_are_permanent(status, evaluated, service):
     evaluated.ask([0.9] * 3)
     service.answer(f"status:{status}", path=FEEDBACK, times=None)
-    with pytest.raises(AssistantIncompleteLoadForGood, match="would refuse them again") as raised:
+    with pytest.raises(AssistantIncompletePermanentError, match="would refuse them again") as raised:
         evaluated.operator().execute(context())
     assert isinstance(raised.value, AirflowFailException)
     assert service.posts(FEEDBACK) == 3
@@ -373,7 +373,7 @@ def test_refused_ratings_are_permanent(status, evaluated, service):
 def test_transient_failures_are_retried(action, evaluated, service):
     evaluated.ask([0.9] * 3)
     service.answer(action, path=FEEDBACK, times=None)
-    with pytest.raises(AssistantIncompleteLoad) as raised:
+    with pytest.raises(AssistantIncompleteError) as raised:
         evaluated.operator().execute(context())
     assert not isinstance(raised.value, AirflowFailException)
 
@@ -391,11 +391,11 @@ def test_a_retry_sends_what_failed_and_then_reports_what_is_refused(evaluated, s
     operator = evaluated.operator(max_concurrency=1)
     for action in ("status:404", "status:503"):
         service.answer(action, path=FEEDBACK)
-    with pytest.raises(AssistantIncompleteLoad, match=r"2 ratings failed.*A retry sends those") as raised:
+    with pytest.raises(AssistantIncompleteError, match=r"2 ratings failed.*A retry sends those") as raised:
         operator.execute(context())
     assert not isinstance(raised.value, AirflowFailException)
     service.answer("status:404", path=FEEDBACK)
-    with pytest.raises(AssistantIncompleteLoadForGood, match="1 ratings failed"):
+    with pytest.raises(AssistantIncompletePermanentError, match="1 ratings failed"):
         operator.execute(context())
     assert evaluated.rated() == {"good": 4}
 
@@ -404,7 +404,7 @@ def test_refused_ratings_do_not_keep_the_others_from_being_sent(evaluated, servi
     refused = rating_module.BREAKER + 5
     evaluated.ask([0.9] * (refused + 10))
     service.answer("status:404", path=FEEDBACK, times=refused)
-    with pytest.raises(AssistantIncompleteLoadForGood, match=f"{refused} ratings failed"):
+    with pytest.raises(AssistantIncompletePermanentError, match=f"{refused} ratings failed"):
         evaluated.operator(max_concurrency=1).execute(context())
     assert evaluated.rated() == {"good": 10}
 

@@ -13,10 +13,10 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.exceptions import AssistantRequestFailed, AssistantRequestTimeout
-from airflow_provider_assistant.observability.lineage import Data
+from airflow_provider_assistant.exceptions import AssistantRequestFailedError, AssistantRequestTimeoutError
+from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -56,32 +56,32 @@ def columns(schema):
 def test_a_load_of_rows_writes_documents_to_the_site(ran, service):
     _, load = ran(AssistantLoadQAOperator, source=FAQ)
     fields = dict.fromkeys(("title", "question", "answer", "category"), "string")
-    assert load.written == (Data(site(service, "documents"), fields, rows=1),)
-    assert load.reads() == []
+    assert load.lineage_outputs == (LineageDataset(site(service, "documents"), fields, rows=1),)
+    assert load.lineage_inputs() == []
 
 
 def test_a_load_of_files_reads_them_and_counts_what_it_created(ran, service, tmp_path):
     pq.write_table(pa.Table.from_pylist(TEXTS), tmp_path / "texts.parquet")
     arguments = {"source": str(tmp_path / "*.parquet"), "site_id": "acme-shop", "source_name": "texts"}
     _, load = ran(AssistantLoadTextOperator, **arguments)
-    assert load.reads() == [Data(str(tmp_path))]
-    assert [(data.uri, data.rows) for data in load.written] == [(site(service, "documents", "acme-shop"), 3)]
+    assert load.lineage_inputs() == [LineageDataset(str(tmp_path))]
+    assert [(data.uri, data.rows) for data in load.lineage_outputs] == [(site(service, "documents", "acme-shop"), 3)]
     _, again = ran(AssistantLoadTextOperator, **arguments)
-    assert [data.rows for data in again.written] == [0]
+    assert [data.rows for data in again.lineage_outputs] == [0]
 
 
 def test_an_upload_reads_files(ran, service, tmp_path):
     (tmp_path / "a.md").write_text("Refunds are paid in five days.")
     _, upload = ran(AssistantUploadFilesOperator, files=[str(tmp_path / "a.md")])
-    assert upload.reads() == [Data(str(tmp_path / "a.md"))]
-    assert upload.written == (Data(site(service, "documents"), {}, 1),)
+    assert upload.lineage_inputs() == [LineageDataset(str(tmp_path / "a.md"))]
+    assert upload.lineage_outputs == (LineageDataset(site(service, "documents"), {}, 1),)
 
 
 def test_statistics_come_from_sites_and_go_to_two_datasets(ran, service, tmp_path):
     sites = ["acme-docs", "acme-shop"]
     run, export = ran(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), site_ids=sites)
-    assert export.reads() == [Data(site(service, "statistics", name)) for name in sites]
-    raw, statistics = export.written
+    assert export.lineage_inputs() == [LineageDataset(site(service, "statistics", name)) for name in sites]
+    raw, statistics = export.lineage_outputs
     assert statistics.uri.endswith(f"{tmp_path}/statistics")
     assert statistics.columns == columns(lake.statistics_schema())
     assert (statistics.rows, raw.rows) == (run.xcom()["rows"], 2)
@@ -94,16 +94,16 @@ def test_statistics_come_from_sites_and_go_to_two_datasets(ran, service, tmp_pat
 )
 def test_an_export_of_the_ledger_writes_days_of_one_dataset(kind, dataset, ran, tmp_path):
     _, export = ran(kind, output_path=str(tmp_path))
-    assert export.reads() == ()
-    assert {Path(data.uri).name for data in export.written} == {dataset}
-    assert len(export.written) == 2
+    assert export.lineage_inputs() == ()
+    assert {Path(data.uri).name for data in export.lineage_outputs} == {dataset}
+    assert len(export.lineage_outputs) == 2
 
 
 def test_a_batch_of_questions_reads_the_chat_and_writes_a_file(ran, service, tmp_path):
     output = str(tmp_path / "answers.parquet")
-    _, ask = ran(AssistantAskOperator, source=QUESTIONS, output_path=output, poll_interval=0.05)
-    assert ask.reads() == [Data(site(service, "chat"))]
-    assert ask.written == (Data(output, columns(pq.read_schema(output)), 3),)
+    _, ask = ran(AssistantChatBatchOperator, source=QUESTIONS, output_path=output, poll_interval=0.05)
+    assert ask.lineage_inputs() == [LineageDataset(site(service, "chat"))]
+    assert ask.lineage_outputs == (LineageDataset(output, columns(pq.read_schema(output)), 3),)
 
 
 def test_an_evaluation_reads_answers_and_writes_scores(ran, tmp_path):
@@ -117,23 +117,23 @@ def test_an_evaluation_reads_answers_and_writes_scores(ran, tmp_path):
         lake_path=str(tmp_path / "lake"),
         scorers=["exact_match"],
     )
-    assert judge.reads() == [Data(str(answers))]
-    assert [data.uri for data in judge.written] == [run.xcom()["scores_path"], f"{tmp_path}/lake/evaluations"]
-    assert [data.rows for data in judge.written] == [1, 1]
+    assert judge.lineage_inputs() == [LineageDataset(str(answers))]
+    assert [data.uri for data in judge.lineage_outputs] == [run.xcom()["scores_path"], f"{tmp_path}/lake/evaluations"]
+    assert [data.rows for data in judge.lineage_outputs] == [1, 1]
 
 
 def test_a_warehouse_reads_datasets_and_writes_tables(ran, connection, tmp_path):
     lake_, database = str(tmp_path / "lake"), tmp_path / "night.duckdb"
     ran(AssistantStatisticsToParquetOperator, output_path=lake_)
     run, load = ran(AssistantParquetToWarehouseOperator, output_path=lake_, database=str(database))
-    assert [Path(data.uri).name for data in load.reads()] == ["statistics", "statistics_raw"]
-    assert all(urlsplit(data.uri).path.startswith(lake_) for data in load.reads())
-    assert {data.uri: data.rows for data in load.written} == {
+    assert [Path(data.uri).name for data in load.lineage_inputs()] == ["statistics", "statistics_raw"]
+    assert all(urlsplit(data.uri).path.startswith(lake_) for data in load.lineage_inputs())
+    assert {data.uri: data.rows for data in load.lineage_outputs} == {
         f"duckdb://{database}/night.assistant.{dataset}": rows for dataset, rows in run.xcom()["datasets"].items()
     }
     with duckdb.connect(database, read_only=True) as opened:
         found = opened.execute("DESCRIBE assistant.statistics").fetchall()
-    assert set(load.written[0].columns) == {name for name, *_ in found}
+    assert set(load.lineage_outputs[0].columns) == {name for name, *_ in found}
 
 
 def test_openlineage_asks_a_task_that_has_ended(ran, service, tmp_path, monkeypatch):
@@ -168,8 +168,8 @@ def test_an_export_links_to_its_dataset(kind, ran, tmp_path):
 def test_a_batch_links_to_its_file_even_if_it_fails(service, connection, run_operator, tmp_path):
     service.behave(fail_messages="Question")
     output = tmp_path / "answers.parquet"
-    run = run_operator(AssistantAskOperator, source=QUESTIONS, output_path=str(output), poll_interval=0.05)
-    assert isinstance(run.error, AssistantRequestFailed)
+    run = run_operator(AssistantChatBatchOperator, source=QUESTIONS, output_path=str(output), poll_interval=0.05)
+    assert isinstance(run.error, AssistantRequestFailedError)
     assert run.xcom(key="_link_AssistantDataLink") == output.as_uri()
 
 
@@ -182,7 +182,7 @@ def test_a_batch_links_to_its_file_even_if_it_fails(service, connection, run_ope
     ],
 )
 def test_data_is_linked_where_a_browser_shows_it(uri, address):
-    task = SimpleNamespace(written=(Data(uri),))
+    task = SimpleNamespace(written=(LineageDataset(uri),))
     assert AssistantDataLink().get_link(task, ti_key=None) == address
     assert AssistantDataLink().get_link(SimpleNamespace(written=()), ti_key=None) == ""
 
@@ -196,7 +196,10 @@ def test_a_submitted_chat_links_to_its_request(options, service, connection, run
 
 @pytest.mark.parametrize(
     ("behaviour", "error"),
-    [({"fail_messages": "Who"}, AssistantRequestFailed), ({"processing_seconds": 3600}, AssistantRequestTimeout)],
+    [
+        ({"fail_messages": "Who"}, AssistantRequestFailedError),
+        ({"processing_seconds": 3600}, AssistantRequestTimeoutError),
+    ],
 )
 def test_a_chat_without_an_answer_links_to_its_request(behaviour, error, service, connection, run_operator):
     service.behave(**behaviour)

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferr
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantBadRequestError,
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -48,7 +48,7 @@ def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, con
 def test_another_answer_fails_one_row_and_no_other(status, service, connection):
     service.server.service.faults.add(f"status:{status}", path="documents", skip=3)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), max_concurrency=2))
-    with pytest.raises(AssistantIncompleteLoad, match="1 rows failed"):
+    with pytest.raises(AssistantIncompleteError, match="1 rows failed"):
         operator.execute(context())
     assert len(service.documents()) == 8
 
@@ -71,18 +71,18 @@ def test_a_redirect_stays_an_error_of_the_connection(service, connection):
 
 
 def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect):
-    """Each pause is shorter than ``max_pause``; the total is longer."""
+    """Each pause is shorter than ``max_backoff``; the total is longer."""
     connect(retries=3)
     service.server.service.faults.add("retry-after:0", skip=2, times=None)
     operator = render(
-        AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_pause=0.2, max_concurrency=1)
+        AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_backoff=0.2, max_concurrency=1)
     )
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
     assert caught.value.trigger.moment.timestamp() - AssistantHook().client.now() > 50
     assert service.posts() <= 8
     service.behave(rules=[])
-    done = operator.resume(context(), None, **caught.value.kwargs)
+    done = operator.execute_complete(context(), None, **caught.value.kwargs)
     assert counts(done) == {"unchanged": 2, "created": 3}
 
 
@@ -90,7 +90,7 @@ def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, co
     connect(retries=1)
     service.server.service.faults.add("retry-after:600", times=None)
     operator = render(
-        AssistantLoadQAOperator(task_id="load", source=many(3), deferrable=True, max_pause=1, timeout=1500)
+        AssistantLoadQAOperator(task_id="load", source=many(3), deferrable=True, max_backoff=1, timeout=1500)
     )
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
@@ -98,10 +98,10 @@ def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, co
     now = operator.hook.client.now()
     assert now + 1400 < until <= now + 1500
     with pytest.raises(TaskDeferred) as again:
-        operator.resume(context(), None, until=now + 700)
+        operator.execute_complete(context(), None, until=now + 700)
     assert again.value.kwargs["until"] == now + 700
     with pytest.raises(AssistantRateLimitError):
-        operator.resume(context(), None, until=now + 500)
+        operator.execute_complete(context(), None, until=now + 500)
 
 
 def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_path):
@@ -111,14 +111,14 @@ def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_
     before, after = str(tmp_path / "before.parquet"), str(tmp_path / "after.parquet")
     operator = render(
         AssistantLoadQAOperator(
-            task_id="load", source=many(2), deferrable=True, max_pause=1, rejects_path=before, source_name="before"
+            task_id="load", source=many(2), deferrable=True, max_backoff=1, findings_path=before, source_name="before"
         )
     )
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
     service.behave(rules=[])
-    operator.rejects_path, operator.source_name = after, "after"
-    done = operator.resume(context(), None, **caught.value.kwargs)
+    operator.findings_path, operator.source_name = after, "after"
+    done = operator.execute_complete(context(), None, **caught.value.kwargs)
     assert (done["source"], counts(done)) == ("before", {"unchanged": 1, "created": 1})
     assert [path.name for path in tmp_path.glob("*.parquet")] == ["before.parquet"]
 

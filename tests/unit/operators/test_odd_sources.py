@@ -17,7 +17,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.exceptions import AssistantIncompleteLoad, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -174,7 +174,7 @@ def test_a_file_that_grows_or_shrinks_after_it_was_checked(more, suffix, service
         result = load(path, **options)
         assert (result["rows"], counts(result)) == (1010, {"created": 1010})
     else:
-        with pytest.raises(AssistantIncompleteLoad, match=f"1010 rows: {1010 + more} created, {-more} failed"):
+        with pytest.raises(AssistantIncompleteError, match=f"1010 rows: {1010 + more} created, {-more} failed"):
             load(path, **options)
     assert service.posts(QA) == min(1010, 1010 + more)
     assert ("it changed in between" in caplog.text) is bool(more)

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import Asset
 
-from airflow_provider_assistant.exceptions import AssistantRequestTimeout
+from airflow_provider_assistant.exceptions import AssistantRequestTimeoutError
 from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.sandbox import tenants
@@ -107,7 +107,7 @@ def test_an_envelope_s_success_does_not_hide_the_status_of_a_chat(service_of, le
     )
     try:
         ended = execute(submit)
-    except AssistantRequestTimeout as error:
+    except AssistantRequestTimeoutError as error:
         raise AssertionError("the inner status was not read") from error
     assert (ended["state"], ended["text"]) == ("complete", "In five days.")
     assert (ended["seconds"], ended["noticed_after"] >= 0) == (None, True)
@@ -124,7 +124,7 @@ def test_one_number_among_texts_costs_one_row(service, connection):
 def test_every_iteration_of_a_loop_asks_its_batch_once(service, connection, tmp_path):
     def asked(number):
         output = tmp_path / f"{number}.parquet"
-        ask = AssistantAskOperator(
+        ask = AssistantChatBatchOperator(
             task_id="ask",
             source=[{"message": f"{one}?"} for one in range(3)],
             output_path=str(output),

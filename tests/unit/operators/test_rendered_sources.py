@@ -13,8 +13,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_provider_assistant.loading.sources import NAMES_LENGTH
-from airflow_provider_assistant.loading.untemplated import Given, as_given
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.loading.untemplated import Untemplated, without_templating
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from tests.versions import DagSerialization, read_back
@@ -43,24 +43,24 @@ def faq_in_chunks():
     ],
 )
 def test_a_source_in_a_few_words(source, expected):
-    assert as_given(source).serialize() == expected
+    assert without_templating(source).serialize() == expected
 
 
 def test_a_hundred_columns_are_cut_off():
-    said = as_given([dict.fromkeys((f"a rather long name {number}" for number in range(100)), 1)]).serialize()
+    said = without_templating([dict.fromkeys((f"a rather long name {number}" for number in range(100)), 1)]).serialize()
     assert len(said) == len("list, 1 row: ") + NAMES_LENGTH
     assert said.endswith("…")
 
 
 @pytest.mark.parametrize("source", ["faq.csv", ["a.csv", "b.csv"], {"path": "a", "row_groups": [1]}, None, []])
 def test_paths_are_shown_as_they_are(source):
-    assert as_given(source) is source
+    assert without_templating(source) is source
 
 
 def test_what_is_given_is_given_once():
-    given = as_given(TEXTS)
-    assert isinstance(given, Given)
-    assert as_given(given) is given
+    given = without_templating(TEXTS)
+    assert isinstance(given, Untemplated)
+    assert without_templating(given) is given
 
 
 def fields_of(run, task_id="task"):
@@ -109,7 +109,7 @@ def test_a_path_from_a_template(service, connection, run_operator, tmp_path):
 
 def test_questions_answers_and_expectations_are_shown_alike(tmp_path):
     with DAG("shown", schedule=None) as dag:
-        AssistantAskOperator(task_id="ask", source=[{"message": SECRET}], output_path=str(tmp_path / "a.parquet"))
+        AssistantChatBatchOperator(task_id="ask", source=[{"message": SECRET}], output_path=str(tmp_path / "a.parquet"))
         AssistantEvaluateOperator(
             task_id="judge",
             answers=faq_in_chunks,

@@ -9,11 +9,11 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG, timezone
 
-from airflow_provider_assistant.exceptions import AssistantAmbiguousErrorForGood, AssistantRequestLost
+from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantRequestLostError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.triggers.events import carried
 
@@ -50,7 +50,7 @@ def test_a_request_that_was_lost_is_submitted_again_by_the_retry(status, waiting
     run = run_operator(AssistantSubmitChatOperator, session_id="s", message="?", retries=2, **waiting, **WAITING)
     assert (run.state, run.tries()) == ("success", 2)
     first, second = (row["id"] for row in service.rows("requests"))
-    assert type(run.error) is AssistantRequestLost
+    assert type(run.error) is AssistantRequestLostError
     assert first in str(run.error)
     assert run.xcom()["request_id"] == second
     kept = submission(second)
@@ -61,7 +61,7 @@ def test_a_request_that_was_lost_is_submitted_again_by_the_retry(status, waiting
 def test_each_try_submits_a_lost_request_once(waiting, service, connection, run_operator, caplog, capfd):
     service.answer("status:404", path=POLL, times=None)
     run = run_operator(AssistantSubmitChatOperator, session_id="s", message="?", retries=2, **waiting, **WAITING)
-    assert [type(error) for error in run.errors] == [AssistantRequestLost] * 3
+    assert [type(error) for error in run.errors] == [AssistantRequestLostError] * 3
     assert service.posts() == 3
     lost = [row["id"] for row in service.rows("requests")]
     assert submission(lost[-1]).state == "lost"
@@ -116,7 +116,7 @@ def test_a_deferred_task_names_the_session_that_it_submitted_to(service, connect
 
 def test_a_deferred_batch_writes_where_it_began(service, connection, run_operator, tmp_path):
     run = run_operator(
-        AssistantAskOperator, source=[{"message": "?"}], output_path=f"{tmp_path}/out/{FRESH}/answers.parquet",
+        AssistantChatBatchOperator, source=[{"message": "?"}], output_path=f"{tmp_path}/out/{FRESH}/answers.parquet",
         deferrable=True, poll_interval=0.01,
     )  # fmt: skip
     assert run.state == "success", run.errors
@@ -139,7 +139,7 @@ def test_a_resumed_task_uses_the_connection_and_the_site_it_began_with(kind, ser
         kind(task_id="t", assistant_conn_id="first", deferrable=True, **arguments).execute(context())
     resumed = kind(task_id="t", assistant_conn_id="rendered_again", site_id="rendered_again", **arguments)
     resumed.execute_complete(context(), ended(hook, request_id, deferred.value.trigger))
-    assert (resumed.hook.assistant_conn_id, resumed.hook.site()) == ("first", "acme-docs")
+    assert (resumed.hook.assistant_conn_id, resumed.hook.resolve_site_id()) == ("first", "acme-docs")
 
 
 def test_a_task_that_an_older_version_deferred_is_resumed(service, connection):
@@ -192,7 +192,7 @@ def test_what_an_earlier_try_may_have_submitted_stays_unsent(on_ambiguous, state
         run = run_dag(dag, logical_date=NOW, run_after=NOW)
     assert run.task_state() == state
     if state == "failed":
-        assert type(run.error) is AssistantAmbiguousErrorForGood
+        assert type(run.error) is AssistantAmbiguousPermanentError
         assert "ledger resolve" in str(run.error)
     assert service.posts() == 1
 

@@ -7,7 +7,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailed
+from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
@@ -66,7 +66,7 @@ def test_failed(mode, service, connection, ask, sense):
     request_id = ask("impossible")
     run = sense(mode, request_id, retries=2)
     assert (run.task_state(), run.tries()) == ("failed", 1)
-    assert isinstance(run.error, AssistantRequestFailed)
+    assert isinstance(run.error, AssistantRequestFailedError)
     assert (run.error.request_id, run.error.status) == (request_id, "failed")
     assert "The assistant could not answer this message." in str(run.error)
 

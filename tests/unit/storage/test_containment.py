@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.columns import Wanted
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.storage.paths import check_inside, storage_files
 
@@ -119,7 +119,7 @@ def test_rows_of_a_file_that_leads_elsewhere_by_the_second_look(folders):
     for folder in (root, outside):
         (folder / "rows.csv").write_text("title\nx\n")
     link = linked(root / "link.csv", root / "rows.csv")
-    source = open_source(str(link), Wanted(("title",)), str(root))
+    source = open_source(str(link), ColumnSelection(("title",)), str(root))
     assert [batch.columns for batch in source.batches()] == [{"title": ["x"]}]
     link.unlink()
     linked(link, outside / "rows.csv")
@@ -131,4 +131,4 @@ def test_row_groups_of_a_file_outside_are_refused(folders):
     root, outside = folders
     shard = {"path": str(outside / "secret.md"), "row_groups": [0]}
     with pytest.raises(AssistantInputError, match="not below root"):
-        open_source(shard, Wanted(("title",)), str(root))
+        open_source(shard, ColumnSelection(("title",)), str(root))

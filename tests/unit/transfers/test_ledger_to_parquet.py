@@ -11,16 +11,16 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import (
-    AssistantIncompleteLoad,
+    AssistantIncompleteError,
     AssistantInputError,
     AssistantLedgerError,
-    AssistantRequestFailed,
+    AssistantRequestFailedError,
 )
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, RunRef, sqlite_engine, submissions
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.operators.base import LedgerExportOperator
 from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.operators.chat_batch import AssistantAskOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
@@ -64,8 +64,8 @@ def export(tmp_path):
 def ask(tmp_path):
     def asked(messages, output="answers.parquet", **arguments):
         rows = [{"message": message} for message in messages]
-        arguments = {"poll_interval": 0.05, "deadline": 30, **arguments}
-        return execute(AssistantAskOperator, source=rows, output_path=str(tmp_path / output), **arguments)
+        arguments = {"poll_interval": 0.05, "timeout": 30, **arguments}
+        return execute(AssistantChatBatchOperator, source=rows, output_path=str(tmp_path / output), **arguments)
 
     return asked
 
@@ -109,7 +109,7 @@ def test_ends_of_a_batch(service, connection, ask, export):
     service.behave(fail_messages="Two")
     ask(["One?", "Two?"], max_failed=1)
     service.behave(processing_seconds=NEVER)
-    ask(["Three?"], "late.parquet", max_failed=1, deadline=0)
+    ask(["Three?"], "late.parquet", max_failed=1, timeout=0)
     lost = submit(wait_for_completion=False)["request_id"]
     rows = export(AssistantRequestsToParquetOperator)
     # The two questions of the batch are submitted at the same time.
@@ -129,7 +129,7 @@ def test_a_request_that_the_service_forgot_is_lost(service, connection, ask, exp
 
 def test_a_retry_of_a_batch_tells_the_later_end(service, connection, ask, export):
     service.behave(fail_messages="One")
-    with pytest.raises(AssistantRequestFailed):
+    with pytest.raises(AssistantRequestFailedError):
         ask(["One?", "Two?"])
     before = {row["session_id"]: row for row in export(AssistantRequestsToParquetOperator)}
     assert sorted(row["state"] for row in before.values()) == ["complete", "failed"]
@@ -202,7 +202,7 @@ def test_loads_that_fail_say_why(service, connection, export, tmp_path):
     with pytest.raises(AssistantInputError):
         execute(AssistantLoadTextOperator, source=bad)
     service.answer("status:503", path="documents", times=None)
-    with pytest.raises(AssistantIncompleteLoad):
+    with pytest.raises(AssistantIncompleteError):
         execute(AssistantLoadQAOperator, source=[{**TEXTS[0], "question": "Q?", "answer": "A."}])
     with pytest.raises(AssistantInputError):
         execute(AssistantLoadTextOperator, source=str(tmp_path / "missing.csv"))
@@ -216,7 +216,7 @@ def test_loads_that_fail_say_why(service, connection, export, tmp_path):
 def test_a_load_that_waits_in_the_triggerer_has_a_row_before_and_one_after(service, connect, export):
     connect(retries=1)
     service.behave(documents_quota=2)
-    operator = AssistantLoadTextOperator(task_id="task", source=TEXTS, deferrable=True, max_pause=1)
+    operator = AssistantLoadTextOperator(task_id="task", source=TEXTS, deferrable=True, max_backoff=1)
     operator.render_template_fields({})
     with pytest.raises(TaskDeferred):
         operator.execute(context())

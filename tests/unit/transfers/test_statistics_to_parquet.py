@@ -19,8 +19,8 @@ from sqlalchemy import select
 from airflow_provider_assistant import __version__, lake
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
-    AssistantIncompleteExport,
-    AssistantIncompleteExportForGood,
+    AssistantIncompleteExportError,
+    AssistantIncompleteExportPermanentError,
     AssistantInputError,
     AssistantRateLimitError,
 )
@@ -256,7 +256,7 @@ def test_limits_to_parquet(service, connection, run_operator, tmp_path):
 
 
 class Sites(ScriptedService):
-    """A service that knows every site. Given sites return the given replies in turn."""
+    """A service that knows every site. Untemplated sites return the given replies in turn."""
 
     def __init__(self, **answers):
         super().__init__()
@@ -352,7 +352,7 @@ def test_how_many_may_fail(export, tmp_path, allowed, state):
 def test_too_many_failures_name_the_sites_and_what_a_retry_does(export, tmp_path):
     with Sites(site_001=[NOT_FOUND], site_002=[BROKEN]) as sites:
         run = export(sites, NAMES[:4], max_failed_sites=1)
-    assert type(run.error) is AssistantIncompleteExport
+    assert type(run.error) is AssistantIncompleteExportError
     for said in ("2 of 4 sites", "max_failed_sites=1", "'site-001'", "'site-002'", "404", "503", "The other 2 are in",
                  "A retry reads all 4 sites again and replaces the day"):  # fmt: skip
         assert said in str(run.error)
@@ -362,7 +362,7 @@ def test_too_many_failures_name_the_sites_and_what_a_retry_does(export, tmp_path
 def test_what_the_service_refuses_is_not_retried(export):
     with Sites(site_001=[NOT_FOUND], site_002=[Answer(403, {})]) as sites:
         run = export(sites, NAMES[:4])
-    assert isinstance(run.error, AssistantIncompleteExportForGood)
+    assert isinstance(run.error, AssistantIncompleteExportPermanentError)
     assert "The service would refuse them again" in str(run.error)
 
 

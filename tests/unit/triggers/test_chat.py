@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from airflow_provider_assistant import exceptions
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantNotFoundError,
     AssistantRateLimitError,
-    AssistantRequestFailed,
-    AssistantRequestTimeout,
+    AssistantRequestFailedError,
+    AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
 from tests.versions import deserialize, import_string, serialize
@@ -59,11 +59,11 @@ def trigger(request_id, **changes):
 def connect_to(ledger_home, monkeypatch):
     """Create the Airflow connection to a service that the test has started."""
 
-    def connected(url):
+    def open_hook(url):
         fields = {"conn_type": "assistant", "host": url, "password": "a-key-of-this-test", "extra": {"retries": 0}}
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
 
-    return connected
+    return open_hook
 
 
 async def events(one):
@@ -99,9 +99,9 @@ async def test_a_deadline_in_the_past_still_polls_once(service, connection, ask)
     request_id = ask()
     now = time.time()
     (event,) = await events(trigger(request_id, since=now - 100, deadline=now - 50))
-    assert event["error"]["type"] == "AssistantRequestTimeout"
+    assert event["error"]["type"] == "AssistantRequestTimeoutError"
     assert len(service.journal("GET", POLL)) == 1
-    with pytest.raises(AssistantRequestTimeout) as caught:
+    with pytest.raises(AssistantRequestTimeoutError) as caught:
         ended_request(event)
     assert (caught.value.request_id, caught.value.status) == (request_id, "queued")
 
@@ -230,13 +230,13 @@ async def test_many_wait_together(connect_to):
 
 
 async def test_triggers_of_one_connection_share_a_client(service, connection, ask, monkeypatch):
-    closed, aclose = [], LimitedClient.aclose
+    closed, aclose = [], RateLimitedClient.aclose
 
     async def counted(client):
         closed.append(client)
         await aclose(client)
 
-    monkeypatch.setattr(LimitedClient, "aclose", counted)
+    monkeypatch.setattr(RateLimitedClient, "aclose", counted)
     requests = [ask() for _ in range(10)]
     await asyncio.gather(*(events(trigger(request_id)) for request_id in requests))
     assert len(closed) == 1
@@ -270,8 +270,8 @@ def test_only_errors_of_this_package_are_raised(name):
     [
         AssistantRateLimitError("m", status=429, endpoint="chat", retry_after=5.0),
         AssistantNotFoundError("m", status=404, request_id="x"),
-        AssistantRequestFailed("m", request_id="r", status="failed"),
-        AssistantRequestTimeout("m", request_id="r", status="queued"),
+        AssistantRequestFailedError("m", request_id="r", status="failed"),
+        AssistantRequestTimeoutError("m", request_id="r", status="queued"),
     ],
 )
 def test_an_error_keeps_its_class_and_fields(error):

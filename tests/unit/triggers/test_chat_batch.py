@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_assistant.chat_batch import state as journal_module
 from airflow_provider_assistant.chat_batch.poller import Pending
-from airflow_provider_assistant.chat_batch.state import Journal
-from airflow_provider_assistant.client.rate_limited import LimitedClient
+from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError, AssistantInputError
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -24,7 +24,7 @@ POLL = r"chat/requests/"
 
 @pytest.fixture
 def journal(tmp_path):
-    return Journal(str(tmp_path / ".out.parquet.asking"))
+    return BatchState(str(tmp_path / ".out.parquet.chat-batch"))
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ async def test_a_state_that_cannot_be_written_is_a_warning(
     def refuse(*_):
         raise OSError("read-only file system")
 
-    monkeypatch.setattr(Journal, "write_answers", refuse)
+    monkeypatch.setattr(BatchState, "write_answers", refuse)
     with caplog.at_level(logging.WARNING):
         event = await event_of(trigger())
     assert event["ended"] == {"complete": 5}
@@ -246,7 +246,7 @@ async def test_a_pause_that_is_longer_than_the_deadline_does_not_hold_it(service
 async def test_no_more_polls_than_allowed_are_in_flight(service, connection, ask, trigger, monkeypatch):
     ask(20)
     flying = most = 0
-    exchange = LimitedClient._aexchange
+    exchange = RateLimitedClient._aexchange
 
     async def counted(client, call):
         nonlocal flying, most
@@ -257,20 +257,20 @@ async def test_no_more_polls_than_allowed_are_in_flight(service, connection, ask
         finally:
             flying -= 1
 
-    monkeypatch.setattr(LimitedClient, "_aexchange", counted)
+    monkeypatch.setattr(RateLimitedClient, "_aexchange", counted)
     await event_of(trigger(max_concurrency=3))
     assert most == 3
 
 
 async def test_two_batches_share_a_client(service, connection, ask, trigger, monkeypatch):
     ask(5)
-    opened, init = [], LimitedClient.__init__
+    opened, init = [], RateLimitedClient.__init__
 
     def counted(client, *arguments, **options):
         opened.append(client)
         init(client, *arguments, **options)
 
-    monkeypatch.setattr(LimitedClient, "__init__", counted)
+    monkeypatch.setattr(RateLimitedClient, "__init__", counted)
     await asyncio.gather(event_of(trigger()), event_of(trigger()))
     assert len(opened) == 1
 
@@ -280,7 +280,7 @@ async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, ask,
     one = trigger()
     event = await event_of(one)
     service.answer("status:401", path=POLL, times=None)
-    (path,) = Journal(one.folder).folder.glob("answers-*")
+    (path,) = BatchState(one.folder).folder.glob("answers-*")
     refused = await event_of(trigger())
     assert canary not in f"{event} {refused} {one.serialize()} {vars(one)} {path.read_text()}"
 

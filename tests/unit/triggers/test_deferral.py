@@ -8,11 +8,11 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import BaseOperator
 
-from airflow_provider_assistant.exceptions import AssistantRequestFailed
+from airflow_provider_assistant.exceptions import AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine, submissions
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, conclude, defer
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, defer, record_and_return
 
 ENDED = {
     "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
@@ -32,7 +32,7 @@ def hook(monkeypatch):
 def ledger(tmp_path, hook):
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as opened:
         opened.once(
-            submissions, hook.target(), "key", RunRef("d", "r", "t", -1), lambda: {"request_id": "r"},
+            submissions, hook.site_url(), "key", RunRef("d", "r", "t", -1), lambda: {"request_id": "r"},
             site_id="docs", session_id="s", state=None, completed_at=None,
         )  # fmt: skip
         yield opened
@@ -60,19 +60,19 @@ def test_airflow_s_own_timeout_comes_after_the_deadline(deadline, timeout):
 
 def test_complete_is_recorded_and_returned(hook, ledger, caplog):
     caplog.set_level("INFO")
-    assert conclude(ENDED, hook, ledger) == ENDED
-    assert ledger.submission_of(hook.target(), "r").state == "complete"
+    assert record_and_return(ENDED, hook, ledger) == ENDED
+    assert ledger.submission_of(hook.site_url(), "r").state == "complete"
     assert "complete: noticed after 1.2 s and 2 poll(s)" in caplog.text
 
 
 @pytest.mark.parametrize(("said", "part"), [("The model is away.", "The model is away."), (None, "does not say why")])
 def test_failed_is_recorded_and_raised(said, part, hook, ledger):
     ended = ENDED | {"state": "failed", "status": "FAILED", "text": None, "error": said}
-    with pytest.raises(AssistantRequestFailed, match=part) as caught:
-        conclude(ended, hook, ledger)
+    with pytest.raises(AssistantRequestFailedError, match=part) as caught:
+        record_and_return(ended, hook, ledger)
     assert (caught.value.request_id, caught.value.status) == ("r", "FAILED")
-    assert ledger.submission_of(hook.target(), "r").state == "failed"
+    assert ledger.submission_of(hook.site_url(), "r").state == "failed"
 
 
 def test_without_a_ledger(hook):
-    assert conclude(ENDED, hook, None) == ENDED
+    assert record_and_return(ENDED, hook, None) == ENDED

@@ -13,8 +13,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantLedgerError,
     AssistantRateLimitError,
-    AssistantRequestLost,
-    AssistantRequestTimeout,
+    AssistantRequestLostError,
+    AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 from tests.versions import deserialize, serialize
@@ -28,8 +28,8 @@ from tests.versions import deserialize, serialize
         AssistantAuthenticationError("m", status=401, endpoint="chat.request", detail="no"),
         AssistantRateLimitError("m", status=429, endpoint="chat.request", retry_after=5.5),
         AssistantAmbiguousError("m", endpoint="chat.async", attempts=3),
-        AssistantRequestTimeout("m", request_id="r", status="queued"),
-        AssistantRequestLost("m"),
+        AssistantRequestTimeoutError("m", request_id="r", status="queued"),
+        AssistantRequestLostError("m"),
         AssistantLedgerError("m"),
     ],
     ids=lambda error: type(error).__name__,

@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.rate_limited import LimitedClient
-from airflow_provider_assistant.client.rate_limiter import Limiter
-from airflow_provider_assistant.exceptions import AssistantRequestTimeout
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.exceptions import AssistantRequestTimeoutError
 from airflow_provider_assistant.triggers import chat
 from airflow_provider_assistant.triggers.chat import GRACE, AssistantChatRequestTrigger, ended_request
 from tests.virtual_time import now, simulated
@@ -37,7 +37,7 @@ class Service:
         self.polled = []
         self.flying = self.most = 0
         self.latency = 0.1
-        monkeypatch.setattr(AssistantClient, "_aexchange", self.exchange)
+        monkeypatch.setattr(AssistantClient, "_aexchange", self.call_info)
         monkeypatch.setattr(chat, "shared_client", self.shared_client)
 
     async def exchange(self, call):
@@ -50,7 +50,9 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def shared_client(self, hook):
-        self.client = getattr(self, "client", None) or LimitedClient(SETTINGS, Limiter(32, now=now), now=now)
+        self.client = getattr(self, "client", None) or RateLimitedClient(
+            SETTINGS, AdaptiveRateLimiter(32, now=now), now=now
+        )
         yield self.client
 
 
@@ -75,7 +77,7 @@ async def waited(deadline, *, start=0.0, interval=5.0):
 
 
 def timeout_of(event):
-    with pytest.raises(AssistantRequestTimeout) as caught:
+    with pytest.raises(AssistantRequestTimeoutError) as caught:
         ended_request(event)
     return caught.value
 
