@@ -12,33 +12,34 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PICTURE = ROOT / "docs" / "images" / "rooms.svg"
+PICTURE = ROOT / "docs" / "images" / "layers.svg"
 
 PURPOSE = {
     "cli": "the command line",
     "decorators": "functions as tasks",
     "ui": "pages in Airflow",
+    "transfers": "exports to Parquet, Parquet to the warehouse",
     "operators": "tasks",
     "retry_policy": "when to retry",
     "sensors": "tasks that wait",
     "assets": "URIs of a site",
-    "waiting": "defer, record_and_return",
-    "triggers": "poll, and nothing else",
-    "hooks": "a connection, a line per endpoint",
-    "asking": "many questions",
-    "loading": "rows and files to documents, pace",
-    "evaluation": "answers to a verdict",
+    "failures": "log lines of a failed task",
+    "triggers": "poll in the triggerer",
+    "hooks": "connection, one method per endpoint",
+    "chat_batch": "many questions in one task",
+    "feedback": "which answers to rate",
+    "loading": "rows and files to documents",
+    "evaluation": "scores, gate, report",
     "lake": "Parquet, warehouse",
-    "ledger": "what was done",
-    "client": "sends: httpx, aiohttp",
-    "lineage": "read and written",
-    "messages": "what errors mean",
-    "failures": "what a failed task logs",
-    "metrics": "names",
-    "tracing": "spans",
-    "api": "calls, replies, retries; sends nothing itself",
-    "bounds": "size and time of an answer",
+    "ledger": "record of effects",
+    "client": "sends requests, rate limit",
+    "storage": "paths, uploads",
+    "keys": "key of a row",
+    "messages": "meaning of errors",
+    "api": "calls, replies, retries; no I/O",
+    "observability": "metrics, traces, lineage",
     "exceptions": "the error tree",
+    "quantiles": "percentiles",
 }
 OUTSIDE = {
     "ui": "Airflow's API server",
@@ -50,10 +51,10 @@ OUTSIDE = {
 }
 
 ROW, BOX, GAP = 58, 44, 14
-LEFT, WIDTH, ASIDE = 10, 520, 190
+LEFT, WIDTH, ASIDE = 10, 520, 210
 STYLE = """
   svg { background: #fff; font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-  .room { fill: #eef1fd; stroke: #4361ee; }
+  .package { fill: #eef1fd; stroke: #4361ee; }
   .outside { fill: none; stroke: #8a93ad; stroke-dasharray: 5 4; }
   .line { stroke: #8a93ad; }
   .name { fill: #1d2440; font-size: 16px; font-weight: 600; }
@@ -61,7 +62,7 @@ STYLE = """
   text { text-anchor: middle; }
   @media (prefers-color-scheme: dark) {
     svg { background: #14161c; }
-    .room { fill: #1d2546; stroke: #8196f8; }
+    .package { fill: #1d2546; stroke: #8196f8; }
     .name { fill: #eef1fd; }
     .purpose { fill: #b3bcd6; }
   }
@@ -72,7 +73,7 @@ def layers() -> list[list[str]]:
     """Return the packages of each layer, from top to bottom; packages of one layer do not import each other."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (contract,) = [found for found in settings["tool"]["importlinter"]["contracts"] if found["type"] == "layers"]
-    return [[room.strip() for room in layer.split("|")] for layer in contract["layers"]]
+    return [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
 
 
 def drawn() -> str:
@@ -82,11 +83,11 @@ def drawn() -> str:
     width = LEFT * 2 + WIDTH + GAP * 3 + ASIDE
     shapes = [shape for number, row in enumerate(rows) for shape in _row(row, LEFT + number * ROW)]
     top = LEFT + len(rows) * ROW + GAP
-    shapes += _box(LEFT, top, WIDTH, "sandbox", "the embedded service; knows nobody, known by nobody", "room")
-    what = "Rooms of the package from top to bottom; each imports from rooms below it only."
+    shapes += _box(LEFT, top, WIDTH, "sandbox", "the embedded service; shares no code with the rest", "package")
+    label = "The packages by layer, from top to bottom. Each package imports only from lower layers."
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{what}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">',
             f"<style>{STYLE}</style>",
             *shapes,
             "</svg>",
@@ -95,16 +96,16 @@ def drawn() -> str:
     )
 
 
-def _row(rooms: list[str], top: int) -> Iterator[str]:
-    width = (WIDTH - GAP * (len(rooms) - 1)) / len(rooms)
-    for number, room in enumerate(rooms):
-        yield from _box(LEFT + number * (width + GAP), top, width, room, PURPOSE.get(room, ""), "room")
-    for room in rooms:
-        if said := OUTSIDE.get(room):
+def _row(packages: list[str], top: int) -> Iterator[str]:
+    width = (WIDTH - GAP * (len(packages) - 1)) / len(packages)
+    for number, package in enumerate(packages):
+        yield from _box(LEFT + number * (width + GAP), top, width, package, PURPOSE.get(package, ""), "package")
+    for package in packages:
+        if label := OUTSIDE.get(package):
             start, middle = LEFT + WIDTH, top + BOX / 2
             end = start + GAP * 3
             yield f'<line class="line" x1="{start}" y1="{middle:g}" x2="{end}" y2="{middle:g}"/>'
-            yield from _box(end, top, ASIDE, "", said, "outside")
+            yield from _box(end, top, ASIDE, "", label, "outside")
 
 
 def _box(left: float, top: float, width: float, name: str, purpose: str, kind: str) -> list[str]:

@@ -11,6 +11,7 @@ import json
 import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from airflow_provider_assistant.provider_info import get_provider_info
 
@@ -35,24 +36,30 @@ def written() -> str:
         "# Metadata for the Apache Airflow Provider Registry. `python docs/site/registry.py` writes this file.",
         *(f"{key}: {json.dumps(value)}" for key, value in head.items()),
     ]
-    for kind in ("operators", "sensors", "hooks", "triggers"):
+    for kind in ("operators", "transfers", "sensors", "hooks", "triggers"):
         lines += ["", f"{kind}:"]
-        modules = [importlib.import_module(name) for group in info[kind] for name in group["python-modules"]]
-        for thing in classes(modules):
-            purpose = (thing.__doc__ or "").strip().splitlines()[0].replace("``", "`")
-            lines += [f"  - module: {thing.__module__}.{thing.__name__}", f"    description: {json.dumps(purpose)}"]
+        for cls in classes([importlib.import_module(name) for name in modules_of(info, kind)]):
+            purpose = (cls.__doc__ or "").strip().splitlines()[0].replace("``", "`")
+            lines += [f"  - module: {cls.__module__}.{cls.__name__}", f"    description: {json.dumps(purpose)}"]
     return "\n".join(lines) + "\n"
+
+
+def modules_of(info: dict[str, Any], kind: str) -> list[str]:
+    """Return the modules that the provider declares for a kind of class, such as ``operators``."""
+    if kind == "transfers":
+        return [group["python-module"] for group in info[kind]]
+    return [name for group in info[kind] for name in group["python-modules"]]
 
 
 def classes(modules: list[ModuleType]) -> list[type]:
     """Return the public classes of these modules, without base classes of other classes."""
     found = [
-        thing
+        cls
         for module in modules
-        for name, thing in vars(module).items()
-        if isinstance(thing, type) and thing.__module__ == module.__name__ and not name.startswith("_")
+        for name, cls in vars(module).items()
+        if isinstance(cls, type) and cls.__module__ == module.__name__ and not name.startswith("_")
     ]
-    return [thing for thing in found if not any(thing in other.__mro__[1:] for other in found)]
+    return [cls for cls in found if not any(cls in other.__mro__[1:] for other in found)]
 
 
 if __name__ == "__main__":

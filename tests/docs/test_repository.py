@@ -26,7 +26,7 @@ def test_registry_entry_says_what_the_provider_declares() -> None:
 
 def test_registry_entry_names_classes_that_exist() -> None:
     entry = yaml.safe_load((ROOT / ".airflow-registry.yaml").read_text())
-    listed = [module for kind in ("operators", "sensors", "hooks", "triggers") for module in entry[kind]]
+    listed = [module for kind in ("operators", "transfers", "sensors", "hooks", "triggers") for module in entry[kind]]
     assert len(listed) > 15
     for module in listed:
         assert import_string(module["module"]).__name__.startswith("Assistant")

@@ -122,11 +122,12 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 def test_reference_has_every_class_for_dags(site: Path) -> None:
     anchors = {anchor for page in built(site) if page.path.parent.name == "api" for anchor in page.anchors}
     info = get_provider_info()
+    modules = [name for kind in ("operators", "sensors") for group in info[kind] for name in group["python-modules"]]
+    modules += [group["python-module"] for group in info["transfers"]]
     classes = set()
-    for kind in ("operators", "sensors"):
-        for module in (name for group in info[kind] for name in group["python-modules"]):
-            source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
-            classes |= {f"{module}.{name}" for name in re.findall(r"^class (Assistant\w+)", source, re.MULTILINE)}
+    for module in modules:
+        source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
+        classes |= {f"{module}.{name}" for name in re.findall(r"^class (Assistant\w+)", source, re.MULTILINE)}
     assert len(classes) > 15
     assert classes <= anchors
 
@@ -146,6 +147,6 @@ def test_a_new_page_is_in_the_navigation_by_its_folder(tmp_path: Path) -> None:
 
 
 def test_picture_shows_the_layers_that_are_enforced() -> None:
-    rooms = runpy.run_path(str(TOOLS / "rooms.py"))
-    assert rooms["PICTURE"].read_text() == rooms["drawn"](), "python docs/site/layers.py updates it"
-    assert all(f">{room}<" in rooms["drawn"]() for layer in rooms["layers"]() for room in layer)
+    layers = runpy.run_path(str(TOOLS / "layers.py"))
+    assert layers["PICTURE"].read_text() == layers["drawn"](), "python docs/site/layers.py updates it"
+    assert all(f">{package}<" in layers["drawn"]() for layer in layers["layers"]() for package in layer)
