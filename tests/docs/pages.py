@@ -57,10 +57,19 @@ def prose(page: Path) -> str:
 
 
 def section(page: str, heading: str) -> str:
-    """Return the text under a heading, up to the next heading of the same or a higher level."""
-    text = (ROOT / page).read_text()
-    found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
-    assert found, f"{page} has no heading {heading!r}"
+    """
+    Return the text under a heading, up to the next heading of the same or a higher level.
+
+    :param page: Path of the page; the heading may also be on a page in the folder of the same name.
+    :param heading: The heading, without its number signs.
+    """
+    path = ROOT / page
+    for place in (path, *sorted(path.with_suffix("").glob("*.md"))):
+        text = place.read_text()
+        if found := re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE):
+            break
+    else:
+        raise AssertionError(f"{page} has no heading {heading!r}")
     end = re.compile(rf"^#{{1,{len(found[1])}}} ", re.MULTILINE).search(text, found.end())
     return text[found.end() : end.start() if end else len(text)]
 

@@ -23,14 +23,12 @@ from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.engine import OnAmbiguous, OnChange
 from airflow_provider_assistant.observability import metrics
-from airflow_provider_assistant.operators import chat_batch, documents
-from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
+from airflow_provider_assistant.operators import chat, documents
+from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, LedgerExportOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
-from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.contract.cases import CASES
+from tests.contract.cases import CASES, Case
 from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
 
 if TYPE_CHECKING:
@@ -78,18 +76,21 @@ def test_every_operator_has_a_row() -> None:
 
 
 def test_endpoints_are_those_of_the_specification() -> None:
-    said = {}
+    said = set()
     for name, row in task_rows().items():
-        if found := re.match(r"(\d+) `(GET|POST) …(/\S+)`", row["Endpoint"]):
-            said[int(found[1])] = (found[2], found[3])
+        if found := re.match(r"`((?:GET|POST) …/\S+)`", row["Endpoint"]):
+            said.add(found[1])
         else:
             others = LedgerExportOperator | AssistantEvaluateOperator | AssistantParquetToWarehouseOperator
             assert issubclass(tasks()[name], others)
-    assert set(said) == set(range(1, 11))
-    for case in CASES:
-        method, path = said[case.row]
-        assert method == case.method
-        assert re.sub(r"^/m2m/(sites|tenants)/[^/]+", "", case.path) == path
+    assert len(said) == 10
+    assert said == set(map(route, CASES))
+
+
+def route(case: Case) -> str:
+    """Return method and path of an endpoint, as the pages write them."""
+    path = re.sub(r"^/m2m/(sites|tenants)/[^/]+", "", case.path)
+    return f"{case.method} …{path}"
 
 
 def test_results_have_the_keys_of_the_table(
@@ -103,10 +104,10 @@ def test_results_have_the_keys_of_the_table(
 
     from airflow.sdk import DAG, chain
 
-    chat = {"session_id": "s", "message": "When are refunds paid?"}
+    message = {"session_id": "s", "message": "When are refunds paid?"}
     text = {"title": "Refunds", "content": "In five days.", "category": "faq"}
     with DAG("docs_results", schedule=None) as dag:
-        submit = task("AssistantSubmitChatOperator", "submit", **chat)
+        submit = task("AssistantSubmitChatOperator", "submit", **message)
         request_id = submit.output["request_id"]
         chain(
             task("AssistantLimitsOperator", "limits"),
@@ -119,10 +120,10 @@ def test_results_have_the_keys_of_the_table(
                 source=[text],
                 columns={"question": "title", "answer": "content"},
             ),
-            task("AssistantChatOperator", "chat", **chat),
+            task("AssistantChatOperator", "chat", **message),
             submit,
-            task("AssistantSubmitChatOperator", "deferred", **chat, deferrable=True),
-            task("AssistantSubmitChatOperator", "waited", **chat, wait_for_completion=True, deferrable=False),
+            task("AssistantSubmitChatOperator", "deferred", **message, deferrable=True),
+            task("AssistantSubmitChatOperator", "waited", **message, wait_for_completion=True, deferrable=False),
             task(
                 "AssistantChatBatchOperator",
                 "ask",
@@ -165,7 +166,7 @@ def test_results_have_the_keys_of_the_table(
             cell = rows[built.task_type]["XCom"]
             said = set(codes(cell))
             for counts in ("Counts of a load", "Counts of a batch", "Counts of an export", "Head of an evaluation"):
-                if f"(#{counts.lower().replace(' ', '-')})" in cell:
+                if f"#{counts.lower().replace(' ', '-')})" in cell:
                     said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, counts))}
             assert set(result) == said, built.task_id
 
@@ -224,23 +225,28 @@ def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
     return {name: found for name, found in parameters.items() if name not in {"self", "kwargs"}}
 
 
-@pytest.mark.parametrize(
-    ("heading", "kind"),
-    [
-        ("Arguments of all load operators", documents.AssistantLoadOperator),
-        ("AssistantLoadTextOperator and AssistantLoadQAOperator", documents.AssistantLoadRowsOperator),
-        ("AssistantChatBatchOperator", chat_batch.AssistantChatBatchOperator),
-        ("AssistantFeedbackOperator", AssistantFeedbackOperator),
-        ("AssistantStatisticsToParquetOperator", AssistantStatisticsToParquetOperator),
-        (
-            "AssistantFeedbackToParquetOperator and the other exports of the ledger",
-            LedgerExportOperator,
-        ),
-        ("AssistantParquetToWarehouseOperator", AssistantParquetToWarehouseOperator),
-        ("AssistantEvaluateOperator", AssistantEvaluateOperator),
-    ],
-)
-def test_arguments(heading: str, kind: type) -> None:
+ARGUMENTS = {
+    "Arguments for rows": documents.AssistantLoadRowsOperator,
+    "Arguments of a message": chat._MessageOperator,
+    "Arguments of all exports": ExportOperator,
+    "Arguments of all load operators": documents.AssistantLoadOperator,
+    "Arguments of the exports of the ledger": LedgerExportOperator,
+}
+# These classes have no arguments of their own.
+WITHOUT_ARGUMENTS = {
+    "AssistantChatOperator",
+    "AssistantFeedbackToParquetOperator",
+    "AssistantLimitsOperator",
+    "AssistantLoadQAOperator",
+    "AssistantLoadTextOperator",
+    "AssistantLoadsToParquetOperator",
+    "AssistantRequestsToParquetOperator",
+}
+
+
+@pytest.mark.parametrize("heading", sorted({*tasks(), *ARGUMENTS} - WITHOUT_ARGUMENTS))
+def test_arguments(heading: str) -> None:
+    kind = ARGUMENTS.get(heading) or tasks()[heading]
     said = {codes(row["Argument"])[0]: row["Default"].strip("`") for row in table(section(OPERATORS, heading))}
     assert said == {
         name: "required" if found.default is found.empty else repr(found.default)
@@ -256,7 +262,7 @@ def test_choices_of_loads(argument: str, values: Any) -> None:
 
 
 def test_fields_of_documents() -> None:
-    text = section(OPERATORS, "AssistantLoadTextOperator and AssistantLoadQAOperator")
+    text = section(OPERATORS, "Arguments for rows")
     for row in table(text[text.index("| Class ") :]):
         payload = getattr(documents, codes(row["Class"])[0]).payload
         assert codes(row["Fields"]) == list(payload.model_fields)
@@ -271,10 +277,14 @@ def test_counts() -> None:
     assert counts.done == len(parts)
 
 
-def test_defaults() -> None:
-    for row in table(section(OPERATORS, "Defaults")):
-        parameters = inspect.signature(tasks()[row["Class"].strip("`")].__init__).parameters
-        assert parameters[row["Argument"].strip("`")].default == float(row["Default"].removesuffix(" s")), row
+def test_classes_without_arguments_have_a_heading() -> None:
+    for name in WITHOUT_ARGUMENTS:
+        assert "__init__" not in vars(tasks()[name])
+        assert section(OPERATORS, name).strip()
+
+
+def test_default_timeout_of_sensors() -> None:
+    assert "seven days" in section(OPERATORS, "AssistantChatRequestSensor")
     assert BaseSensorOperator(task_id="any").timeout == 7 * 24 * 3600
 
 
@@ -425,9 +435,9 @@ def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_endpoint_tags() -> None:
     text = (ROOT / METRICS).read_text()
     rows = table(text[text.index("\n| `endpoint` |") :])
-    said = {row["Endpoint"]: codes(row["`endpoint`"])[0] for row in rows if row["Endpoint"].isdigit()}
-    assert said == {str(case.row): case.call("request").endpoint for case in CASES}
-    assert [codes(row["`endpoint`"])[0] for row in rows if not row["Endpoint"].isdigit()] == ["other"]
+    said = {row["Endpoint"].strip("`"): codes(row["`endpoint`"])[0] for row in rows}
+    assert said.pop("requests through `AssistantHook.call") == "other"
+    assert said == {route(case): case.call("request").endpoint for case in CASES}
 
 
 # -- connection, configuration ---------------------------------------------------------------------
@@ -514,7 +524,10 @@ def test_layers_are_those_that_are_enforced() -> None:
 def test_hook_methods() -> None:
     rows = table(section("docs/howto/hook.md", "Sync"))
     said = {codes(row["Method"])[0].partition("(")[0]: row["Endpoint"] for row in rows}
-    assert list(said.values()) == [*map(str, range(1, 11)), "any other"]
+    assert list(said.values()) == [
+        *(f"`{route(case)}`" for case in sorted(CASES, key=lambda case: case.row)),
+        "any other",
+    ]
     for row in rows:
         name, _, arguments = codes(row["Method"])[0].rstrip(")").partition("(")
         parameters = inspect.signature(getattr(AssistantHook, name)).parameters.values()
