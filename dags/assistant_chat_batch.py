@@ -1,9 +1,11 @@
 """
-Ask a golden set in one task, write all answers to one Parquet file, and count the correct ones.
+Ask a golden set in one task, and count the correct answers.
 
-One task asks all questions, and one trigger waits for all answers. Run ``assistant_knowledge_base`` first, so that the
-assistant has documents to answer from. The Airflow Variable ``assistant_lake`` sets the folder of the answers: a local
-path or an object storage URL that both worker and triggerer can reach. Default: ``lake`` in AIRFLOW_HOME.
+One task asks all questions, and one trigger waits for all answers. Run
+``assistant_knowledge_base`` first, so that the assistant has documents to answer from.
+The Airflow Variable ``assistant_lake`` sets the folder of the answers: a local path or
+an object storage URL that both worker and triggerer can reach. Default: ``lake`` in
+AIRFLOW_HOME.
 """
 
 import os
@@ -19,7 +21,8 @@ LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
 GOLDEN_SET = [
     {
         "option": f"{section}.{name}",
-        "message": f"What does the Airflow configuration option {name} in section {section} do?",
+        "message": f"What does the Airflow configuration option {name} "
+        f"in section {section} do?",
         "expected": f"Default: {default}.",
     }
     for section, name, default in [
@@ -51,15 +54,21 @@ def assistant_chat_batch():
 
     @task
     def summarise(path: str) -> dict:
-        """Return the number of questions, of answers and of correct answers, and the keys of the others."""
+        """Count the questions, answers and correct answers, and list the others."""
         import pyarrow.parquet as pq
         from airflow.sdk import ObjectStoragePath
 
         with ObjectStoragePath(path).open("rb") as file:
             rows = pq.read_table(file).to_pylist()
-        missed = [row["key"] for row in rows if row["expected"] not in (row["answer"] or "")]
+        missed = [
+            row["key"] for row in rows if row["expected"] not in (row["answer"] or "")
+        ]
         # Null if the replies of the service have no timestamps.
-        times = [row["seconds"] for row in rows if row["status"] == "complete" and row["seconds"] is not None]
+        times = [
+            row["seconds"]
+            for row in rows
+            if row["status"] == "complete" and row["seconds"] is not None
+        ]
         summary = {
             "questions": len(rows),
             "answered": sum(row["status"] == "complete" for row in rows),

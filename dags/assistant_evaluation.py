@@ -1,13 +1,15 @@
 """
-Evaluate the assistant every day: ask the golden set, score the answers, check the gate, rate the answers.
+Ask a golden set every day, score the answers, check the gate, rate the answers.
 
-Run ``assistant_knowledge_base`` first, so that the assistant has documents to answer from. The evaluation compares the
-answers question by question with the last run that passed. If the gate fails, the run fails too: the report lists the
-questions that got worse, and no answer is rated. The figures of every run are in the dataset ``evaluations``. The task
-``evaluate`` has a link to the report with charts.
+Run ``assistant_knowledge_base`` first, so that the assistant has documents to answer
+from. The evaluation compares the answers question by question with the last run that
+passed. If the gate fails, the run fails too: the report lists the questions that got
+worse, and no answer is rated. The figures of every run are in the dataset
+``evaluations``. The task ``evaluate`` has a link to the report with charts.
 
-The golden set is a file with one question per row, see ``golden_set/make_golden_set.py``. The Airflow Variable
-``assistant_lake`` sets the output folder: a local path or an object storage URL that both worker and triggerer can
+The golden set is a file with one question per row, see
+``golden_set/make_golden_set.py``. The Airflow Variable ``assistant_lake`` sets the
+output folder: a local path or an object storage URL that both worker and triggerer can
 reach. Default: ``lake`` in AIRFLOW_HOME.
 """
 
@@ -24,7 +26,8 @@ HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
 GOLDEN_SET = Path(__file__).parent / "golden_set" / "golden_set.csv"
 
-# An answer passes if it contains the required phrases, and says "I do not know" exactly where that is expected.
+# An answer passes if it contains the required phrases, and says "I do not know"
+# exactly where that is expected.
 RIGHT_IF = "must_include >= 1 and refusal >= 1"
 GATE = [
     # Enough questions have an answer.
@@ -32,16 +35,23 @@ GATE = [
     # Most answers pass, and those about the configuration score high.
     "pass_rate >= 0.75",
     "token_f1[configuration] >= 0.9",
-    # At least half of the questions about options that do not exist get no invented answer.
+    # At least half of the questions about options that do not exist are refused.
     "refusal[unanswerable] >= 0.5",
-    # No score drops by more than 0.02 compared with the baseline; the interval of the difference must exclude it.
+    # No score drops by more than 0.02 compared with the baseline; the interval of the
+    # difference must exclude it.
     "token_f1 drop <= 0.02",
     "must_include drop <= 0.02",
 ]
 RATINGS = {"good": "token_f1 >= 0.8 and must_include >= 1", "bad": "token_f1 < 0.3"}
 
 
-@dag(schedule="@daily", catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
+@dag(
+    schedule="@daily",
+    catchup=False,
+    max_active_runs=1,
+    tags=["assistant"],
+    doc_md=__doc__,
+)
 def assistant_evaluation():
     """Ask the golden set, evaluate the answers, rate them."""
     ask = AssistantChatBatchOperator(

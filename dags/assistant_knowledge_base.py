@@ -1,21 +1,31 @@
 """
-Load a knowledge base every day: question-and-answer documents from a dataframe, and files from a folder.
+Load a knowledge base every day: rows of a dataframe, and files from a folder.
 
-The rows are Airflow's own configuration reference, read from the installed package, one document per option. The files
-are the guides in the folder next to this file. Afterwards the assistant can answer questions about configuring Airflow.
-The ledger records what was loaded, so the next run sends only new and changed rows.
+The rows are Airflow's own configuration reference, read from the installed package, one
+document per option. The files are the guides in the folder next to this file.
+Afterwards the assistant can answer questions about configuring Airflow. The ledger
+records what was loaded, so the next run sends only new and changed rows.
 """
 
 from pathlib import Path
 
 from airflow.sdk import dag, task
 
-from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantUploadFilesOperator,
+)
 
 GUIDES = Path(__file__).parent / "guides"
 
 
-@dag(schedule="@daily", catchup=False, max_active_runs=1, tags=["assistant"], doc_md=__doc__)
+@dag(
+    schedule="@daily",
+    catchup=False,
+    max_active_runs=1,
+    tags=["assistant"],
+    doc_md=__doc__,
+)
 def assistant_knowledge_base():
     """Load Airflow's configuration reference and the guides."""
 
@@ -30,10 +40,14 @@ def assistant_knowledge_base():
                 "section": section,
                 "name": name,
                 "title": f"[{section}] {name}",
-                "question": f"What does the Airflow configuration option {name} in section {section} do?",
-                "answer": f"{option['description'].strip()} Default: {option.get('default') or 'none'}.",
+                "question": f"What does the Airflow configuration option {name} "
+                f"in section {section} do?",
+                "answer": f"{option['description'].strip()} "
+                f"Default: {option.get('default') or 'none'}.",
             }
-            for section, content in retrieve_configuration_description(include_providers=False).items()
+            for section, content in retrieve_configuration_description(
+                include_providers=False
+            ).items()
             for name, option in content["options"].items()
             if option.get("description")
         ]

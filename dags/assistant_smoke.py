@@ -1,8 +1,9 @@
 """
 Run the minimum production smoke flow of the API's specification, step by step.
 
-Run this DAG after a change of the API key, the tenant, the site or the network. Each task is one step, so the first
-failed task shows the problem. Each run uploads a document that remains on the site.
+Run this DAG after a change of the API key, the tenant, the site or the network. Each
+task is one step, so the first failed task shows the problem. Each run uploads a
+document that remains on the site.
 """
 
 from datetime import timedelta
@@ -10,7 +11,10 @@ from pathlib import Path
 
 from airflow.sdk import dag, task
 
-from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.chat import (
+    AssistantChatOperator,
+    AssistantSubmitChatOperator,
+)
 from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
@@ -22,7 +26,7 @@ QUESTION = "What does a deferrable task give up while it waits?"
 
 @dag(schedule=None, catchup=False, tags=["assistant"], doc_md=__doc__)
 def assistant_smoke():
-    """Read limits, upload a document, chat sync and async, rate the answer, read statistics."""
+    """Read limits, upload a document, chat, rate the answer, read statistics."""
 
     @task
     def read_statistics() -> dict:
@@ -32,10 +36,17 @@ def assistant_smoke():
         return AssistantHook().get_statistics().as_dict()
 
     limits = AssistantLimitsOperator(task_id="read_limits")
-    upload = AssistantUploadFilesOperator(task_id="upload_document", files=str(DOCUMENT), ledger=False)
-    chat = AssistantChatOperator(task_id="sync_chat", session_id="smoke-{{ run_id }}", message=QUESTION)
+    upload = AssistantUploadFilesOperator(
+        task_id="upload_document", files=str(DOCUMENT), ledger=False
+    )
+    chat = AssistantChatOperator(
+        task_id="sync_chat", session_id="smoke-{{ run_id }}", message=QUESTION
+    )
     submit = AssistantSubmitChatOperator(
-        task_id="submit_async_chat", session_id="smoke-{{ run_id }}", message=QUESTION, deferrable=False
+        task_id="submit_async_chat",
+        session_id="smoke-{{ run_id }}",
+        message=QUESTION,
+        deferrable=False,
     )
     wait = AssistantChatRequestSensor(
         task_id="wait_for_answer",

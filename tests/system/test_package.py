@@ -106,7 +106,7 @@ def test_links_of_the_long_description_work_without_the_repository(built: tuple[
 
     assert all(link.startswith(("https://", "#")) for link in links)
     assert len(here) > 20
-    assert not [path for path in here if not (ROOT / path.partition("#")[0]).exists()]
+    assert not [path for path in here if not (ROOT / re.split("[#?]", path)[0]).exists()]
 
 
 def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:

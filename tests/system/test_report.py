@@ -163,6 +163,7 @@ def test_pictures_follow_into_dark_mode(viewer: Viewer, report: str) -> None:
 def test_pictures_of_the_documentation(viewer: Viewer, report: str, tmp_path: Path) -> None:
     images = IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path
     for width, scheme, top, height, name in (
+        (DESKTOP, "light", "header", 425, "evaluation-report-gate"),
         (DESKTOP, "light", "header", 1160, "evaluation-report-verdict"),
         (DESKTOP, "light", "#worst", 900, "evaluation-report-worst"),
         (DESKTOP, "light", "#changes", 1000, "evaluation-report-baseline"),
