@@ -2,7 +2,8 @@
 Build the site: the pages as they are in the repository, the example DAGs, and the reference from docstrings.
 
 ``python docs/site/build_site.py [FOLDER]`` builds it in ``build/docs/html``, or below another folder. The pages are
-written for GitHub. This script adds the navigation, and rewrites links whose target has another path on the site.
+written for GitHub. This script adds the navigation, and rewrites links whose target has another path on the site, or is
+not on the site at all.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import os
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path, PurePosixPath
 
 TOOLS = Path(__file__).parent
 ROOT = TOOLS.parents[1]
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+REPOSITORY = URLS["Source"]
 # Or code, in which there are no links.
 LINK = re.compile(r"`[^`\n]+`|(?<!\\)\[(?P<text>(?:[^\[\]]|!?\[[^\]]*\](?:\([^)]*\))?)*)\]\((?P<target>[^)\s]+)\)")
 FENCED = re.compile(r"(^ *(?P<fence>`{3,})[^\n]*\n.*?^ *(?P=fence)$)", re.MULTILINE | re.DOTALL)
@@ -54,33 +58,41 @@ NAVIGATION: dict[str, list[str]] = {
     ],
     "Project": ["architecture", "readme", "contributing", "conduct", "security", "changes"],
 }
+# Pages below that of all operators.
+FAMILIES = [
+    f"operators/{family}"
+    for family in ("documents", "chat", "chat-batch", "feedback", "evaluation", "exports", "sensor")
+]
 FOLDERS = {"howto": "How to", "concepts": "Concepts", "operations": "Operations", "reference": "Reference"}
 
-# Everything that is for users of the package; the pages of the reference from docstrings.
+# The reference from docstrings: the classes and functions that a DAG may import, on a page for each of these groups.
 MODULES = {
-    "Hooks": ["hooks.assistant", "hooks.connection", "hooks.shared"],
-    "Operators: documents": ["operators.documents", "operators.loads"],
-    "Operators: chat": ["operators.chat", "operators.ask"],
+    "Hook": ["hooks.assistant"],
+    "Operators: documents": ["operators.documents"],
+    "Operators: chat": ["operators.chat"],
+    "Operators: chat batch": ["operators.chat_batch"],
     "Operators: feedback": ["operators.feedback"],
     "Operators: evaluation": ["operators.evaluation"],
-    "Operators: export": ["operators.statistics", "operators.operations", "operators.warehouse"],
-    "Operators: base": ["operators.base"],
-    "Sensors": ["sensors.chat"],
-    "Triggers": ["triggers.chat", "triggers.batch"],
-    "Retry policy": ["retry_policy"],
-    "Exceptions": ["exceptions"],
-    "Loading": ["loading.source", "loading.report"],
-    "Evaluation": [
-        *("evaluation.cases", "evaluation.scorers", "evaluation.scoring", "evaluation.rules", "evaluation.figures"),
-        *("evaluation.comparison", "evaluation.gate", "evaluation.evaluate", "evaluation.summary"),
-        *("evaluation.history", "evaluation.ratings", "evaluation.report"),
+    "Operators: exports and warehouse": [
+        *("transfers.statistics_to_parquet", "transfers.limits_to_parquet", "transfers.ledger_to_parquet"),
+        *("transfers.parquet_to_warehouse", "operators.limits"),
     ],
-    "Lake": ["lake", "lake.warehouse"],
-    "Ledger": ["ledger"],
-    "Calls and replies": ["api.endpoints", "api.models", "api.call", "api.verdict", "api.flow"],
-    "Client": ["client"],
+    "Sensor": ["sensors.chat"],
+    "Triggers": ["triggers.chat", "triggers.chat_batch"],
+    "Retry policy": ["retry_policy"],
+    "Decorators": ["decorators"],
+    "Assets": ["assets"],
+    "Exceptions": ["exceptions"],
+    "Endpoints and replies": ["api.endpoints", "api.models"],
+    "Evaluation": [
+        *("evaluation.cases", "evaluation.scorers", "evaluation.scoring", "evaluation.rules", "evaluation.refusals"),
+        *("evaluation.evaluate", "evaluation.summary"),
+    ],
     "Embedded service": ["sandbox.server"],
 }
+
+# The search finds the words of these pages by their titles only: they are for people who change the package.
+NOT_SEARCHED = ("architecture.md", "contributing.md", "conduct.md")
 
 
 def main(folder: Path) -> int:
@@ -94,6 +106,8 @@ def main(folder: Path) -> int:
     os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"
     from sphinx.cmd.build import main as sphinx
 
+    # Airflow reads the DAGs with the package of this folder, whatever is installed.
+    sys.path[:0] = [str(ROOT)]
     source, site = folder / "source", folder / "html"
     assemble(source)
     shutil.rmtree(site, ignore_errors=True)
@@ -118,6 +132,11 @@ def assemble(source: Path) -> None:
         if original.endswith(".md"):
             page = source / place
             page.write_text(relinked(page.read_text(), original, place, places))
+    for place in NOT_SEARCHED:
+        page = source / place
+        page.write_text(f"---\nnosearch: true\n---\n\n{page.read_text()}")
+    operators = source / "reference" / "operators.md"
+    operators.write_text(f"{operators.read_text()}\n{contents(FAMILIES)}")
     index = source / "index.md"
     index.write_text(index.read_text() + navigation(source))
 
@@ -137,7 +156,7 @@ def relinked(text: str, original: str, place: str, places: dict[str, str]) -> st
     """
     Return a page whose links lead to the targets' paths on the site.
 
-    If the site does not have the target, such as a test, the link is replaced by its text.
+    If the site does not have the target, such as a test, the link leads to the repository.
 
     :param original: Path of the page in the repository.
     :param place: Path of the page on the site.
@@ -152,8 +171,8 @@ def relinked(text: str, original: str, place: str, places: dict[str, str]) -> st
         path, _, anchor = target.partition("#")
         there = os.path.normpath(PurePosixPath(original).parent / path)
         if there not in places:
-            # Sphinx says what leads nowhere at all.
-            return said if (ROOT / there).exists() else found[0]
+            # Sphinx reports links to files that do not exist.
+            return f"[{said}]({REPOSITORY}/blob/main/{there})" if (ROOT / there).exists() else found[0]
         here = os.path.relpath(places[there], PurePosixPath(place).parent)
         return f"[{said}]({here}{anchor and '#' + anchor})"
 
@@ -168,27 +187,42 @@ def navigation(source: Path) -> str:
     """Return the tables of contents, one for each section, which Sphinx hides."""
     pages = {place.removesuffix(".md") for place in _below(source) if place.endswith(".md")}
     named = {page for section in NAVIGATION.values() for page in section}
+    named |= {f"reference/{page}" for page in FAMILIES}
     text = ""
     for section, known in NAVIGATION.items():
         new = sorted(page for page in pages - named if FOLDERS.get(page.partition("/")[0]) == section)
         there = [page for page in (*known, *new) if page in pages or page == "api/index"]
-        text += f"\n```{{toctree}}\n:hidden:\n:caption: {section}\n\n" + "\n".join(there) + "\n```\n"
+        if section == "Project":
+            there += [f"Source <{REPOSITORY}>", f"Issues <{URLS['Issues']}>"]
+        text += f"\n{contents(there, caption=section)}"
     return text
 
 
+def contents(pages: list[str], caption: str = "") -> str:
+    """Return a hidden table of contents: it puts the pages into the sidebar."""
+    head = f":hidden:\n:caption: {caption}" if caption else ":hidden:"
+    return f"```{{toctree}}\n{head}\n\n" + "\n".join(pages) + "\n```\n"
+
+
 def write_examples(folder: Path) -> None:
-    """Write a page for each example DAG, and one that lists them."""
+    """Write a page for each example DAG, and one that describes all of them, with pictures of their tasks."""
+    import graphs
+
     folder.mkdir()
-    listed = "\n".join(dag.stem for dag in dags())
-    described = "\n".join(f"- [`{dag.stem}`]({dag.stem}.md): {summary_of(dag)}" for dag in dags())
-    intro = (
-        "The package contains them: [how to use them](../index.md#three-jobs). In the repository, `make demo` runs "
-        "them on a real Airflow against the [embedded service](../sandbox.md)."
+    text = (
+        "# Example DAGs\n\nThe package contains them: [how to use them](../index.md#three-jobs). In the repository, "
+        "`make demo` runs them on a real Airflow against the [embedded service](../sandbox.md).\n"
     )
-    toc = f"```{{toctree}}\n:hidden:\n\n{listed}\n```"
-    (folder / "index.md").write_text(f"# Example DAGs\n\n{intro}\n\n{described}\n\n{toc}\n")
-    for dag in dags():
-        (folder / f"{dag.stem}.md").write_text(f"# {dag.stem}\n\n```python\n{dag.read_text()}```\n")
+    for path in dags():
+        (folder / f"{path.stem}.svg").write_text(graphs.drawn(graphs.dag_of(path)))
+        picture = f"![The tasks of {path.stem}]({path.stem}.svg)"
+        text += f"\n## [{path.stem}]({path.stem}.md)\n\n{summary_of(path)}\n\n{picture}\n"
+        code = f"```python\n{path.read_text()}```"
+        link = f"[{path.name}]({REPOSITORY}/blob/main/dags/{path.name})"
+        (folder / f"{path.stem}.md").write_text(
+            f"# {path.stem}\n\n{summary_of(path)} Source: {link}.\n\n{picture}\n\n{code}\n"
+        )
+    (folder / "index.md").write_text(f"{text}\n{contents([path.stem for path in dags()])}")
 
 
 def summary_of(dag: Path) -> str:
@@ -197,19 +231,26 @@ def summary_of(dag: Path) -> str:
 
 
 def write_reference(folder: Path) -> None:
-    """Write the pages that Sphinx fills from docstrings."""
+    """Write the pages that Sphinx fills from docstrings, with a heading for each class and each function."""
     folder.mkdir()
     listed = "\n".join(f"   {slug(title)}" for title in MODULES)
-    title = "Python API\n==========\n\nFrom the docstrings."
+    title = "Python API\n==========\n\nWhat a DAG may import, from the docstrings."
     (folder / "index.rst").write_text(f"{title}\n\n.. toctree::\n   :maxdepth: 1\n\n{listed}\n")
     for title, modules in MODULES.items():
         text = f"{title}\n{'=' * len(title)}\n"
         for module in modules:
             name = f"airflow_provider_assistant.{module}"
-            if len(modules) > 1:
-                text += f"\n{name}\n{'-' * len(name)}\n"
-            text += f"\n.. automodule:: {name}\n"
+            text += f"\n.. automodule:: {name}\n   :no-members:\n"
+            for kind, member in public_members(ROOT / source_of(module)):
+                text += f"\n{member}\n{'-' * len(member)}\n\n.. auto{kind}:: {name}.{member}\n"
         (folder / f"{slug(title)}.rst").write_text(text)
+
+
+def public_members(source: Path) -> list[tuple[str, str]]:
+    """Return kind and name of the public classes and functions that a module defines."""
+    kinds = {ast.ClassDef: "class", ast.FunctionDef: "function", ast.AsyncFunctionDef: "function"}
+    nodes = [node for node in ast.parse(source.read_text()).body if isinstance(node, tuple(kinds))]
+    return [(kinds[type(node)], node.name) for node in nodes if not node.name.startswith("_")]
 
 
 def _below(folder: Path) -> list[str]:
