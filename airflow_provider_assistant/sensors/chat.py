@@ -23,14 +23,21 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailedPermanentError,
     AssistantRequestTimeoutError,
 )
-from airflow_provider_assistant.failures import FailureContext, explained, place_of
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.mixins import AssistantServiceMixin
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.triggers.chat import ended_request, times_of
-from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, is_lost, record_and_return, restore
+from airflow_provider_assistant.triggers.deferral import (
+    defer,
+    is_deferrable,
+    is_lost,
+    record_and_return,
+    restore_attributes,
+)
 
 
-class AssistantChatRequestSensor(BaseSensorOperator):
+class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
     """
     Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
@@ -57,7 +64,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
-    ui_color = "#e4e9fb"
 
     def __init__(
         self,
@@ -70,7 +76,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         poke_interval: float = 5.0,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("multiple_outputs", True)
         super().__init__(poke_interval=poke_interval, **kwargs)
         self.request_id = request_id
         self.assistant_conn_id = assistant_conn_id
@@ -78,11 +83,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         self.deferrable = is_deferrable(deferrable)
         self.ledger = ledger
         self._polls = 0
-
-    @cached_property
-    def hook(self) -> AssistantHook:
-        """Hook for the task's connection and site."""
-        return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
     @explained
     def execute(self, context: Context) -> Any:
@@ -165,7 +165,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :param context: Airflow's context of the task.
         :param event: Payload of the trigger's event.
         """
-        restore(self, event)
+        restore_attributes(self, event)
         with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
                 return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
@@ -181,7 +181,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         """
-        return FailureContext(f"wait for chat request {self.request_id!r} on {place_of(self.hook)}")
+        return FailureContext(f"wait for chat request {self.request_id!r} on {self.hook.location()}")
 
     @cached_property
     def _since(self) -> float:

@@ -72,7 +72,7 @@ def defer(
     raise AssertionError("unreachable: defer() raises")
 
 
-def restore(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
+def restore_attributes(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
     """
     Restore the attributes that a task had when it was deferred, because Airflow renders them again when it resumes.
 

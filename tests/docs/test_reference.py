@@ -23,11 +23,13 @@ from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.engine import OnAmbiguous, OnChange
 from airflow_provider_assistant.observability import metrics
-from airflow_provider_assistant.operators import chat_batch, documents
-from airflow_provider_assistant.operators.base import AssistantOperator, LedgerExportOperator
+from airflow_provider_assistant.operators import base, chat_batch, documents, source
+from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.provider_info import get_provider_info
+from airflow_provider_assistant.transfers.base import LedgerExportOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.contract.cases import CASES
@@ -214,37 +216,57 @@ def test_task_decorators() -> None:
 
 def test_kinds_of_assets() -> None:
     (said,) = [row["What it is"] for row in table(section(LINEAGE, "The URI")) if row["Part"] == "kind"]
-    assert codes(said) == list(get_args(assets.Kind))
+    assert codes(said) == list(get_args(assets.AssetKind))
     assert inspect.signature(assets.assistant_asset).parameters["kind"].default == codes(said)[0]
 
 
-def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
-    parameters = dict(inspect.signature(vars(kind)["__init__"]).parameters)
+SOURCES = (source.AssistantSourceOperator, source.AssistantReaderOperator)
+
+
+def own_parameters(*kinds: type) -> dict[str, inspect.Parameter]:
+    parameters = {
+        name: found for kind in kinds for name, found in inspect.signature(vars(kind)["__init__"]).parameters.items()
+    }
     return {name: found for name, found in parameters.items() if name not in {"self", "kwargs"}}
 
 
 @pytest.mark.parametrize(
-    ("heading", "kind"),
+    ("heading", "kinds"),
     [
-        ("Arguments of all load operators", documents.AssistantLoadOperator),
-        ("AssistantLoadTextOperator and AssistantLoadQAOperator", documents.AssistantLoadRowsOperator),
-        ("AssistantChatBatchOperator", chat_batch.AssistantChatBatchOperator),
-        ("AssistantFeedbackOperator", AssistantFeedbackOperator),
-        ("AssistantStatisticsToParquetOperator", AssistantStatisticsToParquetOperator),
+        ("Arguments of all load operators", (documents.AssistantLoadOperator, base.AssistantConcurrentOperator)),
+        ("AssistantLoadTextOperator and AssistantLoadQAOperator", SOURCES),
+        ("AssistantUploadFilesOperator", (documents.AssistantUploadFilesOperator,)),
+        (
+            "AssistantChatBatchOperator",
+            (chat_batch.AssistantChatBatchOperator, *SOURCES, base.AssistantConcurrentOperator),
+        ),
+        ("AssistantFeedbackOperator", (AssistantFeedbackOperator,)),
+        ("AssistantRateAnswersOperator", (AssistantRateAnswersOperator, base.AssistantConcurrentOperator)),
+        (
+            "AssistantStatisticsToParquetOperator",
+            (AssistantStatisticsToParquetOperator, base.AssistantConcurrentOperator),
+        ),
         (
             "AssistantFeedbackToParquetOperator and the other exports of the ledger",
-            LedgerExportOperator,
+            (LedgerExportOperator,),
         ),
-        ("AssistantParquetToWarehouseOperator", AssistantParquetToWarehouseOperator),
-        ("AssistantEvaluateOperator", AssistantEvaluateOperator),
+        ("AssistantParquetToWarehouseOperator", (AssistantParquetToWarehouseOperator,)),
+        ("AssistantEvaluateOperator", (AssistantEvaluateOperator, source.AssistantReaderOperator)),
     ],
 )
-def test_arguments(heading: str, kind: type) -> None:
+def test_arguments(heading: str, kinds: tuple[type, ...]) -> None:
     said = {codes(row["Argument"])[0]: row["Default"].strip("`") for row in table(section(OPERATORS, heading))}
     assert said == {
         name: "required" if found.default is found.empty else repr(found.default)
-        for name, found in own_parameters(kind).items()
+        for name, found in own_parameters(*kinds).items()
     }
+
+
+@pytest.mark.parametrize("kind", tasks().values(), ids=tasks())
+def test_no_class_has_more_than_twelve_arguments_of_its_own(kind: type) -> None:
+    for ancestor in kind.__mro__:
+        if ancestor.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(ancestor):
+            assert len(own_parameters(ancestor)) <= 12, ancestor
 
 
 @pytest.mark.parametrize(("argument", "values"), [("on_ambiguous", OnAmbiguous), ("on_change", OnChange)])
