@@ -39,10 +39,11 @@ class AssistantBaseOperator(AssistantTaskMixin, BaseOperator):
 
     def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         """
-        Set the result as the extra of every outlet asset's event, and return it.
+        Set the result as the extra of every outlet asset's event.
 
         :param context: Airflow's task context.
         :param result: The result of the task.
+        :return: The result.
         """
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
@@ -64,7 +65,12 @@ class AssistantBaseOperator(AssistantTaskMixin, BaseOperator):
         return operator_lineage(self.lineage_inputs() if self.lineage_outputs else (), self.lineage_outputs)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """Return what the task was doing, for the log lines of a failure."""
+        """
+        Return what the task was doing, for the log lines of a failure.
+
+        :param context: Airflow's task context.
+        :return: The operation and its object; what is safe; and the path of the findings.
+        """
         return FailureContext(f"task {self.task_id!r}")
 
     def part_name(self, context: Context) -> str:
@@ -138,6 +144,7 @@ class AssistantOperator(AssistantServiceMixin, AssistantBaseOperator):
 
         :param kind: The part of the site, such as ``documents`` or ``chat``.
         :param site_id: The site. Default: that of the task.
+        :return: The URI, such as ``assistant://assistant.example.com/help/documents``.
         """
         return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.resolve_site_id(site_id), kind)
 
@@ -182,6 +189,7 @@ def seconds_of(duration: float | datetime.timedelta) -> float:
     Return a duration in seconds.
 
     :param duration: A number of seconds, or a timedelta.
+    :return: The number of seconds.
     """
     return duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
 
@@ -203,6 +211,7 @@ def tolerance(limit: float, total: int) -> float:
 
     :param limit: A count, or a fraction of ``total`` if it is below 1.
     :param total: Number of rows, questions or sites.
+    :return: The limit as a count, which may have a fraction.
     """
     # Rounded because 0.29 * 100 is less than 29 in binary floating point.
     return round(limit * total, 6) if limit < 1 else limit
@@ -214,6 +223,7 @@ def day_of_run(date: str | None, context: Context) -> datetime.date:
 
     :param date: An explicit day, ``YYYY-MM-DD``, or None for the day of the DAG run.
     :param context: Airflow's task context.
+    :return: The day.
     :raises AssistantInputError: ``date`` is not a date.
     """
     if date is None:

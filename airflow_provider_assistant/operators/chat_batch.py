@@ -28,7 +28,7 @@ from airflow_provider_assistant.operators.base import check_choice, seconds_of, 
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore_attributes
+from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
@@ -269,10 +269,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 "output_path": str(self.output_path),
             },
         )
-        self.defer(
-            trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout + DEFERRAL_GRACE)
-        )
-        raise AssertionError("unreachable: defer() raises")
+        defer(self, trigger, now=deadline - self.timeout)
 
     def _finished(self, batch: Batch, context: Context, deadline: float) -> dict[str, Any]:
         batch.collect(interval=self.poll_interval, deadline=deadline)

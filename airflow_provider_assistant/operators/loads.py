@@ -58,6 +58,7 @@ def load_failure(
     :param on_ambiguous: Parameter of the load. Ambiguous rows fail the load only with ``retry``.
     :param max_rejected: Number of rejected rows that are tolerated: a count, or a fraction of all rows if below 1.
     :param listed: Sentence with the path of the findings, appended to the message.
+    :return: The error, which is not raised, or None.
     """
     ambiguous = counts.ambiguous if on_ambiguous == "retry" else 0
     if counts.failed or ambiguous:

@@ -25,12 +25,12 @@ from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.operators.base import seconds_of
 from airflow_provider_assistant.operators.chat import AssistantMessageOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
-from airflow_provider_assistant.triggers.chat import ended_request, times_of
+from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
     is_deferrable,
-    is_lost,
     record_and_return,
+    record_loss,
     restore_attributes,
 )
 
@@ -121,15 +121,13 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             since = submitted["submitted_at"]
             deadline = client.now() + self.timeout
             if self.deferrable:
-                defer(
-                    self,
+                trigger = AssistantChatRequestTrigger(
                     assistant_conn_id=self.assistant_conn_id,
                     site_id=site_id,
                     request_id=submitted["request_id"],
                     since=since,
                     deadline=deadline,
                     poll_interval=self.poll_interval,
-                    now=client.now(),
                     rendered={
                         "assistant_conn_id": self.assistant_conn_id,
                         "site_id": site_id,
@@ -137,6 +135,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                         "request_id": submitted["request_id"],
                     },
                 )
+                defer(self, trigger, now=client.now())
             call = endpoints.get_chat_request(site_id, submitted["request_id"], client.settings.words)
             steps = flow.wait_for(
                 call,
@@ -188,7 +187,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
 
     def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
         """Raise AssistantRequestLostError if the error of a poll means that the service lost the request."""
-        if is_lost(error, self.request_id, self.hook, ledger):
+        if record_loss(error, self.request_id, self.hook, ledger):
             raise AssistantRequestLostError(
                 f"Lost by the service: chat request {self.request_id!r} of site "
                 f"{self.hook.resolve_site_id()!r}, which it had "

@@ -105,6 +105,7 @@ class ExportOperator(AssistantOperator):
         Return the UTC day of the partition that this run writes.
 
         :param context: Airflow's task context.
+        :return: The day.
         :raises AssistantInputError: ``date`` is not a date.
         """
         return day_of_run(self.date, context)
@@ -146,6 +147,7 @@ class LedgerExportOperator(ExportOperator):
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
         :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
         """
 
     @explained

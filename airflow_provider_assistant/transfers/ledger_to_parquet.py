@@ -47,6 +47,7 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
         :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
         """
         return lake.feedback_table(feedback_between(ledger.engine, start, end, scope))
 
@@ -88,6 +89,7 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
         :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
         """
         return lake.requests_table(requests_between(ledger.engine, start, end, scope))
 
@@ -126,5 +128,6 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
         :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
         """
         return lake.loads_table(loads_between(ledger.engine, start, end, scope))
