@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.models import CreatedDocument, Payload
+from airflow_provider_assistant.api.payloads import Payload
+from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns

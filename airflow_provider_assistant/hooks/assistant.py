@@ -9,19 +9,15 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.errors import shortened
-from airflow_provider_assistant.api.models import (
-    ApiReply,
-    ChatAnswer,
+from airflow_provider_assistant.api.payloads import (
     ChatMessage,
-    ChatRequest,
-    CreatedDocument,
     Feedback,
     QADocument,
     SessionClose,
-    SubmittedChat,
     TextDocument,
     checked,
 )
+from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument, SubmittedChat
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,

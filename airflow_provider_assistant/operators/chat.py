@@ -10,7 +10,8 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, CallInfo
-from airflow_provider_assistant.api.models import ApiReply, ChatMessage, checked
+from airflow_provider_assistant.api.payloads import ChatMessage, checked
+from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantNotFoundError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.operators.base import AssistantOperator, check_choice

@@ -11,7 +11,8 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, Upload
-from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADocument, TextDocument
+from airflow_provider_assistant.api.payloads import Payload, QADocument, TextDocument
+from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.sources import open_source

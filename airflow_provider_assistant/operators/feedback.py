@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.models import Feedback, checked
+from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, ratings
 from airflow_provider_assistant.operators.base import AssistantOperator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant.api.models import Payload
+from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.models import SubmittedChat
+from airflow_provider_assistant.api.replies import SubmittedChat
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousPermanentError,
     AssistantAPIError,

@@ -77,7 +77,7 @@ MODULES = {
     ],
     "Lake": ["lake", "lake.warehouse"],
     "Ledger": ["ledger"],
-    "Calls and replies": ["api.endpoints", "api.models", "api.call", "api.verdict", "api.flow"],
+    "Calls and replies": ["api.endpoints", "api.payloads", "api.replies", "api.call", "api.verdict", "api.flow"],
     "Client": ["client"],
     "Embedded service": ["sandbox.server"],
 }

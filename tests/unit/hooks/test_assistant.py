@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantInputError,
