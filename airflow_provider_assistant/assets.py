@@ -13,12 +13,14 @@ from airflow_provider_assistant.observability.lineage import dataset_name
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
-Kind: TypeAlias = Literal["documents", "chat", "feedback", "statistics"]
+AssetKind: TypeAlias = Literal["documents", "chat", "feedback", "statistics"]
 FORM = "assistant://host/site/kind, such as assistant://assistant.example.com/help/documents"
 HTTPS_PORT = ":443"
 
 
-def assistant_asset(host: str, site: str, kind: Kind = "documents", *, extra: dict[str, Any] | None = None) -> Asset:
+def assistant_asset(
+    host: str, site: str, kind: AssetKind = "documents", *, extra: dict[str, Any] | None = None
+) -> Asset:
     """
     Return the asset of a part of a site, for ``outlets`` and ``schedule``.
 
@@ -33,7 +35,7 @@ def assistant_asset(host: str, site: str, kind: Kind = "documents", *, extra: di
     return Asset(uri=site_uri(host, site, kind), extra=extra)
 
 
-def site_uri(host: str, site: str, kind: Kind) -> str:
+def site_uri(host: str, site: str, kind: AssetKind) -> str:
     """
     Return the URI of a part of a site.
 
@@ -51,8 +53,8 @@ def site_uri(host: str, site: str, kind: Kind) -> str:
         )
     if not site:
         raise AssistantInputError("site must be the id of a site", field="site")
-    if kind not in get_args(Kind):
-        raise AssistantInputError(f"kind must be {', '.join(get_args(Kind))}, not {kind!r}", field="kind")
+    if kind not in get_args(AssetKind):
+        raise AssistantInputError(f"kind must be {', '.join(get_args(AssetKind))}, not {kind!r}", field="kind")
     return f"assistant://{_normal_host(host)}/{quote(site, safe='')}/{kind}"
 
 

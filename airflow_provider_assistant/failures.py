@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -23,7 +22,6 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantAPIError, AssistantError, escaped
-from airflow_provider_assistant.hooks.assistant import AssistantHook
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.messages import Message
@@ -59,22 +57,6 @@ class Explained(Protocol):
         """
 
 
-def place_of(hook: AssistantHook) -> str:
-    """
-    Return site, host and connection of a hook as the end of a sentence.
-
-    :param hook: The hook.
-    :return: For example ``site 'docs' at assistant.example.com (connection 'assistant_default')``; only the connection
-        if it cannot be read.
-    """
-    try:
-        host = urlsplit(hook.settings.client.base_url).netloc
-        site = hook.site_id or hook.settings.site_id
-    except AirflowException:
-        return f"connection {hook.assistant_conn_id!r}"
-    return f"{f'site {site!r} at ' if site else ''}{host} (connection {hook.assistant_conn_id!r})"
-
-
 Task = TypeVar("Task", bound=Explained)
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,7 +77,7 @@ def explained(
             return method(task, context, *args, **kwargs)
         except Exception as error:
             if _is_failure(error):
-                log_failure(error, _situation_of(task, context))
+                log_failure(error, _failure_context_of(task, context))
             raise
 
     return run  # type: ignore[return-value]  # Airflow passes the context by its name, which Concatenate cannot say
@@ -144,7 +126,7 @@ def _is_failure(error: Exception) -> bool:
     return isinstance(error, ours) or not isinstance(error, AirflowException)
 
 
-def _situation_of(task: Any, context: Context) -> FailureContext:
+def _failure_context_of(task: Any, context: Context) -> FailureContext:
     """Return what a task was doing; an error in the task's own description must not hide the original error."""
     try:
         failure_context: FailureContext = task.failure_context(context)

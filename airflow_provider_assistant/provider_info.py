@@ -36,7 +36,16 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Assistant",
                 "python-modules": [
                     f"{package}.operators.{module}"
-                    for module in ("chat", "chat_batch", "documents", "evaluation", "feedback", "limits")
+                    for module in (
+                        "chat",
+                        "chat_batch",
+                        "documents",
+                        "evaluation",
+                        "feedback",
+                        "feedback_batch",
+                        "limits",
+                        "submit_chat",
+                    )
                 ],
             }
         ],

@@ -6,11 +6,9 @@ A restart of the worker or the triggerer neither loses the request nor submits i
 
 from airflow.sdk import dag
 
-from airflow_provider_assistant.operators.chat import (
-    AssistantCloseSessionOperator,
-    AssistantSubmitChatOperator,
-)
+from airflow_provider_assistant.operators.chat import AssistantCloseSessionOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 

@@ -20,7 +20,9 @@ from airflow.sdk import dag
 
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import (
+    AssistantRateAnswersOperator,
+)
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
@@ -77,7 +79,7 @@ def assistant_evaluation():
         baseline="previous",
         lake_path=LAKE,
     )
-    AssistantFeedbackOperator(
+    AssistantRateAnswersOperator(
         task_id="rate",
         answers=ask.output["output_path"],
         scores=evaluate.output["scores_path"],

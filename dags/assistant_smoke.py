@@ -11,13 +11,11 @@ from pathlib import Path
 
 from airflow.sdk import dag, task
 
-from airflow_provider_assistant.operators.chat import (
-    AssistantChatOperator,
-    AssistantSubmitChatOperator,
-)
+from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 DOCUMENT = Path(__file__).parent / "guides" / "deferrable-tasks.md"

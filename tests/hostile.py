@@ -11,7 +11,7 @@ from typing import Self
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Upload
-from airflow_provider_assistant.api.models import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
+from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
 
 KEY = "canary-key-0123456789"
 

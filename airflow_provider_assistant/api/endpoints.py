@@ -14,17 +14,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from airflow_provider_assistant.api.call import Call, CallInfo, Upload
-from airflow_provider_assistant.api.models import (
+from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
+from airflow_provider_assistant.api.replies import (
     ApiReply,
     ChatAnswer,
-    ChatMessage,
     ChatRequest,
     CreatedDocument,
-    Feedback,
-    QADocument,
-    SessionClose,
     SubmittedChat,
-    TextDocument,
     find_request_id,
 )
 from airflow_provider_assistant.api.status import StatusMapping

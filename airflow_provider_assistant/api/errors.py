@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.api.models import error_text
+from airflow_provider_assistant.api.replies import error_text
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantAuthenticationError,

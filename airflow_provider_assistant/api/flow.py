@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
-from airflow_provider_assistant.api.models import ChatRequest
+from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,

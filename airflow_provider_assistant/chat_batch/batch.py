@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.models import ApiReply, ChatAnswer, SessionClose, checked
+from airflow_provider_assistant.api.payloads import SessionClose, checked
+from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending, Poller
 from airflow_provider_assistant.chat_batch.questions import Questions, asked_as

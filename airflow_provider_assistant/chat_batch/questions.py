@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError

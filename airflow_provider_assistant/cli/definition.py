@@ -89,7 +89,7 @@ def _command(name: str, text: str, *args: Arg, function: str | None = None) -> A
 COMMANDS = (
     _command(
         "smoke",
-        "Run the smoke test: try each endpoint that a production setup needs",
+        "Run the smoke test: try each route that a production setup needs",
         CONNECTION,
         SITE,
         TENANT,

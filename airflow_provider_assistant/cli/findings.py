@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from airflow_provider_assistant.cli.output import GOOD, Out
+from airflow_provider_assistant.cli.output import GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.paths import storage_path
@@ -14,7 +14,7 @@ COLUMNS = ("kind", "row", "key", "reason", "document_ids")
 
 
 @command
-def findings(out: Out, args: argparse.Namespace) -> int:
+def findings(out: Console, args: argparse.Namespace) -> int:
     """Show the rows of a findings file."""
     rows = read_findings(args.file)
     if args.finding:

@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from airflow_provider_assistant.cli.findings import read_findings
-from airflow_provider_assistant.cli.output import GOOD, Out
+from airflow_provider_assistant.cli.output import GOOD, Console
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.cli.upkeep import forgotten
@@ -31,7 +31,7 @@ DIGITS = 12
 
 
 @command
-def status(out: Out, args: argparse.Namespace) -> int:
+def status(out: Console, args: argparse.Namespace) -> int:
     """Count the entries of the ledger by kind, site and outcome."""
     with Ledger.open() as ledger:
         where = ledger.engine.url.render_as_string(hide_password=True)
@@ -43,7 +43,7 @@ def status(out: Out, args: argparse.Namespace) -> int:
 
 
 @command
-def ambiguous(out: Out, args: argparse.Namespace) -> int:
+def ambiguous(out: Console, args: argparse.Namespace) -> int:
     """List the ambiguous entries. Exit code 1 if there are any."""
     with Ledger.open() as ledger:
         entries = list(unsettled(ledger, args.site))
@@ -65,7 +65,7 @@ def _row(entry: Entry) -> list[Any]:
 
 
 @command
-def stale(out: Out, args: argparse.Namespace) -> int:
+def stale(out: Console, args: argparse.Namespace) -> int:
     """List the documents whose row is gone from the source. Exit code 1 if there are any."""
     hook = open_hook(out, args)
     site_id, source = hook.resolve_site_id(), source_name(args)
@@ -81,14 +81,14 @@ def stale(out: Out, args: argparse.Namespace) -> int:
 
 
 @command
-def superseded(out: Out, args: argparse.Namespace) -> int:
+def superseded(out: Console, args: argparse.Namespace) -> int:
     """List the documents that were replaced by newer content. Exit code 1 if there are any."""
     with Ledger.open() as ledger:
         found = [_listed(*one) for one in older_documents(ledger, args.site, args.source_name)]
     return _to_delete(out, found, "superseded")
 
 
-def _to_delete(out: Out, found: list[dict[str, Any]], what: str) -> int:
+def _to_delete(out: Console, found: list[dict[str, Any]], what: str) -> int:
     out.result(found)
     if found:
         out.table(("site", "source", "label", "document"), [list(one.values()) for one in found])
@@ -112,7 +112,7 @@ OUTCOMES: dict[str, Literal["done", "refused"]] = {
 
 
 @command
-def resolve(out: Out, args: argparse.Namespace) -> int:
+def resolve(out: Console, args: argparse.Namespace) -> int:
     """Record the outcome of ambiguous entries."""
     if args.outcome == "deleted":
         return forgotten(out, args)

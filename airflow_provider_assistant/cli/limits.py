@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_provider_assistant.cli.output import Out
+from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.runner import OK, command, open_hook
 from airflow_provider_assistant.lake.flattening import flatten
 
 
 @command
-def limits(out: Out, args: argparse.Namespace) -> int:
+def limits(out: Console, args: argparse.Namespace) -> int:
     """Show the tenant's limits."""
     hook = open_hook(out, args)
     tenant_id = hook.resolve_tenant_id()

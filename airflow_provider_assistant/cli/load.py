@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Out
+from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
 from airflow_provider_assistant.client.client import AssistantClient
@@ -31,7 +31,7 @@ TICK = 0.1
 
 
 @command
-def load(out: Out, args: argparse.Namespace) -> int:
+def load(out: Console, args: argparse.Namespace) -> int:
     """Load the rows that are not yet loaded, or show them with ``--dry-run``."""
     hook = open_hook(out, args)
     done = _Done()
@@ -91,7 +91,7 @@ class _Done:
     sent: list[str] = field(default_factory=list)
 
 
-async def _run(out: Out, hook: AssistantHook, dry_run: bool, done: _Done, **parts: Any) -> None:
+async def _run(out: Console, hook: AssistantHook, dry_run: bool, done: _Done, **parts: Any) -> None:
     def sent(item: Any, _reply: Any) -> None:
         if len(done.sent) < SHOWN:
             done.sent.append(item.label)
@@ -169,7 +169,9 @@ def _findings_path(args: argparse.Namespace) -> StoragePath:
     return airflow_home() / "assistant_loads" / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 
 
-def _show(out: Out, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str) -> None:
+def _show(
+    out: Console, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str
+) -> None:
     counts = done.counts
     path = None if args.dry_run else findings.listed
     out.result(

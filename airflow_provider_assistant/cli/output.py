@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rich import box
-from rich.console import Console
+from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +23,7 @@ REDACTED = "***"
 GOOD, BAD, DIM, WARNING = "green", "bold red", "dim", "yellow"
 
 
-class Out:
+class Console:
     """
     Standard output and standard error of one command.
 
@@ -37,8 +37,8 @@ class Out:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        self._out = _console(sys.stdout)
-        self._err = _console(sys.stderr)
+        self._out = _rich_console(sys.stdout)
+        self._err = _rich_console(sys.stderr)
 
     @property
     def is_terminal(self) -> bool:
@@ -164,21 +164,21 @@ class Out:
 class LogLines(logging.Handler):
     """Log handler that writes records as lines to standard error."""
 
-    def __init__(self, out: Out) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__()
-        self._out = out
+        self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         try:
             style = WARNING if record.levelno >= logging.WARNING else DIM
-            self._out.logged(f"{record.levelname.lower()}: {self.format(record)}", style)
+            self._console.logged(f"{record.levelname.lower()}: {self.format(record)}", style)
         except Exception:  # noqa: BLE001 (as in every handler: an error in logging must not stop the command)
             self.handleError(record)
 
 
-def _console(stream: Any) -> Console:
-    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+def _rich_console(stream: Any) -> RichConsole:
+    return RichConsole(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def _cell(value: Any) -> str:

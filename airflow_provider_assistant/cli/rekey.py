@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from airflow_provider_assistant.cli.output import GOOD, WARNING, Out
+from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.rekey import rekey as convert
 
 
 @command
-def rekey(out: Out, args: argparse.Namespace) -> int:  # noqa: ARG001 (every command has this parameter)
+def rekey(out: Console, args: argparse.Namespace) -> int:  # noqa: ARG001 (every command has this parameter)
     """Convert the keys of an older ledger to the current format."""
     with Ledger.open() as ledger:
         found = convert(ledger)

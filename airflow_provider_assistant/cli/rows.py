@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from os import getpid
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.models import Payload
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.payloads import Payload
+from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
@@ -18,17 +20,25 @@ from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
 
 
-class Kind(NamedTuple):
-    """Kind of document that a row becomes."""
+class DocumentKind(NamedTuple):
+    """
+    Kind of document that a row becomes.
+
+    :param payload: Fields of the document.
+    :param endpoint: Path of the route below the site, such as ``documents/qa``.
+    :param call: Function that returns the call for a site and a document.
+    """
 
     payload: type[Payload]
     endpoint: str
-    call: Any
+    call: Callable[[str, Any], Call[CreatedDocument]]
 
 
 KINDS = {
-    "qa": Kind(AssistantLoadQAOperator.payload, AssistantLoadQAOperator.endpoint, endpoints.create_qa_document),
-    "text": Kind(AssistantLoadTextOperator.payload, AssistantLoadTextOperator.endpoint, endpoints.create_text_document),
+    "qa": DocumentKind(AssistantLoadQAOperator.payload, AssistantLoadQAOperator.endpoint, endpoints.create_qa_document),
+    "text": DocumentKind(
+        AssistantLoadTextOperator.payload, AssistantLoadTextOperator.endpoint, endpoints.create_text_document
+    ),
 }
 
 
@@ -40,6 +50,7 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
     :param file: Path, glob, folder or object storage URL.
     :param args: Arguments of the command.
     :param site_id: The site.
+    :return: The rows, while the ``with`` block is open.
     :raises AssistantInputError: The file does not exist, or a column is missing.
     """
     kind = KINDS[args.kind]
@@ -61,7 +72,12 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
 
 
 def source_name(args: argparse.Namespace) -> str:
-    """Return the name of the source in the ledger: ``--source-name``, or the name of the file."""
+    """
+    Return the name of the source in the ledger.
+
+    :param args: Arguments of the command.
+    :return: ``--source-name``, or else the name of the file.
+    """
     return str(args.source_name or args.file.rstrip("/").rpartition("/")[2] or args.file)
 
 

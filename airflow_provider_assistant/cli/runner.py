@@ -14,7 +14,7 @@ from typing import TypeAlias
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException
 
-from airflow_provider_assistant.cli.output import LogLines, Out
+from airflow_provider_assistant.cli.output import Console, LogLines
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantError,
@@ -38,7 +38,7 @@ EXIT_CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...
     # Such as a connection that cannot be decoded, or a file that cannot be written.
     ((AirflowException, OSError), INPUT),
 )
-Command: TypeAlias = Callable[[Out, argparse.Namespace], int]
+Command: TypeAlias = Callable[[Console, argparse.Namespace], int]
 
 
 def command(function: Command) -> Callable[[argparse.Namespace], None]:
@@ -51,7 +51,7 @@ def command(function: Command) -> Callable[[argparse.Namespace], None]:
 
     @functools.wraps(function)
     def run(args: argparse.Namespace) -> None:
-        out = Out(as_json=args.output == "json")
+        out = Console(as_json=args.output == "json")
         # Without this, Airflow does not read connections from its database. Its own commands set it too.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
         _log_to(out, args.verbose)
@@ -72,8 +72,14 @@ def command(function: Command) -> Callable[[argparse.Namespace], None]:
     return run
 
 
-def failed(out: Out, error: Exception) -> int:
-    """Write an error, and return its exit code."""
+def failed(out: Console, error: Exception) -> int:
+    """
+    Write an error.
+
+    :param out: Output of the command.
+    :param error: The error.
+    :return: Its exit code.
+    """
     log.debug("%s", type(error).__name__, exc_info=error)
     code = exit_code(error)
     if code == BUG:
@@ -85,16 +91,22 @@ def failed(out: Out, error: Exception) -> int:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code of an error."""
+    """
+    Return the exit code of an error.
+
+    :param error: The error.
+    :return: One of the exit codes of the command line; ``BUG`` for an error of an unexpected type.
+    """
     return next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), BUG)
 
 
-def open_hook(out: Out, args: argparse.Namespace) -> AssistantHook:
+def open_hook(out: Console, args: argparse.Namespace) -> AssistantHook:
     """
     Return the hook of the connection in the arguments. Hides the API key in all further output.
 
     :param out: Output of the command.
     :param args: Arguments of the command.
+    :return: The hook, with the connection's settings already read.
     :raises AssistantInputError: The connection does not exist or is invalid.
     """
     try:
@@ -112,7 +124,7 @@ def open_hook(out: Out, args: argparse.Namespace) -> AssistantHook:
     return hook
 
 
-def _log_to(out: Out, verbose: bool) -> None:
+def _log_to(out: Console, verbose: bool) -> None:
     """Write this package's log to standard error through ``out``, which removes secrets."""
     log.handlers[:] = [LogLines(out)]
     log.propagate = False

@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 
-from airflow_provider_assistant.cli.output import Out
+from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.runner import command
 
 
 @command
-def sandbox(out: Out, args: argparse.Namespace) -> int:
+def sandbox(out: Console, args: argparse.Namespace) -> int:
     """Run the embedded service until it is stopped. Write its connection to standard output."""
     port = [] if args.port is None else ["--port", str(args.port)]
     process = subprocess.Popen(  # noqa: S603 (this Python, and flags that its parser checks)

@@ -1,4 +1,4 @@
-"""``airflow assistant smoke``: run the minimum production smoke flow of the API's specification."""
+"""``airflow assistant smoke``: try each route that a production setup needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Out
+from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
@@ -35,7 +35,7 @@ FATAL = (AssistantAuthenticationError, AssistantConnectionError)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StepResult:
     """
     The result of a step.
 
@@ -52,17 +52,19 @@ class Verdict:
 
 
 @command
-def smoke(out: Out, args: argparse.Namespace) -> int:
+def smoke(out: Console, args: argparse.Namespace) -> int:
     """Run the steps and write the result of each. Exit code 1 if a step did not succeed."""
     hook = open_hook(out, args)
-    verdicts = []
-    for verdict in _Smoke(hook, args).verdicts(out):
-        verdicts.append(verdict)
-        style = STYLES[verdict.verdict]
-        seconds = f"{verdict.seconds:.2f} s"
-        out.fields((verdict.verdict, style, 7), (verdict.step, "", 17), (seconds, DIM, 8), (verdict.detail, DIM, 0))
-    passed = all(verdict.verdict == "ok" for verdict in verdicts)
-    out.result({"passed": passed, "base_url": hook.settings.client.base_url, "steps": [asdict(v) for v in verdicts]})
+    results = []
+    for result in _Smoke(hook, args).results(out):
+        results.append(result)
+        style = STYLES[result.verdict]
+        seconds = f"{result.seconds:.2f} s"
+        out.fields((result.verdict, style, 7), (result.step, "", 17), (seconds, DIM, 8), (result.detail, DIM, 0))
+    passed = all(result.verdict == "ok" for result in results)
+    out.result(
+        {"passed": passed, "base_url": hook.settings.client.base_url, "steps": [asdict(result) for result in results]}
+    )
     return OK if passed else WRONG
 
 
@@ -77,7 +79,7 @@ class _Smoke:
         self._session_id = f"smoke-{uuid.uuid4().hex[:16]}"
         self._request_id = ""
 
-    def verdicts(self, out: Out) -> Iterator[Verdict]:
+    def results(self, out: Console) -> Iterator[StepResult]:
         """Yield the result of each step. Steps that depend on a failed step are skipped."""
         # Name, function, and names of the steps that it depends on.
         steps: tuple[tuple[str, Callable[[], str], set[str]], ...] = (
@@ -94,7 +96,7 @@ class _Smoke:
         for name, attempt, needs in steps:
             if stopped or needs & missing:
                 missing.add(name)
-                yield Verdict(name, "skipped", 0.0, stopped or f"needs: {', '.join(sorted(needs & missing))}")
+                yield StepResult(name, "skipped", 0.0, stopped or f"needs: {', '.join(sorted(needs & missing))}")
                 continue
             started = time.perf_counter()
             try:
@@ -105,7 +107,7 @@ class _Smoke:
                 detail, verdict = str(error), "failed"
                 if isinstance(error, FATAL):
                     stopped = f"'{name}' failed with an error that affects all steps"
-            yield Verdict(name, verdict, round(time.perf_counter() - started, 3), detail)
+            yield StepResult(name, verdict, round(time.perf_counter() - started, 3), detail)
 
     def _limits(self) -> str:
         raw = self._hook.get_limits().raw

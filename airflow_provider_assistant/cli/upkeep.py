@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from airflow_provider_assistant.cli.findings import read_findings
-from airflow_provider_assistant.cli.output import GOOD, WARNING, Out
+from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, admin
@@ -16,12 +16,12 @@ from airflow_provider_assistant.ledger.store import airflow_home
 
 
 @command
-def forget(out: Out, args: argparse.Namespace) -> int:
+def forget(out: Console, args: argparse.Namespace) -> int:
     """Record that documents were deleted. Exit code 1 if the ledger does not know one of them."""
     return forgotten(out, args)
 
 
-def forgotten(out: Out, args: argparse.Namespace) -> int:
+def forgotten(out: Console, args: argparse.Namespace) -> int:
     """Record that documents were deleted, and return the exit code."""
     deleted = admin.deleted_of(read_findings(args.findings)) if args.findings else admin.Deleted()
     deleted = admin.Deleted([*args.entry, *deleted.names], deleted.labels)
@@ -39,7 +39,7 @@ def forgotten(out: Out, args: argparse.Namespace) -> int:
 
 
 @command
-def loads(out: Out, args: argparse.Namespace) -> int:
+def loads(out: Console, args: argparse.Namespace) -> int:
     """List the latest loads."""
     with Ledger.open() as ledger:
         found = admin.load_records(ledger, args.site, args.limit)
@@ -52,7 +52,7 @@ def loads(out: Out, args: argparse.Namespace) -> int:
 
 
 @command
-def prune(out: Out, args: argparse.Namespace) -> int:
+def prune(out: Console, args: argparse.Namespace) -> int:
     """Delete old entries and old findings files."""
     if args.older_than < 1:
         raise AssistantInputError(f"--older-than must be at least 1 day, not {args.older_than}", field="older_than")

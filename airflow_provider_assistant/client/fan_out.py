@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.models import ApiReply
+from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,

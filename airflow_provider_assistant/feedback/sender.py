@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider_assistant.api import endpoints, errors
-from airflow_provider_assistant.api.models import Feedback, checked
+from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.client import ClientSettings
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.api.models import CreatedDocument
+from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.ledger import BatchLedger
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.preflight import LoadPlan

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Literal, NoReturn, TypeAlias
 
 from airflow_provider_assistant.api import flow
-from airflow_provider_assistant.api.models import ApiReply
+from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import on_interruption
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter

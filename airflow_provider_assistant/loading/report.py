@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Self, TypeAlias, cast
 
-from airflow_provider_assistant.api.models import ApiReply
+from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantStorageError, escaped
 from airflow_provider_assistant.lake import storable

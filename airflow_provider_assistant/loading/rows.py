@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from airflow_provider_assistant.api.call import Call, Upload
-from airflow_provider_assistant.api.models import Payload, checked
+from airflow_provider_assistant.api.payloads import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label, shortened
 from airflow_provider_assistant.lake import storable

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import datetime
 import logging
-from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.assets import Kind, site_uri
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
-from airflow_provider_assistant.failures import FailureContext, explained, place_of
+from airflow_provider_assistant.assets import AssetKind, site_uri
+from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.hooks.mixins import AssistantServiceMixin, AssistantTaskMixin
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.report import Findings
-from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage, table_at
-from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,41 +30,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNWRITTEN = "Nothing was written: the partition is unchanged."
 
-
-class UntemplatedField:
-    """A template field that keeps a source as given, whether the DAG file or Airflow's rendering sets it."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, operator: Any, owner: type | None = None) -> Any:
-        return self if operator is None else vars(operator)[self._name]
-
-    def __set__(self, operator: Any, source: Any) -> None:
-        vars(operator)[self._name] = without_templating(source)
-
-
-class AssistantBaseOperator(BaseOperator):
+class AssistantBaseOperator(AssistantTaskMixin, BaseOperator):
     """Base of all operators. ``execute`` returns a dict, which goes to XCom and to the events of outlet assets."""
-
-    ui_color = "#e4e9fb"
 
     # The data that this run wrote, for lineage and links.
     lineage_outputs: tuple[LineageDataset, ...] = ()
 
-    def __init__(self, **kwargs: Any) -> None:
-        # Makes task.output["request_id"] return that item of the result.
-        kwargs.setdefault("multiple_outputs", True)
-        super().__init__(**kwargs)
-
     def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         """
-        Set the result as the extra of every outlet asset's event, and return it.
+        Set the result as the extra of every outlet asset's event.
 
         :param context: Airflow's task context.
         :param result: The result of the task.
+        :return: The result.
         """
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
@@ -87,30 +65,47 @@ class AssistantBaseOperator(BaseOperator):
         return operator_lineage(self.lineage_inputs() if self.lineage_outputs else (), self.lineage_outputs)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """Return what the task was doing, for the log lines of a failure."""
+        """
+        Return what the task was doing, for the log lines of a failure.
+
+        :param context: Airflow's task context.
+        :return: The operation and its object; what is safe; and the path of the findings.
+        """
         return FailureContext(f"task {self.task_id!r}")
 
-    def part(self, context: Context) -> str:
-        """Return the name of this task's file in a partition. The name is unique to the task instance."""
-        return f"{self.dag_id}.{self.task_id}{_instance(RunRef.of(context))}"
+    def part_name(self, context: Context) -> str:
+        """
+        Return the name of this task's file in a partition. The name is unique to the task instance.
+
+        :param context: Airflow's task context.
+        :return: The name, without ``.parquet``.
+        """
+        return f"{self.dag_id}.{self.task_id}{instance_suffix(RunRef.of(context))}"
 
     def publish(
-        self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
+        self,
+        context: Context,
+        table: pa.Table,
+        root: str,
+        dataset: str,
+        day: datetime.date,
+        *,
+        part_name: str | None = None,
     ) -> lake.Published:
         """
-        Replace one file of a partition, and record it in ``written``.
+        Replace one file of a partition, and record it in ``lineage_outputs``.
 
         :param context: Airflow's task context.
         :param table: The rows.
         :param root: Folder of the datasets: a local path or an object storage URL.
         :param dataset: Name of the dataset.
         :param day: UTC day of the partition.
-        :param part: Name of the file without ``.parquet``. Default: the name of this task's file.
+        :param part_name: Name of the file without ``.parquet``. Default: the name of this task's file.
         :return: ``rows``, ``path`` and ``bytes`` of the file.
         """
         ti = context["ti"]
         provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
-        file = lake.publish(table, root, dataset, day, part or self.part(context), provenance=provenance)
+        file = lake.publish(table, root, dataset, day, part_name or self.part_name(context), provenance=provenance)
         self.lineage_outputs = (
             *self.lineage_outputs,
             table_at(str(ObjectStoragePath(root) / dataset), table, file.bytes),
@@ -119,7 +114,7 @@ class AssistantBaseOperator(BaseOperator):
         return file
 
 
-class AssistantOperator(AssistantBaseOperator):
+class AssistantOperator(AssistantServiceMixin, AssistantBaseOperator):
     """
     Base of the operators that call the service.
 
@@ -143,27 +138,60 @@ class AssistantOperator(AssistantBaseOperator):
         self.tenant_id = tenant_id
         self.site_id = site_id
 
-    @cached_property
-    def hook(self) -> AssistantHook:
-        """The hook of this task."""
-        return AssistantHook(self.assistant_conn_id, tenant_id=self.tenant_id, site_id=self.site_id)
-
-    def place(self) -> str:
-        """Return site, host and connection, to end a sentence with. Parts that cannot be read are omitted."""
-        return place_of(self.hook)
-
-    def asset_uri(self, kind: Kind, site_id: str | None = None) -> str:
+    def asset_uri(self, kind: AssetKind, site_id: str | None = None) -> str:
         """
         Return the asset URI of a part of the site, see :func:`airflow_provider_assistant.assets.assistant_asset`.
 
         :param kind: The part of the site, such as ``documents`` or ``chat``.
         :param site_id: The site. Default: that of the task.
+        :return: The URI, such as ``assistant://assistant.example.com/help/documents``.
         """
         return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.resolve_site_id(site_id), kind)
 
 
-def _named(written: Sequence[LineageDataset]) -> str:
-    return ", ".join(f"{data.uri} ({data.rows} rows)" for data in written)
+class AssistantConcurrentOperator(AssistantOperator):
+    """
+    Base of the operators that send many requests at once.
+
+    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
+
+    def __init__(self, *, max_concurrency: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.max_concurrency = max_concurrency
+
+    @property
+    def client_settings(self) -> ClientSettings:
+        """Settings of the task's client: those of the connection, with the task's own ``max_concurrency`` if set."""
+        settings = self.hook.settings.client
+        return replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """
+    Check an argument that has a fixed set of values.
+
+    :param name: Name of the argument.
+    :param value: Its value.
+    :param choices: The values that are allowed, at least two.
+    :raises ValueError: The value is none of them.
+    """
+    if value not in choices:
+        *first, last = map(repr, choices)
+        raise ValueError(f"{name} must be {', '.join(first)} or {last}, not {value!r}")
+
+
+def seconds_of(duration: float | datetime.timedelta) -> float:
+    """
+    Return a duration in seconds.
+
+    :param duration: A number of seconds, or a timedelta.
+    :return: The number of seconds.
+    """
+    return duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
 
 
 def warn_of_findings(listed: str | None, count: int | None = None) -> None:
@@ -183,6 +211,7 @@ def tolerance(limit: float, total: int) -> float:
 
     :param limit: A count, or a fraction of ``total`` if it is below 1.
     :param total: Number of rows, questions or sites.
+    :return: The limit as a count, which may have a fraction.
     """
     # Rounded because 0.29 * 100 is less than 29 in binary floating point.
     return round(limit * total, 6) if limit < 1 else limit
@@ -194,6 +223,7 @@ def day_of_run(date: str | None, context: Context) -> datetime.date:
 
     :param date: An explicit day, ``YYYY-MM-DD``, or None for the day of the DAG run.
     :param context: Airflow's task context.
+    :return: The day.
     :raises AssistantInputError: ``date`` is not a date.
     """
     if date is None:
@@ -206,180 +236,23 @@ def day_of_run(date: str | None, context: Context) -> datetime.date:
         raise AssistantInputError(f"date must be YYYY-MM-DD, not {date!r}", field="date") from None
 
 
-def _instance(run: RunRef) -> str:
-    """Return a suffix for file names that is unique per instance of a task in one DAG run."""
+def instance_suffix(run: RunRef) -> str:
+    """
+    Return a suffix for file names that is unique per instance of a task in one DAG run.
+
+    :param run: The task instance.
+    :return: ``.`` and the map index, ``.loop`` and the region, both, or an empty string.
+    """
     mapped = "" if run.map_index < 0 else f".{run.map_index}"
     return mapped if run.region is None else f"{mapped}.loop{run.region}"
 
 
 def findings_of(run: RunRef) -> Findings:
-    """Return the findings of a run: a file in AIRFLOW_HOME that is written only if there are findings."""
-    name = f"{run.run_id}{_instance(run)}.parquet".replace("/", "_")
+    """
+    Return the findings of a task that has no ``findings_path``.
+
+    :param run: The task instance.
+    :return: The findings, a file in AIRFLOW_HOME that is written only if there are findings.
+    """
+    name = f"{run.run_id}{instance_suffix(run)}.parquet".replace("/", "_")
     return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
-
-
-class ExportOperator(AssistantOperator):
-    """
-    Base of the operators that write Parquet datasets.
-
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run.
-    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
-        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
-        its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
-    """
-
-    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date", "file_name")
-    operator_extra_links = (AssistantDataLink(),)
-
-    def __init__(
-        self, *, output_path: str, date: str | None = None, file_name: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.output_path = output_path
-        self.date = date
-        self.file_name = file_name
-
-    def part(self, context: Context) -> str:
-        """Return the name of this task's file in a partition."""
-        return f"{self._task_part()}{_instance(RunRef.of(context))}"
-
-    def failure_context(self, context: Context) -> FailureContext:
-        """Return the target of the export and the files that it replaced, for the log lines of a failure."""
-        doing = f"export of {self.part(context)!r} to {self.output_path} from {self.place()}"
-        files = len(self.lineage_outputs)
-        return FailureContext(
-            doing, f"{files} file(s) of this run were written: {_named(self.lineage_outputs)}." if files else UNWRITTEN
-        )
-
-    def _task_part(self) -> str:
-        return self.file_name or f"{self.dag_id}.{self.task_id}"
-
-    def publish(
-        self, context: Context, table: pa.Table, root: str, dataset: str, day: datetime.date, *, part: str | None = None
-    ) -> lake.Published:
-        """
-        Replace this task's file in a partition.
-
-        :param context: Airflow's task context.
-        :param table: The rows.
-        :param root: Folder of the datasets: a local path or an object storage URL.
-        :param dataset: Name of the dataset.
-        :param day: UTC day of the partition.
-        :param part: Name of the file without ``.parquet``. Default: the name of this task's file.
-        :return: ``rows``, ``path`` and ``bytes`` of the file.
-        :raises AssistantInputError: Another file of the partition already contains some of the rows. Nothing was
-            written.
-        """
-        part = part or self.part(context)
-        if other := lake.counted_twice(table, root, dataset, day, part, self._task_part()):
-            raise AssistantInputError(
-                f"{other} already contains rows that this task would write for {day}, and readers would count them "
-                f"twice. Nothing was written to {dataset}. If the DAG or the task was renamed, keep the old name: "
-                f"file_name={other.rpartition('/')[2].removesuffix('.parquet')!r}, or delete that file. If another "
-                "task exports the same rows, give each task a separate output_path.",
-                field="file_name",
-            )
-        return super().publish(context, table, root, dataset, day, part=part)
-
-    def day(self, context: Context) -> datetime.date:
-        """
-        Return the UTC day of the partition that this run writes.
-
-        :param context: Airflow's task context.
-        :raises AssistantInputError: ``date`` is not a date.
-        """
-        return day_of_run(self.date, context)
-
-
-class LedgerExportOperator(ExportOperator):
-    """
-    Base of the operators that export entries of the ledger to a Parquet dataset.
-
-    A run replaces whole UTC days, so a re-run creates no duplicates.
-
-    :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: Last UTC day to write, ``YYYY-MM-DD``. Default: the day of the DAG run.
-    :param days: Number of days to write, ending with ``date``. Default: 2, because entries were added to the day before
-        after yesterday's run.
-    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
-        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
-        its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
-        ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    """
-
-    dataset: ClassVar[str]
-
-    def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if days < 1:
-            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
-        self.days = days
-
-    @abstractmethod
-    def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
-        """
-        Return the rows of a time range.
-
-        :param ledger: The ledger.
-        :param start: First moment of the range, in UTC.
-        :param end: First moment after the range, in UTC.
-        :param scope: API URL of the site, or None for all sites.
-        """
-
-    @explained
-    def execute(self, context: Context) -> dict[str, Any]:
-        """
-        Write the partitions.
-
-        :param context: Airflow's task context.
-        :return: ``rows`` and ``bytes`` of all files, ``paths`` of all files, ``path`` of the last day's file, and
-            ``date``, the last day.
-        :raises AssistantLedgerError: The ledger cannot be read.
-        :raises AssistantLedgerPermanentError: The ledger has no entries up to a day whose partition has rows: the run
-            would replace these rows by nothing. Airflow does not retry the task.
-        :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
-        """
-        last = self.day(context)
-        written: list[lake.Published] = []
-        scope = self.hook.site_url() if self.site_id else None
-        with Ledger.open() as ledger:
-            for back in reversed(range(self.days)):
-                day = last - datetime.timedelta(days=back)
-                start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
-                end = start + datetime.timedelta(days=1)
-                table = self.table(ledger, start, end, scope)
-                if not table.num_rows:
-                    self._check_emptiness(ledger, day, end, self.part(context))
-                written.append(self.publish(context, table, self.output_path, self.dataset, day))
-        paths = [file.path for file in written]
-        result = {
-            "rows": sum(file.rows for file in written),
-            "path": paths[-1],
-            "paths": paths,
-            "bytes": sum(file.bytes for file in written),
-            "date": last.isoformat(),
-        }
-        values = (result["rows"], self.dataset, self.days, last, paths[-1])
-        self.log.info("Wrote %d rows of dataset %s for the %d day(s) up to %s. Last file: %s.", *values)
-        return self.emit_asset_events(context, result)
-
-    def _check_emptiness(self, ledger: Ledger, day: datetime.date, end: datetime.datetime, part: str) -> None:
-        """
-        Raise if an empty table would replace rows that came from another ledger.
-
-        :raises AssistantLedgerPermanentError: The partition has rows, but this ledger has no entries up to that day.
-        """
-        rows = lake.rows_there(self.output_path, self.dataset, day, part)
-        if rows and not ledger.has_entries_before(end):
-            raise AssistantLedgerPermanentError(
-                f"{self.dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
-                "entry of that day or earlier: the rows came from another ledger and were not replaced. Check "
-                "[assistant] ledger_conn_id. A ledger in a file is not shared between machines."
-            )

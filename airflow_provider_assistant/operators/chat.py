@@ -1,39 +1,40 @@
-"""Operators for chats and sessions: ``POST …/chat``, ``…/chat/async`` and ``…/chat/session/close``."""
+"""Operators for chats and sessions: ``POST …/chat`` and ``POST …/chat/session/close``."""
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, CallInfo
-from airflow_provider_assistant.api.models import ApiReply, ChatMessage, SubmittedChat, checked
-from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousPermanentError,
-    AssistantAPIError,
-    AssistantNotFoundError,
-    AssistantRequestFailedError,
-    AssistantRequestLostError,
-    AssistantRequestTimeoutError,
-)
+from airflow_provider_assistant.api.payloads import ChatMessage, checked
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantNotFoundError
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
-from airflow_provider_assistant.observability import tracing
-from airflow_provider_assistant.operators.base import AssistantOperator
-from airflow_provider_assistant.operators.links import AssistantRequestLink
-from airflow_provider_assistant.triggers.chat import ended_request, times_of
-from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, is_lost, record_and_return, restore
+from airflow_provider_assistant.operators.base import AssistantOperator, check_choice
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 
 
-class _MessageOperator(AssistantOperator):
+class AssistantMessageOperator(AssistantOperator):
+    """
+    Base of the operators that send one message.
+
+    :param session_id: The session. Reuse it to continue a conversation.
+    :param message: The user's message.
+    :param email: E-mail address of the end user. Default: None, not sent.
+    :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
+    :param on_ambiguous: What to do if the message may have reached the service although no usable reply came back:
+        ``retry`` (default), ``skip`` or ``fail``.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
+
     template_fields: Sequence[str] = (
         *AssistantOperator.template_fields,
         "session_id",
@@ -53,8 +54,7 @@ class _MessageOperator(AssistantOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if on_ambiguous not in {"retry", "skip", "fail"}:
-            raise ValueError(f"on_ambiguous must be 'retry', 'skip' or 'fail', not {on_ambiguous!r}")
+        check_choice("on_ambiguous", on_ambiguous, ("retry", "skip", "fail"))
         self.session_id = session_id
         self.message = message
         self.email = email
@@ -63,7 +63,7 @@ class _MessageOperator(AssistantOperator):
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the session of the chat, for the log lines of a failure."""
-        return FailureContext(f"chat in session {self.session_id!r} on {self.place()}")
+        return FailureContext(f"chat in session {self.session_id!r} on {self.hook.location()}")
 
     def _chat_message(self) -> ChatMessage:
         fields = {
@@ -102,7 +102,7 @@ class _MessageOperator(AssistantOperator):
             context["ti"].xcom_push(key="possibly_duplicated", value=count)
 
 
-class AssistantChatOperator(_MessageOperator):
+class AssistantChatOperator(AssistantMessageOperator):
     """
     Send a message and return the answer from the same round trip (``POST …/chat``).
 
@@ -153,233 +153,6 @@ class AssistantChatOperator(_MessageOperator):
         }
 
 
-class AssistantSubmitChatOperator(_MessageOperator):
-    """
-    Submit an async chat (``POST …/chat/async``) and optionally wait for the answer, on the worker or deferred.
-
-    While it waits, it polls ``GET …/chat/requests/{request_id}``. The operator records the submission in the ledger
-    before and after it sends it: a retried or cleared task continues with the request that it already submitted, unless
-    that request failed or the service lost it. If earlier attempts may have been submitted as well, the operator logs
-    their minimum number and pushes it to XCom as ``possibly_duplicated``.
-
-    .. seealso::
-        For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/async-chat`
-
-    :param session_id: The session. Reuse it to continue a conversation.
-    :param message: The user's message.
-    :param email: E-mail address of the end user. Default: None, not sent.
-    :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
-    :param on_ambiguous: What to do if this or an earlier try may have submitted the chat although no usable reply came
-        back. ``retry`` (default) submits it again, ``skip`` skips the task, ``fail`` fails it without retries.
-    :param wait_for_completion: Whether to wait for the answer and return it. Default: only with ``deferrable=True``.
-    :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
-        ``[operators] default_deferrable``.
-    :param poll_interval: Seconds between two polls. Default: 5.
-    :param timeout: Longest wait for the answer, in seconds or as a timedelta. Default: 3600.
-    :param reuse: Whether a cleared task continues with the request of its earlier run. A retry always does. Default:
-        True.
-    :param ledger: Whether to use the ledger. Default: True. Without it, a retry submits the message again.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
-    """
-
-    operator_extra_links = (AssistantRequestLink(),)
-
-    # Read by AssistantRequestLink.
-    request_id: str | None = None
-
-    def __init__(
-        self,
-        *,
-        wait_for_completion: bool | None = None,
-        deferrable: bool | None = None,
-        poll_interval: float = 5.0,
-        timeout: float | timedelta = 3600.0,
-        reuse: bool = True,
-        ledger: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.wait_for_completion = bool(deferrable) if wait_for_completion is None else wait_for_completion
-        self.deferrable = is_deferrable(deferrable)
-        self.poll_interval = poll_interval
-        self.timeout = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        self.reuse = reuse
-        self.ledger = ledger
-
-    @explained
-    def execute(self, context: Context) -> dict[str, Any]:
-        """
-        Submit the chat, and wait for the answer if ``wait_for_completion`` is set.
-
-        :param context: Airflow's task context.
-        :return: Without waiting: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the
-            epoch. After waiting: ``request_id``, ``session_id``, ``site_id``, ``state``, ``status``, ``text``,
-            ``error`` (None), ``polls``, ``seconds`` (latency by the service's timestamps, None if its reply has none),
-            ``noticed_after`` (seconds from submission to the poll that found the request finished) and ``raw``, the
-            last reply as received.
-        :raises AssistantRequestFailedError: The request failed.
-        :raises AssistantRequestTimeoutError: The request did not finish within ``timeout``. A retry continues to wait.
-        :raises AssistantRequestLostError: The service no longer knows the request. A retry submits the message again.
-        :raises AssistantAmbiguousError: The chat may or may not have been submitted.
-        :raises AssistantAmbiguousPermanentError: The same, with ``on_ambiguous="fail"``. Airflow does not retry the
-            task.
-        :raises AirflowSkipException: The chat may have been submitted, and ``on_ambiguous`` is ``skip``.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
-        """
-        site_id = self.hook.resolve_site_id()
-        with Ledger.opened(self.ledger) as ledger:
-            with self._skipping():
-                submitted = self._submitted(context, site_id, ledger)
-            if not self.wait_for_completion:
-                return submitted
-            client = self.hook.client
-            since = submitted["submitted_at"]
-            deadline = client.now() + self.timeout
-            if self.deferrable:
-                defer(
-                    self,
-                    assistant_conn_id=self.assistant_conn_id,
-                    site_id=site_id,
-                    request_id=submitted["request_id"],
-                    since=since,
-                    deadline=deadline,
-                    poll_interval=self.poll_interval,
-                    now=client.now(),
-                    rendered={
-                        "assistant_conn_id": self.assistant_conn_id,
-                        "site_id": site_id,
-                        "session_id": self.session_id,
-                        "request_id": submitted["request_id"],
-                    },
-                )
-            call = endpoints.get_chat_request(site_id, submitted["request_id"], client.settings.words)
-            steps = flow.wait_for(
-                call,
-                since=since,
-                deadline=deadline,
-                interval=self.poll_interval,
-                now=client.now,
-            )
-            with tracing.span("wait", site_id=site_id, request_id=submitted["request_id"]):
-                try:
-                    request, polls = client.run(steps)
-                except AssistantAPIError as error:
-                    self._raise_lost(error, ledger)
-                    raise
-            ended = {**request.as_dict(), "polls": polls, **times_of(request, since, client.now())}
-            return {**record_and_return(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
-
-    @explained
-    def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
-        """
-        Return the answer after a deferral.
-
-        :param context: Airflow's task context.
-        :param event: The trigger's event.
-        :return: The same as :meth:`execute` after waiting.
-        :raises AssistantError: The same errors as :meth:`execute`.
-        """
-        restore(self, event)
-        site_id = self.hook.resolve_site_id()
-        with Ledger.opened(self.ledger, needed=False) as ledger:
-            try:
-                ended = record_and_return(ended_request(event), self.hook, ledger)
-            except (AssistantRequestFailedError, AssistantRequestTimeoutError) as error:
-                self.request_id = error.request_id
-                raise
-            except AssistantAPIError as error:
-                self._raise_lost(error, ledger)
-                raise
-        self.request_id = ended["request_id"]
-        return {**ended, "session_id": self.session_id, "site_id": site_id}
-
-    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """Return the session and the request of the chat, for the log lines of a failure."""
-        doing = f"async chat in session {self.session_id!r} on {self.place()}"
-        if not self.request_id:
-            return FailureContext(doing)
-        kept = " The ledger has it: a retry continues to wait for it." if self.ledger else ""
-        return FailureContext(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
-
-    def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
-        """Raise AssistantRequestLostError if the error of a poll means that the service lost the request."""
-        if is_lost(error, self.request_id, self.hook, ledger):
-            raise AssistantRequestLostError(
-                f"Lost by the service: chat request {self.request_id!r} of site "
-                f"{self.hook.resolve_site_id()!r}, which it had "
-                f"accepted. A retry or a cleared task submits the question again. Error of the last poll: {error}"
-            ) from error
-
-    def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
-        call = endpoints.submit_chat(site_id, self._chat_message())
-        if ledger is None:
-            reply = self._send(call)
-            self._note_duplicates(context, reply.call_info.ambiguous)
-            request_id, at = reply.request_id, time.time()
-        else:
-            row = self._submitted_once(context, site_id, ledger, call)
-            request_id, at = row.request_id, row.settled_at.timestamp()
-        self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
-        self.request_id = request_id
-        return {
-            "request_id": request_id,
-            "session_id": self.session_id,
-            "site_id": site_id,
-            "submitted_at": at,
-        }
-
-    def _submitted_once(self, context: Context, site_id: str, ledger: Ledger, call: Call[SubmittedChat]) -> Any:
-        """Submit the chat unless an earlier try did. Return its ledger entry."""
-        run = RunRef.of(context)
-        # Airflow increases max_tries when a task is cleared.
-        scope = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
-        target, key = self.hook.site_url(), key_of(scope, *(call.json or {}).values())
-        earlier = ledger.find(submissions, target, key)
-        is_ambiguous = earlier is not None and earlier.outcome in {"intended", "ambiguous"}
-        if is_ambiguous and self.on_ambiguous != "retry":
-            raise _not_resubmitted(call, earlier)
-        if earlier is not None and earlier.outcome == "done" and earlier.state == "lost":
-            self.log.warning("The service lost request %r. Submitting the question again.", earlier.request_id)
-        ambiguous = int(is_ambiguous)
-
-        def send() -> dict[str, Any]:
-            nonlocal ambiguous
-            reply = self._send(call)
-            ambiguous += reply.call_info.ambiguous
-            return {"request_id": reply.request_id}
-
-        row, sent = ledger.once(
-            submissions,
-            target,
-            key,
-            run,
-            send,
-            again_if=submissions.c.state.in_(["failed", "lost"]),
-            site_id=site_id,
-            session_id=self.session_id,
-            state=None,
-            completed_at=None,
-        )
-        if sent:
-            self._note_duplicates(context, ambiguous)
-        else:
-            self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")
-        return row
-
-
-def _not_resubmitted(call: Call[Any], earlier: Any) -> AssistantAmbiguousPermanentError:
-    return AssistantAmbiguousPermanentError(
-        f"Not submitted again: an earlier try may have submitted it ({call}). Its error: "
-        f"{earlier.error or 'it ended before it had a reply'} Check at the service whether it was submitted, and "
-        "record the result with 'airflow assistant ledger resolve'.",
-        endpoint=call.endpoint,
-        attempts=earlier.attempts,
-    )
-
-
 class AssistantCloseSessionOperator(AssistantOperator):
     """
     Close a session (``POST …/chat/session/close``).
@@ -424,4 +197,4 @@ class AssistantCloseSessionOperator(AssistantOperator):
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the session, for the log lines of a failure."""
-        return FailureContext(f"close of session {self.session_id!r} on {self.place()}")
+        return FailureContext(f"close of session {self.session_id!r} on {self.hook.location()}")

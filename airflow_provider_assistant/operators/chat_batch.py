@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,18 +24,18 @@ from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
-from airflow_provider_assistant.operators.base import AssistantOperator, UntemplatedField, tolerance, warn_of_findings
+from airflow_provider_assistant.operators.base import check_choice, seconds_of, tolerance, warn_of_findings
 from airflow_provider_assistant.operators.links import AssistantDataLink
-from airflow_provider_assistant.storage.paths import files_in
+from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore
+from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.chat_batch.batch import Batch, Mode
 
 
-class AssistantChatBatchOperator(AssistantOperator):
+class AssistantChatBatchOperator(AssistantSourceOperator):
     """
     Ask many questions in one task, each once, and write the answers to one Parquet file.
 
@@ -101,19 +100,8 @@ class AssistantChatBatchOperator(AssistantOperator):
     :param site_id: The site. Default: that of the connection.
     """
 
-    template_fields: Sequence[str] = (
-        *AssistantOperator.template_fields,
-        "source",
-        "output_path",
-        "columns",
-        "constants",
-        "key_columns",
-        "csv_options",
-        "session",
-        "allowed_root",
-    )
+    template_fields: Sequence[str] = (*AssistantSourceOperator.template_fields, "output_path", "session")
     operator_extra_links = (AssistantDataLink(),)
-    source = UntemplatedField()
 
     # State of the current try.
     _batch: Batch | None = None
@@ -122,49 +110,32 @@ class AssistantChatBatchOperator(AssistantOperator):
     def __init__(
         self,
         *,
-        source: Any,
         output_path: str,
-        columns: Mapping[str, str] | None = None,
-        constants: Mapping[str, str] | None = None,
-        key_columns: str | Sequence[str] = (),
-        csv_options: Mapping[str, str] | None = None,
-        allow_empty: bool = False,
         mode: Mode = "async",
         session: str | None = None,
         close_sessions: bool | None = None,
         deferrable: bool | None = None,
         timeout: float | timedelta = 3600.0,
         poll_interval: float = 20.0,
-        max_concurrency: int | None = None,
         max_failed: float = 0,
-        allowed_root: str | None = None,
         reuse: bool = True,
         ledger: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if mode not in {"async", "sync"}:
-            raise ValueError(f"mode must be 'async' or 'sync', not {mode!r}")
+        check_choice("mode", mode, ("async", "sync"))
         if max_failed < 0:
             raise ValueError(f"max_failed must be a count or a fraction below 1, not {max_failed!r}")
         if poll_interval <= 0:
             raise ValueError(f"poll_interval must be more than 0 seconds, not {poll_interval!r}")
-        self.source = source
         self.output_path = output_path
-        self.columns = columns
-        self.constants = constants
-        self.key_columns = key_columns
-        self.csv_options = csv_options
-        self.allow_empty = allow_empty
         self.mode = mode
         self.session = session
         self.close_sessions = close_sessions
         self.deferrable = is_deferrable(deferrable)
-        self.timeout = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        self.timeout = seconds_of(timeout)
         self.poll_interval = poll_interval
-        self.max_concurrency = max_concurrency
         self.max_failed = max_failed
-        self.allowed_root = allowed_root
         self.reuse = reuse
         self.ledger = ledger
 
@@ -221,14 +192,14 @@ class AssistantChatBatchOperator(AssistantOperator):
         :return: The same as :meth:`execute`.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
-        restore(self, event)
+        restore_attributes(self, event)
         raise_failure(event)
         with self._opened(context) as batch:
             return self._finished(batch, context, deadline_of(event))
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the target and the counts of this try, for the log lines of a failure."""
-        doing = f"chat batch to {self.output_path} on {self.place()}"
+        doing = f"chat batch to {self.output_path} on {self.hook.location()}"
         if result := self._result:
             kept = f"{result['complete']} of {result['rows']} questions have an answer in {self.output_path}."
             waiting = (
@@ -250,14 +221,13 @@ class AssistantChatBatchOperator(AssistantOperator):
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files with the questions, and the chat asset of the site."""
-        return [*files_in(self.source), LineageDataset(self.asset_uri("chat"))]
+        return [*super().lineage_inputs(), LineageDataset(self.asset_uri("chat"))]
 
     @contextlib.contextmanager
     def _opened(self, context: Context) -> Iterator[Batch]:
         from airflow_provider_assistant.chat_batch.batch import Batch
 
         site_id, scope, run = self.hook.resolve_site_id(), self._scope(context), RunRef.of(context)
-        settings = self.hook.settings.client
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(Ledger.opened(self.ledger))
             memory = None
@@ -270,7 +240,7 @@ class AssistantChatBatchOperator(AssistantOperator):
                 )
                 stack.enter_context(memory)
             self._batch = Batch(
-                replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency),
+                self.client_settings,
                 site_id=site_id,
                 mode=self.mode,
                 output=ObjectStoragePath(self.output_path),
@@ -292,17 +262,14 @@ class AssistantChatBatchOperator(AssistantOperator):
             folder=str(batch.journal.folder),
             deadline=deadline,
             poll_interval=self.poll_interval,
-            max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+            max_concurrency=self.client_settings.max_concurrency,
             rendered={
                 "assistant_conn_id": self.assistant_conn_id,
                 "site_id": site_id,
                 "output_path": str(self.output_path),
             },
         )
-        self.defer(
-            trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout + DEFERRAL_GRACE)
-        )
-        raise AssertionError("unreachable: defer() raises")
+        defer(self, trigger, now=deadline - self.timeout)
 
     def _finished(self, batch: Batch, context: Context, deadline: float) -> dict[str, Any]:
         batch.collect(interval=self.poll_interval, deadline=deadline)

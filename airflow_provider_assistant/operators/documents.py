@@ -11,18 +11,19 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, Upload
-from airflow_provider_assistant.api.models import CreatedDocument, Payload, QADocument, TextDocument
+from airflow_provider_assistant.api.payloads import Payload, QADocument, TextDocument
+from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import UntemplatedField
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
+from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import StoragePath, check_inside, files_in, storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
 
-class AssistantLoadRowsOperator(AssistantLoadOperator):
+class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
     """
     Base of the operators that create one document per row.
 
@@ -73,34 +74,11 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
     :param site_id: The site. Default: that of the connection.
     """
 
-    template_fields: Sequence[str] = (
-        *AssistantLoadOperator.template_fields,
-        "source",
-        "columns",
-        "constants",
-        "key_columns",
-        "csv_options",
+    template_fields: Sequence[str] = tuple(
+        dict.fromkeys((*AssistantLoadOperator.template_fields, *AssistantSourceOperator.template_fields))
     )
-    source = UntemplatedField()
 
     payload: ClassVar[type[Payload]]
-
-    def __init__(
-        self,
-        *,
-        source: Any,
-        columns: Mapping[str, str] | None = None,
-        constants: Mapping[str, str] | None = None,
-        key_columns: str | Sequence[str] = (),
-        csv_options: Mapping[str, str] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.source = source
-        self.columns = columns
-        self.constants = constants
-        self.key_columns = key_columns
-        self.csv_options = csv_options
 
     @abstractmethod
     def _call(self, site_id: str, document: Any) -> Call[CreatedDocument]:
@@ -123,10 +101,6 @@ class AssistantLoadRowsOperator(AssistantLoadOperator):
                 call=lambda document: self._call(site_id, document),
                 allow_empty=self.allow_empty,
             )
-
-    def lineage_inputs(self) -> Sequence[LineageDataset]:
-        """Return the files of the source; empty if the rows do not come from files."""
-        return files_in(self.source)
 
     def _is_whole(self, context: Context) -> bool:
         is_shard = isinstance(self.source, Mapping) and "row_groups" in self.source
@@ -321,13 +295,17 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     :param site_id: The site. Default: that of the connection.
     """
 
-    template_fields: Sequence[str] = (*AssistantLoadOperator.template_fields, "files")
+    template_fields: Sequence[str] = (*AssistantLoadOperator.template_fields, "files", "allowed_root")
     endpoint = "documents"
     kind = "file"
 
-    def __init__(self, *, files: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *, files: Any, allowed_root: str | None = None, allow_empty: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.files = files
+        self.allowed_root = allowed_root
+        self.allow_empty = allow_empty
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files, or the folders that contain them."""

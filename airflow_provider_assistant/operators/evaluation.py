@@ -30,8 +30,9 @@ from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import Source, open_source
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
-from airflow_provider_assistant.operators.base import AssistantBaseOperator, UntemplatedField, day_of_run
+from airflow_provider_assistant.operators.base import check_choice, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
+from airflow_provider_assistant.operators.source import AssistantReaderOperator, UntemplatedField
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
 
 
-class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
+class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
     """
     Score answers, compare them with a baseline, check the rules of a gate, and write a report.
 
@@ -58,9 +59,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     :param answers: The answers: the Parquet file of
         :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`, or a dataframe, a list of
-            mappings, a
-        path to Parquet, CSV or JSON Lines files, or a callable that returns one of these. The column ``answer`` and the
-        columns of ``key`` are required.
+        mappings, a path to Parquet, CSV or JSON Lines files, or a callable that returns one of these. The column
+        ``answer`` and the key columns are required.
     :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
         ``expect_no_answer``, ``weight`` and ``tags``. Default: None, they are columns of ``answers``.
     :param output_path: Folder of the evaluations: a local path or an object storage URL.
@@ -124,15 +124,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         baseline: BaselineOf | None = None,
         tag: str | None = None,
         key_columns: str | Sequence[str] = "key",
-        csv_options: Mapping[str, str] | None = None,
-        allow_empty: bool = False,
         name: str | None = None,
         lake_path: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if on_fail not in get_args(OnFail):
-            raise ValueError(f"on_fail must be 'fail', 'skip_downstream' or 'report', not {on_fail!r}")
+        check_choice("on_fail", on_fail, get_args(OnFail))
         self.answers = answers
         self.expectations = expectations
         self.output_path = output_path
@@ -143,8 +140,6 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.baseline = baseline
         self.tag = tag
         self.key_columns = key_columns
-        self.csv_options = csv_options
-        self.allow_empty = allow_empty
         self.name = name
         self.lake_path = lake_path
         self._check_arguments()
@@ -277,22 +272,21 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         return self.emit_asset_events(context, empty_head(self._name(context), scorers))
 
     def _name(self, context: Context) -> str:
-        return self.name or self.part(context)
+        return self.name or self.part_name(context)
 
     def _run(self, context: Context) -> tuple[dict[str, str | None], datetime]:
         """Return the ids of the task instance, and the time by which evaluations are ordered."""
-        ti, run = context["ti"], context["dag_run"]
+        run, dag_run = RunRef.of(context), context["dag_run"]
         # Not the logical date: manual runs have none, and scheduled runs have the start of their interval.
-        moment: datetime = run.run_after
-        index = ti.map_index
+        moment: datetime = dag_run.run_after
         about = {
-            "dag_id": ti.dag_id,
-            "run_id": ti.run_id,
-            "task_id": ti.task_id,
-            "map_index": None if index is None or index < 0 else str(index),
+            "dag_id": run.dag_id,
+            "run_id": run.run_id,
+            "task_id": run.task_id,
+            "map_index": None if run.map_index < 0 else str(run.map_index),
             # Iterations of a loop (Airflow 3.4) differ only in their region.
-            **({"region": region} if (region := RunRef.of(context).region) else {}),
-            "logical_date": run.logical_date.isoformat() if run.logical_date else None,
+            **({"region": run.region} if run.region else {}),
+            "logical_date": dag_run.logical_date.isoformat() if dag_run.logical_date else None,
             "run_after": moment.isoformat(),
         }
         return about, moment
@@ -313,9 +307,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     def _publish(self, context: Context, summary: Summary, place: RunDirectory) -> str:
         """Replace this run's file in the dataset ``evaluations``."""
         table = lake.evaluations_table(rows_of(summary, str(place.summary), context["dag_run"].logical_date))
-        part = f"{self.part(context)}.{context['ti'].run_id}"
+        part_name = f"{self.part_name(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
-        return self.publish(context, table, str(self.lake_path), "evaluations", day, part=part).path
+        return self.publish(context, table, str(self.lake_path), "evaluations", day, part_name=part_name).path
 
     def _finished(self, context: Context, summary: Summary, head: dict[str, Any]) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""

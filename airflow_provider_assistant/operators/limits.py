@@ -27,7 +27,7 @@ class AssistantLimitsOperator(AssistantOperator):
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return what the task was reading, for the log lines of a failure."""
-        return FailureContext(f"limits on {self.place()}")
+        return FailureContext(f"limits on {self.hook.location()}")
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002

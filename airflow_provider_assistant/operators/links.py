@@ -61,8 +61,8 @@ class AssistantDataLink(BaseOperatorLink):
         :param ti_key: Key of the task instance.
         :return: A URL, or an empty string if the task wrote nothing.
         """
-        written = getattr(operator, "written", ())
-        return _address(written[-1].uri) if written else ""
+        written = getattr(operator, "lineage_outputs", ())
+        return _browser_url(written[-1].uri) if written else ""
 
 
 class AssistantRequestLink(BaseOperatorLink):
@@ -82,7 +82,7 @@ class AssistantRequestLink(BaseOperatorLink):
         return f"{operator.hook.site_url()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
 
 
-def _address(uri: str) -> str:
+def _browser_url(uri: str) -> str:
     """Return a URL that a browser can open, or the URI itself if there is none."""
     path = ObjectStoragePath(uri)
     if path.protocol in {"file", ""}:

@@ -7,13 +7,12 @@ import contextlib
 import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant.api.models import Payload
+from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -28,9 +27,16 @@ from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import AssistantOperator, findings_of, tolerance, warn_of_findings
+from airflow_provider_assistant.operators.base import (
+    AssistantConcurrentOperator,
+    check_choice,
+    findings_of,
+    seconds_of,
+    tolerance,
+    warn_of_findings,
+)
 from airflow_provider_assistant.storage.paths import storage_path
-from airflow_provider_assistant.triggers.deferral import is_deferrable, restore
+from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.engine import Load, OnAmbiguous, OnChange, OnMissing
@@ -52,6 +58,7 @@ def load_failure(
     :param on_ambiguous: Parameter of the load. Ambiguous rows fail the load only with ``retry``.
     :param max_rejected: Number of rejected rows that are tolerated: a count, or a fraction of all rows if below 1.
     :param listed: Sentence with the path of the findings, appended to the message.
+    :return: The error, which is not raised, or None.
     """
     ambiguous = counts.ambiguous if on_ambiguous == "retry" else 0
     if counts.failed or ambiguous:
@@ -69,7 +76,7 @@ def load_failure(
     return None
 
 
-class AssistantLoadOperator(AssistantOperator):
+class AssistantLoadOperator(AssistantConcurrentOperator):
     """
     Base of the operators that load documents.
 
@@ -100,10 +107,6 @@ class AssistantLoadOperator(AssistantOperator):
         Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
-    :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
-        storage URL. Default: None, files may lie anywhere.
-    :param allow_empty: Whether a source without rows or files succeeds with zero counts; no document becomes stale
-        then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
         creates every row again.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
@@ -112,11 +115,10 @@ class AssistantLoadOperator(AssistantOperator):
     """
 
     template_fields: Sequence[str] = (
-        *AssistantOperator.template_fields,
+        *AssistantConcurrentOperator.template_fields,
         "findings_path",
         "source_name",
         "namespace",
-        "allowed_root",
     )
 
     endpoint: ClassVar[str]
@@ -139,22 +141,16 @@ class AssistantLoadOperator(AssistantOperator):
         max_rejected: float = 0,
         findings_path: str | None = None,
         source_name: str | None = None,
-        max_concurrency: int | None = None,
         max_backoff: float | timedelta = 300.0,
         deferrable: bool | None = None,
         timeout: float | timedelta = 86_400.0,
-        allowed_root: str | None = None,
-        allow_empty: bool = False,
         ledger: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if on_ambiguous not in {"retry", "skip", "fail"}:
-            raise ValueError(f"on_ambiguous must be 'retry', 'skip' or 'fail', not {on_ambiguous!r}")
-        if on_change not in {"create", "skip", "fail"}:
-            raise ValueError(f"on_change must be 'create', 'skip' or 'fail', not {on_change!r}")
-        if on_missing not in {"stale", "ignore"}:
-            raise ValueError(f"on_missing must be 'stale' or 'ignore', not {on_missing!r}")
+        check_choice("on_ambiguous", on_ambiguous, ("retry", "skip", "fail"))
+        check_choice("on_change", on_change, ("create", "skip", "fail"))
+        check_choice("on_missing", on_missing, ("stale", "ignore"))
         if deferrable and not ledger:
             raise ValueError(
                 "deferrable=True needs the ledger: without it, a load that resumes creates every row again"
@@ -170,13 +166,10 @@ class AssistantLoadOperator(AssistantOperator):
         self.max_rejected = max_rejected
         self.findings_path = findings_path
         self.source_name = source_name
-        self.max_concurrency = max_concurrency
-        self.max_backoff = _seconds(max_backoff)
+        self.max_backoff = seconds_of(max_backoff)
         # default_deferrable may be True for a task without the ledger.
         self.deferrable = ledger and is_deferrable(deferrable)
-        self.timeout = _seconds(timeout)
-        self.allowed_root = allowed_root
-        self.allow_empty = allow_empty
+        self.timeout = seconds_of(timeout)
         self.ledger = ledger
 
     @abstractmethod
@@ -185,8 +178,7 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _is_whole(self, context: Context) -> bool:
         """Return whether this task reads its whole source and can find stale documents. A mapped task cannot."""
-        is_mapped = context["ti"].map_index is not None and context["ti"].map_index >= 0
-        return self.on_missing == "stale" and not is_mapped
+        return self.on_missing == "stale" and RunRef.of(context).map_index < 0
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -226,12 +218,12 @@ class AssistantLoadOperator(AssistantOperator):
             rendered for this run of the task.
         :return: The same as :meth:`execute`.
         """
-        restore(self, {"rendered": rendered})
+        restore_attributes(self, {"rendered": rendered})
         return self._execute(context, until or self.hook.client.now() + self.timeout)
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the source and the counts of this try, for the log lines of a failure."""
-        doing = f"load of {self._source_name(context)!r} to {self.place()}"
+        doing = f"load of {self._source_name(context)!r} to {self.hook.location()}"
         return FailureContext(doing, _progress(self._record.counts), self._listed.listed if self._listed else None)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
@@ -251,10 +243,10 @@ class AssistantLoadOperator(AssistantOperator):
             columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
             self.lineage_outputs = (LineageDataset(self.asset_uri("documents"), columns, counts.created),)
             listed = f" Findings: {findings.listed}." if findings.listed else ""
-            if flaw := load_failure(
+            if failure := load_failure(
                 counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed
             ):
-                raise flaw
+                raise failure
         warn_of_findings(findings.listed, findings.count)
         return self.emit_asset_events(context, result)
 
@@ -307,15 +299,15 @@ class AssistantLoadOperator(AssistantOperator):
     ) -> Counts:
         from airflow_provider_assistant.loading.engine import Load, LoadOptions
 
+        settings = self.client_settings
         options = LoadOptions(
-            max_concurrency=self.max_concurrency or self.hook.settings.client.max_concurrency,
+            max_concurrency=settings.max_concurrency,
             max_backoff=self.max_backoff,
             on_ambiguous=self.on_ambiguous,
             on_change=self.on_change,
             adopt=self.adopt,
             allow_mass_change=self.allow_mass_change,
         )
-        settings = replace(self.hook.settings.client, max_concurrency=options.max_concurrency)
         facts = {"site_id": self.hook.resolve_site_id(), "kind": self.kind}
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", **facts) as span:
@@ -371,7 +363,3 @@ def _progress(counts: Mapping[str, Any]) -> str:
         f"are recorded and not sent again. {left} are left ({counts['ambiguous']} of them may exist), "
         f"{counts['rejected']} are rejected."
     )
-
-
-def _seconds(value: float | timedelta) -> float:
-    return value.total_seconds() if isinstance(value, timedelta) else value

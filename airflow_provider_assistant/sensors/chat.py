@@ -23,23 +23,30 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailedPermanentError,
     AssistantRequestTimeoutError,
 )
-from airflow_provider_assistant.failures import FailureContext, explained, place_of
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.mixins import AssistantServiceMixin
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.triggers.chat import ended_request, times_of
-from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, is_lost, record_and_return, restore
+from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
+from airflow_provider_assistant.triggers.deferral import (
+    defer,
+    is_deferrable,
+    record_and_return,
+    record_loss,
+    restore_attributes,
+)
 
 
-class AssistantChatRequestSensor(BaseSensorOperator):
+class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
     """
     Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
     A complete request succeeds. A failed one raises
-    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailedError`. A request that does not end within
-    ``timeout`` raises Airflow's ``AirflowSensorTimeout``. Transient errors are logged, and polling continues; 400, 401,
-    403 and 404 fail the task at once. Airflow retries none of these failures, because another poll would end the same
-    way, and ``soft_fail`` turns each into a skip. This holds in every mode. After a 400 or 404, clear the task that
-    submitted the chat request: it submits the question again.
+    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailedPermanentError`. A request that does not end
+    within ``timeout`` raises Airflow's ``AirflowSensorTimeout``. Transient errors are logged, and polling continues;
+    400, 401, 403 and 404 fail the task at once. Airflow retries none of these failures, because another poll would end
+    the same way, and ``soft_fail`` turns each into a skip. This holds in every mode. After a 400 or 404, clear the task
+    that submitted the chat request: it submits the question again.
 
     .. seealso::
         For more information on how to use this sensor, take a look at the guide:
@@ -57,7 +64,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
-    ui_color = "#e4e9fb"
 
     def __init__(
         self,
@@ -70,7 +76,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         poke_interval: float = 5.0,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("multiple_outputs", True)
         super().__init__(poke_interval=poke_interval, **kwargs)
         self.request_id = request_id
         self.assistant_conn_id = assistant_conn_id
@@ -78,11 +83,6 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         self.deferrable = is_deferrable(deferrable)
         self.ledger = ledger
         self._polls = 0
-
-    @cached_property
-    def hook(self) -> AssistantHook:
-        """Hook for the task's connection and site."""
-        return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
     @explained
     def execute(self, context: Context) -> Any:
@@ -94,7 +94,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             own times, None if its reply has none), ``noticed_after`` (seconds from the submission, or from the start of
             the wait if the ledger does not have the submission, to the poll that found the end), and ``raw``, the last
             reply as received.
-        :raises AssistantRequestFailedError: The chat request failed.
+        :raises AssistantRequestFailedPermanentError: The chat request failed.
         :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
@@ -115,15 +115,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             "site_id": self.hook.resolve_site_id(),
             "request_id": self.request_id,
         }
-        return defer(
-            self,
-            **names,
-            rendered=names,
-            since=self._since,
-            deadline=now + self.timeout,
-            poll_interval=self.poke_interval,
-            now=now,
+        trigger = AssistantChatRequestTrigger(
+            **names, rendered=names, since=self._since, deadline=now + self.timeout, poll_interval=self.poke_interval
         )
+        return defer(self, trigger, now=now)
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
         """
@@ -131,7 +126,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
-        :raises AssistantRequestFailedError: The chat request failed.
+        :raises AssistantRequestFailedPermanentError: The chat request failed.
         :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
         """
         client, site_id = self.hook.client, self.hook.resolve_site_id()
@@ -141,7 +136,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             request = client.run(flow.poll(call, since=self._since, now=client.now))
         except AssistantAPIError as error:
             with Ledger.opened(self.ledger) as ledger:
-                is_lost(error, self.request_id, self.hook, ledger)
+                record_loss(error, self.request_id, self.hook, ledger)
             raise
         if isinstance(request, AssistantError):
             self.log.warning(flow.POLLING_GOES_ON, request)
@@ -160,19 +155,21 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
         """
-        Resume after the deferral: return what :meth:`execute` returns, or raise what it raises.
+        Return the answer after a deferral.
 
         :param context: Airflow's context of the task.
         :param event: Payload of the trigger's event.
+        :return: The same as :meth:`execute`.
+        :raises AssistantError: The same errors as :meth:`execute`.
         """
-        restore(self, event)
+        restore_attributes(self, event)
         with Ledger.opened(self.ledger, needed=False) as ledger:
             try:
                 return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
             except AssistantRequestTimeoutError as error:
                 raise AirflowSensorTimeout(str(error)) from error
             except AssistantAPIError as error:
-                is_lost(error, self.request_id, self.hook, ledger)
+                record_loss(error, self.request_id, self.hook, ledger)
                 raise
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
@@ -181,7 +178,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         """
-        return FailureContext(f"wait for chat request {self.request_id!r} on {place_of(self.hook)}")
+        return FailureContext(f"wait for chat request {self.request_id!r} on {self.hook.location()}")
 
     @cached_property
     def _since(self) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.ledger import Ledger, feedback_between, loads_between, requests_between
-from airflow_provider_assistant.operators.base import LedgerExportOperator
+from airflow_provider_assistant.transfers.base import LedgerExportOperator
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,7 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
         :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
         """
         return lake.feedback_table(feedback_between(ledger.engine, start, end, scope))
 
@@ -55,11 +56,11 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
     """
     Export chat requests in the ledger to the dataset ``requests``: one row per request, on the day it was submitted.
 
-    The rows are the requests that :class:`~airflow_provider_assistant.operators.chat.AssistantSubmitChatOperator` and
+    The rows are the requests that
+    :class:`~airflow_provider_assistant.operators.submit_chat.AssistantSubmitChatOperator` and
     :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` submitted with the ledger on. A
-        request
-    that finishes after midnight changes the partition of the day before. A run replaces whole UTC days, so a re-run
-    creates no duplicates.
+    request that finishes after midnight changes the partition of the day before. A run replaces whole UTC days, so a
+    re-run creates no duplicates.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -88,6 +89,7 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
         :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
         """
         return lake.requests_table(requests_between(ledger.engine, start, end, scope))
 
@@ -126,5 +128,6 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
         :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
         """
         return lake.loads_table(loads_between(ledger.engine, start, end, scope))

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.failures import explained
-from airflow_provider_assistant.operators.base import ExportOperator
+from airflow_provider_assistant.transfers.base import ExportOperator
 
 
 class AssistantLimitsToParquetOperator(ExportOperator):

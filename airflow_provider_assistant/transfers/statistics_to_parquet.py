@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +22,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import ExportOperator, tolerance
+from airflow_provider_assistant.operators.base import AssistantConcurrentOperator, tolerance
+from airflow_provider_assistant.transfers.base import ExportOperator
 
 # Size limit of the list of failed sites in XCom, in bytes of JSON. The log names all of them.
 FAILED_SITES_BYTES = 5000
@@ -32,7 +32,7 @@ FAILED_SITES_NAMED = 10
 REASON_LENGTH = 200
 
 
-class AssistantStatisticsToParquetOperator(ExportOperator):
+class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOperator):
     """
     Export the statistics of sites (``GET …/statistics``) to the datasets ``statistics`` and ``statistics_raw``.
 
@@ -69,7 +69,6 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         site_ids: Sequence[str] | None = None,
         list_keys: Mapping[str, str] | None = None,
         max_failed_sites: float = 0,
-        max_concurrency: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -77,12 +76,11 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             raise ValueError("give site_id or site_ids, not both")
         if max_failed_sites < 0:
             raise ValueError(f"max_failed_sites must be a count or a fraction below 1, not {max_failed_sites!r}")
-        if max_concurrency is not None and max_concurrency < 1:
-            raise ValueError(f"max_concurrency must be at least 1, not {max_concurrency!r}")
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            raise ValueError(f"max_concurrency must be at least 1, not {self.max_concurrency!r}")
         self.site_ids = site_ids
         self.list_keys = list_keys
         self.max_failed_sites = max_failed_sites
-        self.max_concurrency = max_concurrency
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -127,9 +125,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         calls = {site_id: endpoints.get_statistics(site_id) for site_id in _checked(site_ids)}
         if not calls:
             self.log.warning("site_ids is empty: writing the partition without rows.")
-        settings = self.hook.settings.client
-        settings = replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency)
-        async with RateLimitedClient(settings) as client:
+        async with RateLimitedClient(self.client_settings) as client:
             return await read_sites(client, calls)
 
     def _write(self, context: Context, found: SiteReplies, day: Any) -> dict[str, Any]:

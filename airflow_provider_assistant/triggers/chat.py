@@ -9,7 +9,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.api.models import ChatRequest
+from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook

@@ -1,11 +1,11 @@
-"""Deferral and resumption of tasks that wait for an async chat request; shared by operator and sensor."""
+"""Deferral and resumption of tasks that wait for async chat requests; shared by operators and sensor."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
@@ -14,7 +14,10 @@ from airflow_provider_assistant.api.errors import shortened
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
+    from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
 log = logging.getLogger(__name__)
 
@@ -23,56 +26,33 @@ log = logging.getLogger(__name__)
 DEFERRAL_GRACE = 600.0
 
 
-def is_deferrable(wanted: bool | None) -> bool:
+def is_deferrable(deferrable: bool | None) -> bool:
     """
     Return whether a task waits in the triggerer.
 
-    :param wanted: The task's ``deferrable``; None for Airflow's ``[operators] default_deferrable``.
+    :param deferrable: The task's parameter; None for Airflow's ``[operators] default_deferrable``.
+    :return: Whether it does.
     """
-    return conf.getboolean("operators", "default_deferrable", fallback=False) if wanted is None else wanted
+    return conf.getboolean("operators", "default_deferrable", fallback=False) if deferrable is None else deferrable
 
 
 def defer(
-    task: BaseOperator,
-    *,
-    assistant_conn_id: str,
-    site_id: str,
-    request_id: str,
-    since: float,
-    deadline: float,
-    poll_interval: float,
-    now: float,
-    rendered: Mapping[str, str] | None = None,
+    task: BaseOperator, trigger: AssistantChatRequestTrigger | AssistantChatBatchTrigger, *, now: float
 ) -> NoReturn:
     """
-    Defer a task until its chat request has ended; the task resumes in ``execute_complete``.
+    Defer a task until its trigger has ended; the task resumes in ``execute_complete``.
 
     :param task: The task.
-    :param assistant_conn_id: Id of the Airflow connection.
-    :param site_id: Site of the chat request.
-    :param request_id: Id of the chat request.
-    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
-    :param deadline: Time at which to stop polling, in seconds since the epoch.
-    :param poll_interval: Seconds between polls.
+    :param trigger: The trigger, with its deadline.
     :param now: Current time, in seconds since the epoch.
-    :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
     :raises TaskDeferred: Always; Airflow then frees the worker slot.
     """
-    trigger = AssistantChatRequestTrigger(
-        assistant_conn_id=assistant_conn_id,
-        site_id=site_id,
-        request_id=request_id,
-        since=since,
-        deadline=deadline,
-        poll_interval=poll_interval,
-        rendered=rendered,
-    )
-    timeout = timedelta(seconds=max(0.0, deadline - now) + DEFERRAL_GRACE)
+    timeout = timedelta(seconds=max(0.0, trigger.deadline - now) + DEFERRAL_GRACE)
     task.defer(trigger=trigger, method_name="execute_complete", timeout=timeout)
     raise AssertionError("unreachable: defer() raises")
 
 
-def restore(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
+def restore_attributes(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
     """
     Restore the attributes that a task had when it was deferred, because Airflow renders them again when it resumes.
 
@@ -86,9 +66,9 @@ def restore(task: BaseOperator, event: Mapping[str, Any] | None) -> None:
         setattr(task, name, value)
 
 
-def is_lost(error: AssistantAPIError, request_id: str | None, hook: AssistantHook, ledger: Ledger | None) -> bool:
+def record_loss(error: AssistantAPIError, request_id: str | None, hook: AssistantHook, ledger: Ledger | None) -> bool:
     """
-    Return whether an error means that the service no longer knows a chat request, and record it in the ledger.
+    Record in the ledger that the service no longer knows a chat request, if that is what an error means.
 
     A retry, or a cleared task, then submits the question again.
 

@@ -69,9 +69,9 @@ FOLDERS = {"howto": "How to", "concepts": "Concepts", "operations": "Operations"
 MODULES = {
     "Hook": ["hooks.assistant"],
     "Operators: documents": ["operators.documents"],
-    "Operators: chat": ["operators.chat"],
+    "Operators: chat": ["operators.chat", "operators.submit_chat"],
     "Operators: chat batch": ["operators.chat_batch"],
-    "Operators: feedback": ["operators.feedback"],
+    "Operators: feedback": ["operators.feedback", "operators.feedback_batch"],
     "Operators: evaluation": ["operators.evaluation"],
     "Operators: exports and warehouse": [
         *("transfers.statistics_to_parquet", "transfers.limits_to_parquet", "transfers.ledger_to_parquet"),
@@ -83,7 +83,7 @@ MODULES = {
     "Decorators": ["decorators"],
     "Assets": ["assets"],
     "Exceptions": ["exceptions"],
-    "Endpoints and replies": ["api.endpoints", "api.models"],
+    "Endpoints and replies": ["api.endpoints", "api.payloads", "api.replies"],
     "Evaluation": [
         *("evaluation.cases", "evaluation.scorers", "evaluation.scoring", "evaluation.rules", "evaluation.refusals"),
         *("evaluation.evaluate", "evaluation.summary"),

@@ -24,9 +24,9 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
-    AssistantSubmitChatOperator,
 )
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.adversary.request_service import TRIES, WORDS, Answer, Request, Service, Try, answer_to
 from tests.adversary.world import FinishedRequest, World

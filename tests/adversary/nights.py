@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.sources import open_source

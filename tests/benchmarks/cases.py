@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.sources import open_source

@@ -50,7 +50,7 @@ with DAG("ask", schedule=None):
 MAPPED = """
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 with DAG("mapped", schedule=None):

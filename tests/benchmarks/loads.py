@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import sqlite_engine

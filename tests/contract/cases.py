@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call, Upload
-from airflow_provider_assistant.api.models import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
+from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
 
 TENANT = "acme-inc"
 SITE = "acme-docs"

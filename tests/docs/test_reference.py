@@ -23,10 +23,11 @@ from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.engine import OnAmbiguous, OnChange
 from airflow_provider_assistant.observability import metrics
-from airflow_provider_assistant.operators import chat, documents
-from airflow_provider_assistant.operators.base import AssistantOperator, ExportOperator, LedgerExportOperator
+from airflow_provider_assistant.operators import documents
+from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.provider_info import get_provider_info
+from airflow_provider_assistant.transfers.base import LedgerExportOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from tests.contract.cases import CASES, Case
 from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
@@ -55,13 +56,15 @@ def tasks() -> dict[str, type[BaseOperator]]:
     info = get_provider_info()
     modules = [name for kind in ("operators", "sensors") for group in info[kind] for name in group["python-modules"]]
     modules += [group["python-module"] for group in info["transfers"]]
-    return {
+    found = {
         name: value
         for module in modules
         for name, value in vars(importlib.import_module(module)).items()
         if name.startswith("Assistant") and isinstance(value, type) and issubclass(value, BaseOperator)
-        if value.__module__ == module and not inspect.isabstract(value)
+        if value.__module__ == module
     }
+    bases = {base for kind in found.values() for base in kind.__mro__[1:]}
+    return {name: kind for name, kind in found.items() if kind not in bases}
 
 
 def task_rows() -> dict[str, dict[str, str]]:
@@ -216,42 +219,66 @@ def test_task_decorators() -> None:
 
 def test_kinds_of_assets() -> None:
     (said,) = [row["What it is"] for row in table(section(LINEAGE, "The URI")) if row["Part"] == "kind"]
-    assert codes(said) == list(get_args(assets.Kind))
+    assert codes(said) == list(get_args(assets.AssetKind))
     assert inspect.signature(assets.assistant_asset).parameters["kind"].default == codes(said)[0]
 
 
+# Sections with arguments that several classes share; a class's own section may have a table, too.
+LOADS, EXPORTS = "Arguments of all load operators", "Arguments of all exports"
+SHARED = {
+    "AssistantChatOperator": ["Arguments of a message"],
+    "AssistantFeedbackToParquetOperator": [EXPORTS, "Arguments of the exports of the ledger"],
+    "AssistantLimitsToParquetOperator": [EXPORTS],
+    "AssistantLoadQAOperator": ["Arguments for rows", LOADS],
+    "AssistantLoadTextOperator": ["Arguments for rows", LOADS],
+    "AssistantLoadsToParquetOperator": [EXPORTS, "Arguments of the exports of the ledger"],
+    "AssistantRequestsToParquetOperator": [EXPORTS, "Arguments of the exports of the ledger"],
+    "AssistantStatisticsToParquetOperator": [EXPORTS],
+    "AssistantSubmitChatOperator": ["Arguments of a message"],
+    "AssistantUploadFilesOperator": [LOADS],
+}
+# Arguments of all operators that call the service.
+COMMON = {"assistant_conn_id", "site_id", "tenant_id"}
+
+
 def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
-    parameters = dict(inspect.signature(vars(kind)["__init__"]).parameters)
+    parameters = inspect.signature(vars(kind)["__init__"]).parameters
     return {name: found for name, found in parameters.items() if name not in {"self", "kwargs"}}
 
 
-ARGUMENTS = {
-    "Arguments for rows": documents.AssistantLoadRowsOperator,
-    "Arguments of a message": chat._MessageOperator,
-    "Arguments of all exports": ExportOperator,
-    "Arguments of all load operators": documents.AssistantLoadOperator,
-    "Arguments of the exports of the ledger": LedgerExportOperator,
-}
-# These classes have no arguments of their own.
-WITHOUT_ARGUMENTS = {
-    "AssistantChatOperator",
-    "AssistantFeedbackToParquetOperator",
-    "AssistantLimitsOperator",
-    "AssistantLoadQAOperator",
-    "AssistantLoadTextOperator",
-    "AssistantLoadsToParquetOperator",
-    "AssistantRequestsToParquetOperator",
-}
+def parameters_of(kind: type) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a class and of its bases in this package."""
+    bases = [
+        base
+        for base in reversed(kind.__mro__)
+        if base.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(base)
+    ]
+    return {name: found for base in bases for name, found in own_parameters(base).items()}
 
 
-@pytest.mark.parametrize("heading", sorted({*tasks(), *ARGUMENTS} - WITHOUT_ARGUMENTS))
-def test_arguments(heading: str) -> None:
-    kind = ARGUMENTS.get(heading) or tasks()[heading]
-    said = {codes(row["Argument"])[0]: row["Default"].strip("`") for row in table(section(OPERATORS, heading))}
-    assert said == {
-        name: "required" if found.default is found.empty else repr(found.default)
-        for name, found in own_parameters(kind).items()
+@pytest.mark.parametrize("name", sorted(tasks()))
+def test_arguments(name: str) -> None:
+    own = re.split(r"^#+ ", section(OPERATORS, name), flags=re.MULTILINE)[0]
+    texts = (own, *(section(OPERATORS, heading) for heading in SHARED.get(name, ())))
+    said = [
+        (codes(row["Argument"])[0], row["Default"].strip("`"))
+        for text in texts
+        if "| Argument |" in text
+        for row in table(text[text.index("| Argument |") :])
+    ]
+    assert len(dict(said)) == len(said)
+    expected = {
+        parameter: "required" if found.default is found.empty else repr(found.default)
+        for parameter, found in parameters_of(tasks()[name]).items()
     }
+    assert {**dict(said), **{common: expected.get(common) for common in COMMON & set(expected)}} == expected
+
+
+@pytest.mark.parametrize("kind", tasks().values(), ids=tasks())
+def test_no_class_has_more_than_twelve_arguments_of_its_own(kind: type) -> None:
+    for ancestor in kind.__mro__:
+        if ancestor.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(ancestor):
+            assert len(own_parameters(ancestor)) <= 12, ancestor
 
 
 @pytest.mark.parametrize(("argument", "values"), [("on_ambiguous", OnAmbiguous), ("on_change", OnChange)])
@@ -275,12 +302,6 @@ def test_counts() -> None:
     counts = report.Counts(**dict.fromkeys(parts, 1))
     assert total == "rows"
     assert counts.done == len(parts)
-
-
-def test_classes_without_arguments_have_a_heading() -> None:
-    for name in WITHOUT_ARGUMENTS:
-        assert "__init__" not in vars(tasks()[name])
-        assert section(OPERATORS, name).strip()
 
 
 def test_default_timeout_of_sensors() -> None:

@@ -137,7 +137,10 @@ def test_links_follow_their_targets_to_the_site() -> None:
         "[a](../README.md#connect), [b](../tests/unit), [c](faults.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
     )
     moved = builder["relinked"](text, "docs/index.md", "index.md", builder["places_of"]())
-    assert moved == "[a](readme.md#connect), b, [c](faults.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
+    elsewhere = f"{builder['REPOSITORY']}/blob/main/tests/unit"
+    assert moved == (
+        f"[a](readme.md#connect), [b]({elsewhere}), [c](faults.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
+    )
 
 
 def test_a_new_page_is_in_the_navigation_by_its_folder(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.api.models import ChatMessage, QADocument
+from airflow_provider_assistant.api.payloads import ChatMessage, QADocument
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,

@@ -67,9 +67,19 @@ def test_every_module_is_listed_and_there(kind, info):
             for thing in vars(loaded).values()
         ):
             holding.add(loaded.__name__)
-    assert set(entry["python-modules"]) == holding - {
-        f"{package.__name__}.operators.{base}" for base in ("base", "loads")
-    }
+    # These modules have only base classes.
+    bases = {"hooks.base", "operators.base", "operators.loads", "operators.source"}
+    assert set(entry["python-modules"]) == holding - {f"{package.__name__}.{base}" for base in bases}
+
+
+def test_every_transfer_is_listed_and_there(info):
+    folder = importlib.import_module(f"{package.__name__}.transfers")
+    modules = {f"{folder.__name__}.{module.name}" for module in pkgutil.iter_modules(folder.__path__)}
+    assert {entry["python-module"] for entry in info["transfers"]} == modules - {f"{folder.__name__}.base"}
+    for entry in info["transfers"]:
+        transfers = vars(importlib.import_module(entry["python-module"])).values()
+        own = [kind for kind in transfers if getattr(kind, "__module__", "") == entry["python-module"]]
+        assert any(isinstance(kind, type) and issubclass(kind, BaseOperator) for kind in own), entry
 
 
 def test_the_hook_is_where_it_says(info):

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from tests.integration.faults import asks
 from tests.integration.faults.loads import CONCURRENCY, CONNECTION, FinishedRequest, Loader, findings
 from tests.live.requests import rows_of
@@ -42,7 +42,7 @@ class Try:
         """Run the operator like a task; SIGTERM is handled like in Airflow's task runner."""
         airflow.configuration.AIRFLOW_HOME = str(self.home)
         os.environ[CONNECTION] = self.connection
-        operator = AssistantFeedbackOperator(
+        operator = AssistantRateAnswersOperator(
             task_id="rate",
             answers=str(self.home / asks.OUTPUT),
             scores=str(self.home / "scores.parquet"),

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from airflow.sdk import dag
 
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 GLOBEX = {"assistant_conn_id": "assistant_globex"}

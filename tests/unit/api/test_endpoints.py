@@ -4,7 +4,7 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 
 

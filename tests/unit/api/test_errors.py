@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantServerError
 
 GET = endpoints.get_statistics("docs")

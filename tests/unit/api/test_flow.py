@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure, Upload
-from airflow_provider_assistant.api.models import QADocument
+from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,

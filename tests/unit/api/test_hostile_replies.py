@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.api.models import ANSWER_FIELDS, ERROR_FIELDS
+from airflow_provider_assistant.api.replies import ANSWER_FIELDS, ERROR_FIELDS
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantError, AssistantResponseError
 from tests.hostile import CALLS, KEY
 from tests.wire import FakeTime, drive

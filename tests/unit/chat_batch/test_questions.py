@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.chat_batch.questions import asked_as, read_questions
 from airflow_provider_assistant.exceptions import AssistantInputError

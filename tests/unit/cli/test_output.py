@@ -7,14 +7,14 @@ import logging
 
 import pytest
 
-from airflow_provider_assistant.cli.output import LogLines, Out
+from airflow_provider_assistant.cli.output import Console, LogLines
 
 KEY = 'k"ey/+1 é'
 
 
 @pytest.fixture
 def out():
-    made = Out(as_json=False)
+    made = Console(as_json=False)
     made.hide(KEY)
     return made
 
@@ -26,7 +26,7 @@ def test_a_secret_is_hidden_however_it_is_spelled(out, spelled):
 
 def test_no_way_out_lets_a_secret_through(capsys):
     for as_json in (False, True):
-        out = Out(as_json=as_json)
+        out = Console(as_json=as_json)
         out.hide(KEY)
         out.line(KEY)
         out.fields((KEY, "", 0), ("x", "", 0))
@@ -64,7 +64,7 @@ def test_an_answer_cannot_steer_the_terminal(out, text, shown):
 
 
 def test_a_pipe_gets_lines_with_tabs(capsys):
-    out = Out(as_json=False)
+    out = Console(as_json=False)
     out.table(("name", "value"), [("a\nb", None), ("[red]c[/red]", 1)])
     out.fields(("ok", "green", 9), ("x", "", 9))
     out.line("x" * 300, "green")
@@ -72,7 +72,7 @@ def test_a_pipe_gets_lines_with_tabs(capsys):
 
 
 def test_a_program_gets_one_line_of_json_and_nothing_else(capsys):
-    out = Out(as_json=True)
+    out = Console(as_json=True)
     out.line("for people")
     out.table(("for",), [("people",)])
     out.fields(("for people", "", 0))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.models import QADocument, TextDocument
+from airflow_provider_assistant.api.payloads import QADocument, TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import LABEL_LENGTH
 from airflow_provider_assistant.loading.rows import (

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.api.models import ChatMessage
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantError

@@ -18,8 +18,8 @@ from airflow_provider_assistant.ledger import Ledger, submissions
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
-    AssistantSubmitChatOperator,
 )
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 
 UNKNOWN = "I don't know"
 POLL = r"chat/requests/"

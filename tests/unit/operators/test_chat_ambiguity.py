@@ -15,8 +15,8 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
-    AssistantSubmitChatOperator,
 )
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 
 CHAT = r"chat$"
 CLOSE = r"session/close$"

@@ -31,13 +31,13 @@ from airflow_provider_assistant.messages import RUNBOOK, message_of
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
-    AssistantSubmitChatOperator,
 )
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -235,7 +235,7 @@ def rated(tmp_path):
 
 def test_ratings_that_are_refused(failed, rated):
     happened, safe, todo, error = failed(
-        AssistantFeedbackOperator(task_id="rate", **rated), AssistantIncompletePermanentError
+        AssistantRateAnswersOperator(task_id="rate", **rated), AssistantIncompletePermanentError
     )
     assert names_the_connection(happened)
     assert "0 ratings were sent by this try and 0 before. 3 are left." in safe

@@ -19,7 +19,6 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
-    AssistantSubmitChatOperator,
 )
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
@@ -28,6 +27,7 @@ from airflow_provider_assistant.operators.documents import (
 )
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator

@@ -15,8 +15,8 @@ from airflow.sdk import DAG, timezone
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 
 FEEDBACK = r"chat/feedback$"

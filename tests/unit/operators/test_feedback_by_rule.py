@@ -25,6 +25,7 @@ from airflow_provider_assistant.feedback import sender as rating_module
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from tests.unit.ledger.outage import away
 
 FEEDBACK = r"chat/feedback$"
@@ -68,7 +69,7 @@ class Evaluated:
 
     def operator(self, **options):
         options = {"answers": self.answers, "scores": self.scores, "rules": RULES, **options}
-        return AssistantFeedbackOperator(task_id="rate", **options)
+        return AssistantRateAnswersOperator(task_id="rate", **options)
 
     def rate(self, **options):
         result = self.operator(**options).execute(context())
@@ -317,17 +318,17 @@ def test_a_timeout_that_airflow_raises_ends_it(evaluated, service, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("operator", "given", "message"),
     [
-        ({}, "not none of them"),
-        ({"session_id": "s", "request_id": "r"}, "not request_id, session_id"),
-        ({"answers": "a", "scores": "b"}, "not answers, scores"),
-        ({"answers": "a", "scores": "b", "rules": RULES, "feedback": "good"}, "not answers, feedback, rules, scores"),
+        (AssistantFeedbackOperator, {}, "missing keyword arguments"),
+        (AssistantFeedbackOperator, {"session_id": "s", "request_id": "r"}, "missing keyword argument 'feedback'"),
+        (AssistantRateAnswersOperator, {"answers": "a", "scores": "b"}, "missing keyword argument 'rules'"),
+        (AssistantRateAnswersOperator, {"answers": "a", "scores": "b", "rules": RULES, "feedback": "good"}, "feedback"),
     ],
 )
-def test_half_of_a_form_is_refused_while_the_dag_is_read(given, message):
-    with pytest.raises(AssistantInputError, match=message):
-        AssistantFeedbackOperator(task_id="rate", **given)
+def test_half_of_a_form_is_refused_while_the_dag_is_read(operator, given, message):
+    with pytest.raises(TypeError, match=message):
+        operator(task_id="rate", **given)
 
 
 @pytest.mark.parametrize("field", ["answers", "scores"])
@@ -345,7 +346,7 @@ def test_in_a_dag_with_templates_and_a_retry(evaluated, service, run_operator):
     evaluated.ask([0.9, 0.1])
     service.answer("status:503", path=FEEDBACK)
     run = run_operator(
-        AssistantFeedbackOperator,
+        AssistantRateAnswersOperator,
         answers="{{ params.folder }}/answers.parquet",
         scores="{{ params.folder }}/scores.parquet",
         rules={"good": "token_f1 >= {{ params.good }}", "bad": "token_f1 < 0.3"},
@@ -382,7 +383,7 @@ def test_airflow_does_not_retry_refused_ratings(evaluated, service, run_operator
     evaluated.ask([0.9] * 3)
     service.answer("status:404", path=FEEDBACK, times=None)
     paths = {"answers": evaluated.answers, "scores": evaluated.scores}
-    run = run_operator(AssistantFeedbackOperator, rules=RULES, retries=2, **paths)
+    run = run_operator(AssistantRateAnswersOperator, rules=RULES, retries=2, **paths)
     assert (run.state, run.tries(), service.posts(FEEDBACK)) == ("failed", 1, 3)
 
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.unit.ledger.outage import away
 

@@ -15,7 +15,6 @@ from airflow.sdk import DAG
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantRequestFailedError, AssistantRequestTimeoutError
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
@@ -24,6 +23,7 @@ from airflow_provider_assistant.operators.documents import (
 )
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.links import AssistantDataLink, AssistantRequestLink
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,

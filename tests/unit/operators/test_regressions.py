@@ -15,10 +15,11 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_provider_assistant.exceptions import AssistantRequestTimeoutError
-from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sandbox import tenants
 
 REGION = UUID(int=7)

@@ -12,8 +12,8 @@ from airflow.sdk import DAG, timezone
 from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantRequestLostError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.triggers.events import carried
 

@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 POLL = r"chat/requests/"

@@ -19,10 +19,10 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, RunRef, sqlite_engine, submissions
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.operators.base import LedgerExportOperator
-from airflow_provider_assistant.operators.chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -221,7 +221,7 @@ def test_a_load_that_waits_in_the_triggerer_has_a_row_before_and_one_after(servi
     with pytest.raises(TaskDeferred):
         operator.execute(context())
     service.behave(documents_quota=100)
-    operator.resume(context(), {})
+    operator.execute_complete(context(), {})
     before, after = export(AssistantLoadsToParquetOperator)
     assert (before["outcome"], before["created"], before["failed"]) == ("deferred", 2, 2)
     assert (after["outcome"], after["created"], after["unchanged"]) == ("succeeded", 2, 2)

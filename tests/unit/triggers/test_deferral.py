@@ -43,12 +43,11 @@ def ledger(tmp_path, hook):
     [(160.0, timedelta(seconds=60 + DEFERRAL_GRACE)), (50.0, timedelta(seconds=DEFERRAL_GRACE))],
 )
 def test_airflow_s_own_timeout_comes_after_the_deadline(deadline, timeout):
+    trigger = AssistantChatRequestTrigger(
+        assistant_conn_id="c", site_id="docs", request_id="r", since=90.0, deadline=deadline, poll_interval=5.0
+    )
     with pytest.raises(TaskDeferred) as deferred:
-        defer(
-            BaseOperator(task_id="t"),
-            assistant_conn_id="c", site_id="docs", request_id="r", since=90.0, deadline=deadline, poll_interval=5.0,
-            now=100.0,
-        )  # fmt: skip
+        defer(BaseOperator(task_id="t"), trigger, now=100.0)
     assert deferred.value.timeout == timeout
     assert deferred.value.method_name == "execute_complete"
     assert isinstance(deferred.value.trigger, AssistantChatRequestTrigger)

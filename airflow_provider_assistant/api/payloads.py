@@ -1,0 +1,170 @@
+"""
+Request bodies, which are validated before they are sent.
+
+Field names are those of the Assistant API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from numbers import Number
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+def _language_code(code: str) -> str:
+    if not LANGUAGE_CODE.fullmatch(code):
+        raise ValueError("must be a language code such as 'en' or 'pt-BR'")
+    return code
+
+
+def _email(address: str) -> str:
+    if len(address) > 254 or not EMAIL.fullmatch(address):
+        raise ValueError("must be one e-mail address")
+    return address
+
+
+Text = Annotated[str, StringConstraints(strict=True), AfterValidator(_not_blank)]
+LanguageCode = Annotated[str, StringConstraints(strict=True), AfterValidator(_language_code)]
+Email = Annotated[str, StringConstraints(strict=True), AfterValidator(_email)]
+
+
+class Payload(BaseModel):
+    """Base class of the JSON request bodies."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON object to send; fields that are None are left out."""
+        return self.model_dump(exclude_none=True)
+
+
+class TextDocument(Payload):
+    """
+    Body of ``POST …/documents/text``.
+
+    :param title: Title of the document. Default: None, not sent.
+    :param content: Text of the document, not empty.
+    :param category: Category of the document. Default: None, not sent.
+    """
+
+    title: Text | None = None
+    content: Text
+    category: Text | None = None
+
+
+class QADocument(Payload):
+    """
+    Body of ``POST …/documents/qa``.
+
+    :param title: Title of the document. Default: None, not sent.
+    :param question: The question, not empty.
+    :param answer: The answer, not empty.
+    :param category: Category of the document. Default: None, not sent.
+    """
+
+    title: Text | None = None
+    question: Text
+    answer: Text
+    category: Text | None = None
+
+
+class ChatMessage(Payload):
+    """
+    Body of ``POST …/chat`` and ``POST …/chat/async``.
+
+    :param session_id: Id of the session, not empty.
+    :param message: Text of the user's message, not empty.
+    :param email: E-mail address of the end user. Default: None, not sent.
+    :param response_language: Language code of the answer, such as ``en`` or ``pt-BR``. Default: None, not sent.
+    """
+
+    session_id: Text
+    message: Text
+    email: Email | None = None
+    response_language: LanguageCode | None = None
+
+
+class Feedback(Payload):
+    """
+    Body of ``POST …/chat/feedback``.
+
+    :param session_id: Id of the answer's session.
+    :param request_id: Id of the answer's chat request.
+    :param feedback: The rating, a word that the service accepts, such as ``good``.
+    """
+
+    session_id: Text
+    request_id: Text
+    feedback: Text
+
+
+class SessionClose(Payload):
+    """
+    Body of ``POST …/chat/session/close``.
+
+    :param session_id: Id of the session.
+    """
+
+    session_id: Text
+
+
+P = TypeVar("P", bound=Payload)
+
+
+def checked(model: type[P], fields: Mapping[str, Any], *, names: Mapping[str, str] | None = None) -> P:
+    """
+    Return a validated payload.
+
+    :param model: Class of the payload.
+    :param fields: Values by field name.
+    :param names: Names of the fields in the error message, such as ``column 'reply'``. Default: None, the field names.
+    :return: The payload.
+    :raises AssistantInputError: A field is missing, unknown or invalid. The message lists every such field; ``field``
+        is the first.
+    """
+    try:
+        return model.model_validate(fields)
+    except ValidationError as invalid:
+        known = names or {}
+        problems = [(".".join(map(str, error["loc"])), _problem(error)) for error in invalid.errors()]
+        listed = "; ".join(f"{known.get(field, field)} {problem}" for field, problem in problems)
+        prefix = "" if names else f"{model.__name__}: "
+        raise AssistantInputError(f"{prefix}{listed}", field=problems[0][0]) from None
+
+
+def _problem(error: Any) -> str:
+    # Keep the value out of the message: it may be personal data.
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "string_type":
+            return "is empty" if error["input"] is None else f"must be text, not {_kind(error['input'])}"
+        case "extra_forbidden":
+            return "is not a field of this document"
+        case "value_error":
+            return str(error["ctx"]["error"])
+        case _:
+            return str(error["msg"])
+
+
+def _kind(value: Any) -> str:
+    """Return the JSON type of a value in plain words."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, Number):
+        return "a number"
+    return {"list": "a list", "dict": "an object", "bytes": "bytes"}.get(type(value).__name__, type(value).__name__)

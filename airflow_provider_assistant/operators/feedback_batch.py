@@ -1,0 +1,179 @@
+"""The operator that rates many answers by rules on their scores (``POST …/chat/feedback``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_assistant.exceptions import (
+    AssistantIncompleteError,
+    AssistantIncompletePermanentError,
+    AssistantInputError,
+)
+from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.operators.base import AssistantConcurrentOperator, findings_of, warn_of_findings
+from airflow_provider_assistant.storage.paths import storage_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_assistant.feedback.sender import FeedbackSender
+    from airflow_provider_assistant.loading.report import Findings
+
+
+class AssistantRateAnswersOperator(AssistantConcurrentOperator):
+    """
+    Rate many answers by rules on their scores (``POST …/chat/feedback``), each answer once.
+
+    The API cannot return feedback, so the operator records in the ledger what it sent. It does not send a rating that
+    is already the latest one of its request. It sends a rating again if the last attempt is ambiguous.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/feedback`
+
+    :param answers: Parquet file that
+        :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` wrote: a local path or an
+        object storage URL.
+    :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
+    :param rules: Mapping from a rating to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
+        "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if none holds, it is not
+        rated.
+    :param key_columns: Column or columns that identify a question, as in the evaluation. Default: ``key``.
+    :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
+    :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends all ratings again.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
+
+    template_fields: Sequence[str] = (
+        *AssistantConcurrentOperator.template_fields,
+        "answers",
+        "scores",
+        "rules",
+        "key_columns",
+    )
+
+    # State of the current try.
+    _sender: FeedbackSender | None = None
+    _findings: Findings | None = None
+
+    def __init__(
+        self,
+        *,
+        answers: str,
+        scores: str,
+        rules: Mapping[str, str],
+        key_columns: str | Sequence[str] = "key",
+        ledger: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.answers = answers
+        self.scores = scores
+        self.rules = rules
+        self.key_columns = key_columns
+        self.ledger = ledger
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Send the ratings that were not sent before.
+
+        :param context: Airflow's task context.
+        :return: The counts ``rows = sent + already_sent + not_rated + not_answered + failed``; ``by_rating``, the
+            number of answers per rating; ``possibly_duplicated``; ``site_id``; and ``findings``, the path of the
+            findings or None if there are none.
+        :raises AssistantInputError: The files or the rules are invalid, and nothing was sent.
+        :raises AssistantIncompleteError: Ratings could not be sent. A retry sends those and no others.
+        :raises AssistantIncompletePermanentError: The service rejected every rating that failed. Airflow does not retry
+            the task.
+        :raises AssistantLedgerError: The ledger cannot be used.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        """
+        from airflow_provider_assistant.evaluation.cases import read_cases
+        from airflow_provider_assistant.feedback.rules import rate
+        from airflow_provider_assistant.feedback.sender import FeedbackSender
+
+        key = self.key_columns if isinstance(self.key_columns, str) else list(self.key_columns)
+        cases = read_cases(_table(self.answers, "answers"), key_columns=key)
+        rated = rate(cases, _table(self.scores, "scores"), self.rules)
+        site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
+        with Ledger.opened(self.ledger) as ledger, findings_of(run) as findings:
+            self._findings = findings
+            self._sender = FeedbackSender(
+                self.client_settings,
+                site_id=site_id,
+                scope=self.hook.site_url(),
+                run=run,
+                ledger=ledger,
+                findings=findings,
+            )
+            try:
+                self._sender.send(rated.ratings)
+            finally:
+                counts = self._sender.counts
+                summary = (
+                    f"of {rated.total} answers {counts.sent} were rated by this try and {counts.already_sent} before, "
+                    f"{counts.failed} ratings failed, no rule holds for {rated.not_rated}, and {rated.not_answered} "
+                    "have no answer"
+                )
+                self.log.info("Site %r: %s.", site_id, summary)
+        if counts.failed and self._sender.is_final:
+            raise AssistantIncompletePermanentError(
+                f"The service refused {counts.failed} ratings ({summary}). It would refuse them again. Findings: "
+                f"{findings.listed}."
+            )
+        if counts.failed:
+            raise AssistantIncompleteError(
+                f"{counts.failed} ratings were not sent ({summary}). A retry sends those and no others. Findings: "
+                f"{findings.listed}."
+            )
+        warn_of_findings(findings.listed, findings.count)
+        result = {
+            "rows": rated.total,
+            **counts.as_dict(),
+            "not_rated": rated.not_rated,
+            "not_answered": rated.not_answered,
+            "site_id": site_id,
+            "findings": findings.listed,
+        }
+        return self.emit_asset_events(context, result)
+
+    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
+        """Return the answers and the counts of this try, for the log lines of a failure."""
+        doing = f"ratings of {self.answers} on {self.hook.location()}"
+        if not self._sender:
+            return FailureContext(doing)
+        counts = self._sender.counts
+        safe = (
+            f"{counts.sent} ratings were sent by this try and {counts.already_sent} before. {counts.failed} are left."
+        )
+        return FailureContext(doing, safe, self._findings.listed if self._findings else None)
+
+    def on_kill(self) -> None:
+        """Stop sending. Requests in flight may still finish."""
+        if self._sender:
+            self._sender.end()
+
+
+def _table(path: Any, field: str) -> pa.Table:
+    """
+    Read a Parquet file.
+
+    :raises AssistantInputError: The file does not exist or is not a Parquet file.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        with storage_path(path).open("rb") as file:
+            return pq.read_table(file)
+    except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+        raise AssistantInputError(
+            f"{field} must be a Parquet file, but {path} cannot be read as one: {error}. Nothing was sent.",
+            field=field,
+        ) from error

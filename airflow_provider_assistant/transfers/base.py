@@ -1,0 +1,202 @@
+"""Base classes of the operators that write Parquet datasets."""
+
+from __future__ import annotations
+
+import datetime
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
+from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.operators.base import AssistantOperator, day_of_run, instance_suffix
+from airflow_provider_assistant.operators.links import AssistantDataLink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNWRITTEN = "Nothing was written: the partition is unchanged."
+
+
+class ExportOperator(AssistantOperator):
+    """
+    Base of the operators that write Parquet datasets.
+
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
+
+    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date", "file_name")
+    operator_extra_links = (AssistantDataLink(),)
+
+    def __init__(
+        self, *, output_path: str, date: str | None = None, file_name: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.output_path = output_path
+        self.date = date
+        self.file_name = file_name
+
+    def part_name(self, context: Context) -> str:
+        """
+        Return the name of this task's file in a partition.
+
+        :param context: Airflow's task context.
+        :return: The name, without ``.parquet``: ``file_name``, and the index of a mapped task.
+        """
+        return f"{self._file_name()}{instance_suffix(RunRef.of(context))}"
+
+    def failure_context(self, context: Context) -> FailureContext:
+        """Return the target of the export and the files that it replaced, for the log lines of a failure."""
+        doing = f"export of {self.part_name(context)!r} to {self.output_path} from {self.hook.location()}"
+        files = [f"{dataset.uri} ({dataset.rows} rows)" for dataset in self.lineage_outputs]
+        written = f"{len(files)} file(s) of this run were written: {', '.join(files)}." if files else UNWRITTEN
+        return FailureContext(doing, written)
+
+    def _file_name(self) -> str:
+        return self.file_name or f"{self.dag_id}.{self.task_id}"
+
+    def publish(
+        self,
+        context: Context,
+        table: pa.Table,
+        root: str,
+        dataset: str,
+        day: datetime.date,
+        *,
+        part_name: str | None = None,
+    ) -> lake.Published:
+        """
+        Replace this task's file in a partition.
+
+        :param context: Airflow's task context.
+        :param table: The rows.
+        :param root: Folder of the datasets: a local path or an object storage URL.
+        :param dataset: Name of the dataset.
+        :param day: UTC day of the partition.
+        :param part_name: Name of the file without ``.parquet``. Default: the name of this task's file.
+        :return: ``rows``, ``path`` and ``bytes`` of the file.
+        :raises AssistantInputError: Another file of the partition already contains some of the rows. Nothing was
+            written.
+        """
+        part_name = part_name or self.part_name(context)
+        if other := lake.counted_twice(table, root, dataset, day, part_name, self._file_name()):
+            raise AssistantInputError(
+                f"{other} already contains rows that this task would write for {day}, and readers would count them "
+                f"twice. Nothing was written to {dataset}. If the DAG or the task was renamed, keep the old name: "
+                f"file_name={other.rpartition('/')[2].removesuffix('.parquet')!r}, or delete that file. If another "
+                "task exports the same rows, give each task a separate output_path.",
+                field="file_name",
+            )
+        return super().publish(context, table, root, dataset, day, part_name=part_name)
+
+    def day(self, context: Context) -> datetime.date:
+        """
+        Return the UTC day of the partition that this run writes.
+
+        :param context: Airflow's task context.
+        :return: The day.
+        :raises AssistantInputError: ``date`` is not a date.
+        """
+        return day_of_run(self.date, context)
+
+
+class LedgerExportOperator(ExportOperator):
+    """
+    Base of the operators that export entries of the ledger to a Parquet dataset.
+
+    A run replaces whole UTC days, so a re-run creates no duplicates.
+
+    :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
+    :param output_path: Folder of the datasets: a local path or an object storage URL.
+    :param date: Last UTC day to write, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param days: Number of days to write, ending with ``date``. Default: 2, because entries were added to the day before
+        after yesterday's run.
+    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
+        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
+        its index.
+    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
+        ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    """
+
+    dataset: ClassVar[str]
+
+    def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if days < 1:
+            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
+        self.days = days
+
+    @abstractmethod
+    def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
+        """
+        Return the rows of a time range.
+
+        :param ledger: The ledger.
+        :param start: First moment of the range, in UTC.
+        :param end: First moment after the range, in UTC.
+        :param scope: API URL of the site, or None for all sites.
+        :return: The rows, with the columns of the dataset.
+        """
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Write the partitions.
+
+        :param context: Airflow's task context.
+        :return: ``rows`` and ``bytes`` of all files, ``paths`` of all files, ``path`` of the last day's file, and
+            ``date``, the last day.
+        :raises AssistantLedgerError: The ledger cannot be read.
+        :raises AssistantLedgerPermanentError: The ledger has no entries up to a day whose partition has rows: the run
+            would replace these rows by nothing. Airflow does not retry the task.
+        :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
+        """
+        last = self.day(context)
+        written: list[lake.Published] = []
+        scope = self.hook.site_url() if self.site_id else None
+        with Ledger.open() as ledger:
+            for back in reversed(range(self.days)):
+                day = last - datetime.timedelta(days=back)
+                start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+                end = start + datetime.timedelta(days=1)
+                table = self.table(ledger, start, end, scope)
+                if not table.num_rows:
+                    self._check_emptiness(ledger, day, end, self.part_name(context))
+                written.append(self.publish(context, table, self.output_path, self.dataset, day))
+        paths = [file.path for file in written]
+        result = {
+            "rows": sum(file.rows for file in written),
+            "path": paths[-1],
+            "paths": paths,
+            "bytes": sum(file.bytes for file in written),
+            "date": last.isoformat(),
+        }
+        values = (result["rows"], self.dataset, self.days, last, paths[-1])
+        self.log.info("Wrote %d rows of dataset %s for the %d day(s) up to %s. Last file: %s.", *values)
+        return self.emit_asset_events(context, result)
+
+    def _check_emptiness(self, ledger: Ledger, day: datetime.date, end: datetime.datetime, part_name: str) -> None:
+        """
+        Raise if an empty table would replace rows that came from another ledger.
+
+        :raises AssistantLedgerPermanentError: The partition has rows, but this ledger has no entries up to that day.
+        """
+        rows = lake.rows_there(self.output_path, self.dataset, day, part_name)
+        if rows and not ledger.has_entries_before(end):
+            raise AssistantLedgerPermanentError(
+                f"{self.dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
+                "entry of that day or earlier: the rows came from another ledger and were not replaced. Check "
+                "[assistant] ledger_conn_id. A ledger in a file is not shared between machines."
+            )
