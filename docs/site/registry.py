@@ -37,8 +37,10 @@ def written() -> str:
     ]
     for kind in ("operators", "sensors", "hooks", "triggers"):
         lines += ["", f"{kind}:"]
-        modules = [importlib.import_module(name) for group in info[kind] for name in group["python-modules"]]
-        for thing in classes(modules):
+        names = [name for group in info[kind] for name in group["python-modules"]]
+        if kind == "operators":
+            names += [transfer["python-module"] for transfer in info["transfers"]]
+        for thing in classes([importlib.import_module(name) for name in names]):
             purpose = (thing.__doc__ or "").strip().splitlines()[0].replace("``", "`")
             lines += [f"  - module: {thing.__module__}.{thing.__name__}", f"    description: {json.dumps(purpose)}"]
     return "\n".join(lines) + "\n"

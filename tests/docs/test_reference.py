@@ -55,9 +55,10 @@ METRICS, CONFIGURATION, CONNECTION = (
 
 
 def tasks() -> dict[str, type[BaseOperator]]:
-    """Return the operators and sensors by name."""
+    """Return the operators, transfers and sensors by name."""
     info = get_provider_info()
     modules = [name for kind in ("operators", "sensors") for group in info[kind] for name in group["python-modules"]]
+    modules += [transfer["python-module"] for transfer in info["transfers"]]
     return {
         name: value
         for module in modules
