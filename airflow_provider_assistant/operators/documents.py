@@ -57,10 +57,8 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
-        timedelta. Default: 300.
-    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
-        Airflow's ``[operators] default_deferrable``.
+    :param deferrable: Whether to spend a pause of more than five minutes in the triggerer instead of failing, when the
+        service asks the task to back off. Needs the ledger. Default: Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
     :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
@@ -150,10 +148,8 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
-        timedelta. Default: 300.
-    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
-        Airflow's ``[operators] default_deferrable``.
+    :param deferrable: Whether to spend a pause of more than five minutes in the triggerer instead of failing, when the
+        service asks the task to back off. Needs the ledger. Default: Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
     :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
@@ -218,10 +214,8 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
-        timedelta. Default: 300.
-    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
-        Airflow's ``[operators] default_deferrable``.
+    :param deferrable: Whether to spend a pause of more than five minutes in the triggerer instead of failing, when the
+        service asks the task to back off. Needs the ledger. Default: Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
     :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
@@ -278,10 +272,8 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
-        timedelta. Default: 300.
-    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
-        Airflow's ``[operators] default_deferrable``.
+    :param deferrable: Whether to spend a pause of more than five minutes in the triggerer instead of failing, when the
+        service asks the task to back off. Needs the ledger. Default: Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
     :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object

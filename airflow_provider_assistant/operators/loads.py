@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Seconds. A service that asks for a longer pause than ``max_backoff`` is still busy a few seconds later, so a shorter
-# deferral would only cost the start of another task.
+# Seconds. Longest pause that a load waits for on the worker when the service asks it to back off.
+MAX_BACKOFF = 300.0
+# Seconds. A service that asks for a longer pause is still busy a few seconds later, so a shorter deferral would only
+# cost the start of another task.
 SHORTEST_DEFERRAL = 60.0
 
 
@@ -101,10 +103,8 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param max_backoff: Longest pause that the task waits for when the service asks it to back off, in seconds or as a
-        timedelta. Default: 300.
-    :param deferrable: Whether to spend a longer pause in the triggerer instead of failing. Needs the ledger. Default:
-        Airflow's ``[operators] default_deferrable``.
+    :param deferrable: Whether to spend a pause of more than five minutes in the triggerer instead of failing, when the
+        service asks the task to back off. Needs the ledger. Default: Airflow's ``[operators] default_deferrable``.
     :param timeout: Longest total time of a try that defers, pauses included, in seconds or as a timedelta. After that,
         the task fails instead of deferring again. Default: 86400, one day.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
@@ -141,7 +141,6 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         max_rejected: float = 0,
         findings_path: str | None = None,
         source_name: str | None = None,
-        max_backoff: float | timedelta = 300.0,
         deferrable: bool | None = None,
         timeout: float | timedelta = 86_400.0,
         ledger: bool = True,
@@ -166,7 +165,6 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         self.max_rejected = max_rejected
         self.findings_path = findings_path
         self.source_name = source_name
-        self.max_backoff = seconds_of(max_backoff)
         # default_deferrable may be True for a task without the ledger.
         self.deferrable = ledger and is_deferrable(deferrable)
         self.timeout = seconds_of(timeout)
@@ -193,7 +191,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``
             rows were rejected, and the others are loaded. Airflow does not retry the task.
         :raises AssistantIncompleteError: Rows failed or are ambiguous. A retry sends those and no others.
-        :raises AssistantRateLimitError: The service asks for a pause longer than ``max_backoff``, and the task cannot
+        :raises AssistantRateLimitError: The service asks for a pause of more than five minutes, and the task cannot
             defer or the pause would end after ``timeout``.
         :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the load at once.
         :raises AssistantLedgerError: The ledger cannot be used.
@@ -302,7 +300,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         settings = self.client_settings
         options = LoadOptions(
             max_concurrency=settings.max_concurrency,
-            max_backoff=self.max_backoff,
+            max_backoff=MAX_BACKOFF,
             on_ambiguous=self.on_ambiguous,
             on_change=self.on_change,
             adopt=self.adopt,
@@ -335,7 +333,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         """Defer the task if the service asks for a pause that ends before the timeout. Otherwise return."""
         is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
         asked = error.retry_after or 0.0
-        if not self.deferrable or not (is_refusal or asked > self.max_backoff):
+        if not self.deferrable or not (is_refusal or asked > MAX_BACKOFF):
             return
         pause = max(asked, SHORTEST_DEFERRAL)
         if self.hook.client.now() + pause > until:

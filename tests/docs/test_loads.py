@@ -234,7 +234,7 @@ ENDS: dict[str, tuple[str | None, dict[str, Any], int]] = {
         {"source": [{**TEXTS[0], "title": f"T{number}"} for number in range(40)]},
         2,
     ),
-    "The service asks for a pause": ("status:429", {"source": TEXTS, "max_backoff": 0}, 2),
+    "The service asks for a pause": ("retry-after:600", {"source": TEXTS}, 2),
     'A row is ambiguous and `on_ambiguous="fail"`': ("status:502", {"source": TEXTS, "on_ambiguous": "fail"}, 2),
     'A row has changed and `on_change="fail"`': (
         None,

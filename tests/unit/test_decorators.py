@@ -172,7 +172,7 @@ def test_a_retry_calls_the_function_again_and_sends_the_rest(service, connection
     calls = []
 
     def build():
-        @task.assistant_qa(max_backoff=1, max_concurrency=1, retries=1)
+        @task.assistant_qa(max_concurrency=1, retries=1)
         def load():
             calls.append(1)
             return ROWS

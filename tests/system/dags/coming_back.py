@@ -1,4 +1,4 @@
-"""A load whose service asks for a longer pause than ``max_backoff``."""  # noqa: INP001
+"""A load that stops at the first 429, because its connection allows no retries."""  # noqa: INP001
 
 from datetime import timedelta
 
@@ -14,8 +14,8 @@ def coming_back():
     AssistantLoadTextOperator(
         task_id="load",
         source=[{"title": f"Coming back {number}", "content": "C", "category": "faq"} for number in range(4)],
+        assistant_conn_id="assistant_no_retries",
         site_id="acme-shop",
-        max_backoff=1,
         max_concurrency=1,
         deferrable=False,
         retries=1,

@@ -604,7 +604,7 @@ def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
 def test_a_quota_defers_and_goes_on(service, connect):
     connect(retries=1)
     service.behave(documents_quota=4)
-    operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True, max_backoff=1))
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True))
     with pytest.raises(TaskDeferred):
         operator.execute(context())
     service.behave(documents_quota=100)

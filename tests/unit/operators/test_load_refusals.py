@@ -14,6 +14,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.operators import loads
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -70,13 +71,12 @@ def test_a_redirect_stays_an_error_of_the_connection(service, connection):
     assert not isinstance(caught.value, AirflowFailException)
 
 
-def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect):
-    """Each pause is shorter than ``max_backoff``; the total is longer."""
+def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect, monkeypatch):
+    """Each pause is shorter than ``MAX_BACKOFF``; the total is longer."""
+    monkeypatch.setattr(loads, "MAX_BACKOFF", 0.2)
     connect(retries=3)
     service.server.service.faults.add("retry-after:0", skip=2, times=None)
-    operator = render(
-        AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_backoff=0.2, max_concurrency=1)
-    )
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_concurrency=1))
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
     assert caught.value.trigger.moment.timestamp() - AssistantHook().client.now() > 50
@@ -89,9 +89,7 @@ def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect)
 def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, connect):
     connect(retries=1)
     service.server.service.faults.add("retry-after:600", times=None)
-    operator = render(
-        AssistantLoadQAOperator(task_id="load", source=many(3), deferrable=True, max_backoff=1, timeout=1500)
-    )
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(3), deferrable=True, timeout=1500))
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
     until = caught.value.kwargs["until"]
@@ -111,7 +109,7 @@ def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_
     before, after = str(tmp_path / "before.parquet"), str(tmp_path / "after.parquet")
     operator = render(
         AssistantLoadQAOperator(
-            task_id="load", source=many(2), deferrable=True, max_backoff=1, findings_path=before, source_name="before"
+            task_id="load", source=many(2), deferrable=True, findings_path=before, source_name="before"
         )
     )
     with pytest.raises(TaskDeferred) as caught:
