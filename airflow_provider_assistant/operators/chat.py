@@ -2,104 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, Context
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import Call, CallInfo
-from airflow_provider_assistant.api.payloads import ChatMessage, checked
+from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import ApiReply
-from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import AssistantNotFoundError
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.operators.base import AssistantOperator, check_choice
-
-T = TypeVar("T")
-OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
-
-
-class AssistantMessageOperator(AssistantOperator):
-    """
-    Base of the operators that send one message.
-
-    :param session_id: The session. Reuse it to continue a conversation.
-    :param message: The user's message.
-    :param email: E-mail address of the end user. Default: None, not sent.
-    :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
-    :param on_ambiguous: What to do if the message may have reached the service although no usable reply came back:
-        ``retry`` (default), ``skip`` or ``fail``.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
-    """
-
-    template_fields: Sequence[str] = (
-        *AssistantOperator.template_fields,
-        "session_id",
-        "message",
-        "email",
-        "response_language",
-    )
-
-    def __init__(
-        self,
-        *,
-        session_id: str,
-        message: str,
-        email: str | None = None,
-        response_language: str | None = None,
-        on_ambiguous: OnAmbiguous = "retry",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        check_choice("on_ambiguous", on_ambiguous, ("retry", "skip", "fail"))
-        self.session_id = session_id
-        self.message = message
-        self.email = email
-        self.response_language = response_language
-        self.on_ambiguous = on_ambiguous
-
-    def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
-        """Return the session of the chat, for the log lines of a failure."""
-        return FailureContext(f"chat in session {self.session_id!r} on {self.hook.location()}")
-
-    def _chat_message(self) -> ChatMessage:
-        fields = {
-            "session_id": self.session_id,
-            "message": self.message,
-            "email": self.email,
-            "response_language": self.response_language,
-        }
-        return checked(ChatMessage, fields)
-
-    def _send(self, call: Call[T]) -> T:
-        return self.hook.send(call, "retry" if self.on_ambiguous == "retry" else "fail")
-
-    @contextlib.contextmanager
-    def _skipping(self) -> Iterator[None]:
-        """
-        Skip the task if the outcome of its message is ambiguous and ``on_ambiguous`` is ``skip``.
-
-        :raises AirflowSkipException: Replaces AssistantAmbiguousPermanentError if ``on_ambiguous`` is ``skip``.
-        """
-        try:
-            yield
-        except AssistantAmbiguousPermanentError as error:
-            if self.on_ambiguous == "skip":
-                raise AirflowSkipException(f"Skipped: {error}") from error
-            raise
-
-    def _note_duplicates(self, context: Context, count: int) -> None:
-        """Log the number of earlier attempts that the service may also have accepted, and push it to XCom."""
-        if count:
-            self.log.warning(
-                "The service may also have accepted at least %d earlier attempt(s): session %r may contain the message "
-                "more than once.",
-                count, self.session_id,
-            )  # fmt: skip
-            context["ti"].xcom_push(key="possibly_duplicated", value=count)
+from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.message import AssistantMessageOperator
 
 
 class AssistantChatOperator(AssistantMessageOperator):

@@ -172,12 +172,12 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         for module in ("numpy", "matplotlib"):
             require_extra(module)
         run, moment = self._run(context)
-        place = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
-        _check_owner(place, run)
+        directory = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
+        _check_owner(directory, run)
         answers = self._table(self.answers)
         if not answers.num_rows:
             return self._empty(context, [scorer.name for scorer in scorers])
-        baseline = find_baseline(place, self.baseline)
+        baseline = find_baseline(directory, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
         scores = score_cases(cases, scorers)
@@ -195,9 +195,9 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         )
         from airflow_provider_assistant.evaluation.report import render
 
-        page = render(summary, cases, scores, place.trend())
-        lake_file = self._write(context, place, summary, scores, page)
-        return self._finished(context, summary, xcom_summary(summary, place, lake_file))
+        page = render(summary, cases, scores, directory.trend())
+        lake_file = self._write(context, directory, summary, scores, page)
+        return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
@@ -292,21 +292,21 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         return about, moment
 
     def _write(
-        self, context: Context, place: RunDirectory, summary: Summary, scores: pa.Table, page: str
+        self, context: Context, directory: RunDirectory, summary: Summary, scores: pa.Table, page: str
     ) -> str | None:
         """Write all files. The summary marks a complete evaluation: it is deleted first and written last."""
-        place.summary.unlink(missing_ok=True)
-        lake.replace(scores, place.scores)
-        lake.replace_bytes(page.encode(), place.report)
-        lake_file = self._publish(context, summary, place) if self.lake_path else None
-        lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), place.summary)
-        self.report = place.report
-        self.lineage_outputs = (table_at(str(place.scores), scores), *self.lineage_outputs)
+        directory.summary.unlink(missing_ok=True)
+        lake.replace(scores, directory.scores)
+        lake.replace_bytes(page.encode(), directory.report)
+        lake_file = self._publish(context, summary, directory) if self.lake_path else None
+        lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), directory.summary)
+        self.report = directory.report
+        self.lineage_outputs = (table_at(str(directory.scores), scores), *self.lineage_outputs)
         return lake_file
 
-    def _publish(self, context: Context, summary: Summary, place: RunDirectory) -> str:
+    def _publish(self, context: Context, summary: Summary, directory: RunDirectory) -> str:
         """Replace this run's file in the dataset ``evaluations``."""
-        table = lake.evaluations_table(rows_of(summary, str(place.summary), context["dag_run"].logical_date))
+        table = lake.evaluations_table(rows_of(summary, str(directory.summary), context["dag_run"].logical_date))
         part_name = f"{self.part_name(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
         return self.publish(context, table, str(self.lake_path), "evaluations", day, part_name=part_name).path
@@ -384,17 +384,17 @@ def _read(source: Source) -> pa.Table:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
 
 
-def _check_owner(place: RunDirectory, run: Mapping[str, str | None]) -> None:
+def _check_owner(directory: RunDirectory, run: Mapping[str, str | None]) -> None:
     """
     Check that the folder does not contain the evaluation of another task instance.
 
     :raises AssistantInputError: The folder belongs to another task instance.
     """
-    found = place.read_summary()
+    found = directory.read_summary()
     of = ("dag_id", "task_id", "run_id", "map_index", "region")
     if found and any(found.run.get(item) != run.get(item) for item in of):
         raise AssistantInputError(
-            f"{str(place.folder)!r} holds the evaluation of "
+            f"{str(directory.folder)!r} holds the evaluation of "
             f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one another name or output_path",
             field="name",
         )

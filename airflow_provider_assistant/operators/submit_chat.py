@@ -23,8 +23,8 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.operators.base import seconds_of
-from airflow_provider_assistant.operators.chat import AssistantMessageOperator
 from airflow_provider_assistant.operators.links import AssistantRequestLink
+from airflow_provider_assistant.operators.message import AssistantMessageOperator
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,

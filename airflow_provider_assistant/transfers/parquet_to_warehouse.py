@@ -88,9 +88,9 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         last = day_of_run(self.date, context)
         days = [last - timedelta(days=back) for back in reversed(range(self.days))]
         datasets = self._datasets()
-        with self._store() as store:
-            loaded = warehouse.load(store, self.output_path, datasets, days, schema=self.schema)
-            tables = {dataset: f"{store.uri}.{self.schema}.{dataset}" for dataset in datasets}
+        with self._transaction() as transaction:
+            loaded = warehouse.load(transaction, self.output_path, datasets, days, schema=self.schema)
+            tables = {dataset: f"{transaction.uri}.{self.schema}.{dataset}" for dataset in datasets}
         self.lineage_outputs = tuple(
             LineageDataset(table, warehouse.columns(dataset), loaded.rows[dataset]) for dataset, table in tables.items()
         )
@@ -154,7 +154,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             )
         return selected
 
-    def _store(self) -> AbstractContextManager[warehouse.WarehouseTransaction]:
+    def _transaction(self) -> AbstractContextManager[warehouse.WarehouseTransaction]:
         from airflow_provider_assistant.lake import warehouse
 
         if self.conn_id is not None:

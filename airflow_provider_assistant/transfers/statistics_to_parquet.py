@@ -122,7 +122,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
         return SiteReplies({self.hook.resolve_site_id(): (datetime.now(UTC), reply)})
 
     async def _many_sites(self, site_ids: Sequence[str]) -> SiteReplies:
-        calls = {site_id: endpoints.get_statistics(site_id) for site_id in _checked(site_ids)}
+        calls = {site_id: endpoints.get_statistics(site_id) for site_id in _unique(site_ids)}
         if not calls:
             self.log.warning("site_ids is empty: writing the partition without rows.")
         async with RateLimitedClient(self.client_settings) as client:
@@ -160,14 +160,14 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
             for site_id, error in list(errors.items())[:FAILED_SITES_NAMED]
         ]
         more = f" and {len(errors) - len(named)} more" if len(errors) > len(named) else ""
-        for_good = all(isinstance(error, AirflowFailException) for error in errors.values())
+        is_permanent = all(isinstance(error, AirflowFailException) for error in errors.values())
         todo = (
             "The service would refuse them again: correct site_ids or the API key, or raise max_failed_sites. "
             "Running the task again"
-            if for_good
+            if is_permanent
             else "A retry"
         )
-        kind = AssistantIncompleteExportPermanentError if for_good else AssistantIncompleteExportError
+        kind = AssistantIncompleteExportPermanentError if is_permanent else AssistantIncompleteExportError
         raise kind(
             f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
             f"max_failed_sites={self.max_failed_sites:g} allows. {written} {todo} reads all {sites} sites again and "
@@ -175,7 +175,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
         )
 
 
-def _checked(site_ids: Any) -> list[str]:
+def _unique(site_ids: Any) -> list[str]:
     """
     Return the site ids without duplicates.
 

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_provider_assistant import assets
-from airflow_provider_assistant.assets import Kind, assistant_asset
+from airflow_provider_assistant.assets import AssetKind, assistant_asset
 from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.versions import HookLineageCollector, ProvidersManagerTaskRuntime
 
@@ -55,8 +55,8 @@ def test_a_uri_that_names_no_part_of_a_site_is_refused(wrong: str) -> None:
         Asset(uri=wrong)
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_the_helper_makes_what_the_uri_says(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", get_args(AssetKind))
+def test_the_helper_makes_what_the_uri_says(kind: AssetKind) -> None:
     asset = assistant_asset("Assistant.example.com:443", "help", kind, extra={"owner": "docs"})
     assert asset == Asset(uri=f"assistant://assistant.example.com/help/{kind}", extra={"owner": "docs"})
     assert asset.extra == {"owner": "docs"}

@@ -12,8 +12,7 @@ from airflow.sdk import DAG, task
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from airflow_provider_assistant.loading.sources import NAMES_LENGTH
-from airflow_provider_assistant.loading.untemplated import Untemplated, without_templating
+from airflow_provider_assistant.loading.untemplated import NAMES_LENGTH, Untemplated, without_templating
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator

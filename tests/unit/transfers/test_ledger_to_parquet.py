@@ -18,11 +18,11 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, RunRef, sqlite_engine, submissions
 from airflow_provider_assistant.ledger.schema import COUNTS
-from airflow_provider_assistant.operators.base import LedgerExportOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.transfers.base import LedgerExportOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
