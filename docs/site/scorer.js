@@ -3,7 +3,7 @@
  * The theme loads this after searchtools.js, which defines Scorer.
  */
 const PENALTIES = [
-  [/^api\/(operators|sensors|hooks|exceptions)/, 8],
+  [/^api\/(operators|sensor|hook|exceptions)/, 8],
   [/^api\//, 20],
   [/^(architecture|benchmarks|contributing|changes)$/, 8],
 ];

@@ -117,6 +117,11 @@ def test_lines_fit_the_width_of_the_site(block: Block) -> None:
     assert max(map(len, block.code.splitlines())) <= 88
 
 
+@pytest.mark.parametrize("path", sorted(Path(__file__).parents[2].glob("dags/*.py")), ids=lambda path: path.stem)
+def test_example_dags_fit_the_width_of_the_site(path: Path) -> None:
+    assert max(map(len, path.read_text().splitlines())) <= 88
+
+
 def test_pages_have_blocks() -> None:
     pages_with_blocks = {block.page.name for block in BLOCKS}
     assert "README.md" in pages_with_blocks

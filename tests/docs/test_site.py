@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import subprocess
@@ -80,10 +81,33 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_examples_are_described(site: Path) -> None:
-    text = re.sub(r"<[^>]+>", "", (site / "examples" / "index.html").read_text())
+def test_examples_are_described_and_drawn(site: Path) -> None:
+    page = (site / "examples" / "index.html").read_text()
+    text = re.sub(r"<[^>]+>", "", page)
     for dag in (ROOT / "dags").glob("*.py"):
-        assert re.search(rf"^{dag.stem}: [A-Z].+\.$", text, re.MULTILINE), dag.stem
+        assert re.search(rf"^{dag.stem}\S*\n+[A-Z].+\.$", text, re.MULTILINE), dag.stem
+        (picture,) = set(re.findall(rf'src="([^"]*/{dag.stem}\.svg)"', page))
+        assert "<text" in (site / "examples" / picture).read_text()
+
+
+@pytest.mark.slow
+def test_sidebar_links_to_source_and_issues(site: Path) -> None:
+    links = read(site / "index.html").links
+    assert {builder["REPOSITORY"], builder["URLS"]["Issues"]} <= set(links)
+
+
+@pytest.mark.slow
+def test_search_leaves_out_the_internals(site: Path) -> None:
+    index = json.loads((site / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")"))
+    searched = {
+        index["docnames"][number]
+        for found in index["terms"].values()
+        for number in (found if isinstance(found, list) else [found])
+    }
+    assert "readme" in searched
+    assert not searched & {page.removesuffix(".md") for page in builder["NOT_SEARCHED"]}
+    internal = ("engine", "ledger", "client", "lake")
+    assert not [page for page in searched if page.startswith(tuple(f"api/{name}" for name in internal))]
 
 
 @pytest.mark.slow
