@@ -38,7 +38,7 @@ from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, store
-from airflow_provider_assistant.operators import chat, chat_batch
+from airflow_provider_assistant.operators import chat_batch, submit_chat
 from tests.adversary.request_service import HOST, SITE, TENANT, Answer, Entry, Service, Try
 from tests.adversary.service import SECRET
 from tests.virtual_time import VirtualTimeLoop
@@ -323,7 +323,7 @@ class World:
                 mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(self.folder)),
                 mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),
                 mock.patch.object(chat_batch, "time", SimpleNamespace(time=self.now)),
-                mock.patch.object(chat, "time", SimpleNamespace(time=self.now)),
+                mock.patch.object(submit_chat, "time", SimpleNamespace(time=self.now)),
                 mock.patch.object(store, "sqlite_engine", _engine),
                 mock.patch.object(asyncio, "run", self.run),
                 mock.patch.object(builtins, "open", self._open),
