@@ -165,19 +165,19 @@ def relinked(text: str, original: str, place: str, places: dict[str, str]) -> st
     def link(found: re.Match[str]) -> str:
         if found["target"] is None:
             return found[0]
-        said, target = LINK.sub(link, found["text"]), found["target"]
+        label, target = LINK.sub(link, found["text"]), found["target"]
         if "://" in target or target.startswith(("#", "mailto:")):
-            return f"[{said}]({target})"
+            return f"[{label}]({target})"
         path, _, anchor = target.partition("#")
         there = os.path.normpath(PurePosixPath(original).parent / path)
         if there not in places:
             # Sphinx reports links to files that do not exist.
-            return f"[{said}]({REPOSITORY}/blob/main/{there})" if (ROOT / there).exists() else found[0]
+            return f"[{label}]({REPOSITORY}/blob/main/{there})" if (ROOT / there).exists() else found[0]
         here = os.path.relpath(places[there], PurePosixPath(place).parent)
-        return f"[{said}]({here}{anchor and '#' + anchor})"
+        return f"[{label}]({here}{anchor and '#' + anchor})"
 
     parts = FENCED.split(text)
-    # Each part is followed by what is fenced and, as a group of its own, its fence.
+    # Each part is followed by the fenced block and by the group that matches its fence.
     return "".join(
         LINK.sub(link, part) if number % 3 == 0 else part for number, part in enumerate(parts) if number % 3 != 2
     )
