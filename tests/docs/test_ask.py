@@ -69,7 +69,7 @@ def test_modes() -> None:
 
 def test_numbers_in_the_text() -> None:
     text = words(ASK)
-    assert "noted down within two seconds" in text
+    assert "saved within two seconds" in text
     assert state.FLUSH == 2
     assert "polled first at a quarter of it" in text
     assert poller.FIRST == 0.25

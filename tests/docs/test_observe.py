@@ -54,7 +54,7 @@ def mails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
 
 @pytest.fixture
-def emit_asset_events() -> Any:
+def tell() -> Any:
     """The notifier of the page."""
     [block] = [block for block in blocks_of(ROOT / "docs/howto/observe.md") if block.language == "python"]
     names: dict[str, Any] = {"__name__": "block"}
