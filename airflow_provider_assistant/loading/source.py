@@ -283,17 +283,27 @@ def storage_path(path: Any) -> Path_:
 
     :param path: Text or a path object.
     :return: An ``ObjectStoragePath`` for a URL, otherwise a ``Path``.
-    :raises AssistantInputError: The value is neither a path nor a URL.
+    :raises AssistantInputError: The value is neither a path nor a URL, or no installed package reads such URLs.
     """
     if isinstance(path, ObjectStoragePath | Path):
         return path
     if isinstance(path, str) and path.strip():
-        return ObjectStoragePath(path) if "://" in path else Path(path)
+        return _object_storage_path(path) if "://" in path else Path(path)
     if isinstance(path, os.PathLike):
         return Path(path)
     raise AssistantInputError(
         f"a file must be a path or an object storage URL, not {type(path).__name__}", field="file"
     )
+
+
+def _object_storage_path(url: str) -> ObjectStoragePath:
+    try:
+        path = ObjectStoragePath(url)
+        # Without this, a load would learn that it cannot write its findings only after its requests.
+        _ = path.fs
+    except (ValueError, ImportError) as error:
+        raise AssistantInputError(f"{url!r} cannot be used as a file: {error}", field="file") from error
+    return path
 
 
 def _below(root: Path_, entries: Iterable[Path_]) -> list[tuple[str, Path_]]:
