@@ -14,7 +14,6 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, admin
 from airflow_provider_assistant.ledger.store import airflow_home
 
-
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500
 # Largest --limit: the integers of every database.
