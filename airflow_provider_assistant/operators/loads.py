@@ -35,7 +35,7 @@ from airflow_provider_assistant.operators.base import (
     tolerance,
     warn_of_findings,
 )
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
 
     def _findings(self, run: RunRef) -> Findings:
         if self.findings_path:
-            return Findings(storage_path(self.findings_path))
+            return Findings(usable_path(self.findings_path))
         return findings_of(run)
 
     def _source_name(self, context: Context) -> str:
