@@ -13,9 +13,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSen
 
 from airflow_provider_assistant.exceptions import AssistantRateLimitError, AssistantRequestTimeoutError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantSubmitChatOperator
+from airflow_provider_assistant.operators import loads
+from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.adversary.request_service import Answer, Request, Service, Try
 from tests.adversary.world import World
@@ -124,11 +126,12 @@ class TestA429WithoutAPause:
         assert 500 < ended.seconds < 900
 
     @pytest.mark.parametrize("retry_after", NO_PAUSE)
-    def test_a_load_ends_soon_and_a_retry_creates_every_row(self, retry_after, world):
+    def test_a_load_ends_soon_and_a_retry_creates_every_row(self, retry_after, world, monkeypatch):
+        monkeypatch.setattr(loads, "MAX_BACKOFF", 60.0)
         night = world()
         night.most = 500
         refused = Try(then=Answer(status=429, retry_after=retry_after))
-        ended = night.tried(refused, lambda context: load(rows(3), max_backoff=60).execute(context), number=1)
+        ended = night.tried(refused, lambda context: load(rows(3)).execute(context), number=1)
         assert isinstance(ended.error, AssistantRateLimitError), ended.error
         good = night.tried(Try(), lambda context: load(rows(3)).execute(context), number=2)
         assert good.result["created"] == 3
@@ -201,7 +204,8 @@ class TestARowThatWaitsForHours:
     """B26: a row that waits out a long pause belongs to its load, however long the pause is."""
 
     @pytest.mark.parametrize("after", [1.5 * HOUR, 5.0 * HOUR])
-    def test_another_run_does_not_send_it(self, after, world):
+    def test_another_run_does_not_send_it(self, after, world, monkeypatch):
+        monkeypatch.setattr(loads, "MAX_BACKOFF", 7 * HOUR)
         night = world(timeout=30.0, max_concurrency=2)
         pause = Answer(status=429, retry_after=str(int(6 * HOUR)))
         other = []
@@ -227,7 +231,7 @@ class TestARowThatWaitsForHours:
         night._received = receive
         ended = night.tried(
             Try((pause,)),
-            lambda context: load(rows(2), source_name="rows", max_backoff=7 * HOUR).execute(context),
+            lambda context: load(rows(2), source_name="rows").execute(context),
             number=1,
         )
         assert ended.error is None, ended.error

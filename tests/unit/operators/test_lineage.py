@@ -182,9 +182,9 @@ def test_a_batch_links_to_its_file_even_if_it_fails(service, connection, run_ope
     ],
 )
 def test_data_is_linked_where_a_browser_shows_it(uri, address):
-    task = SimpleNamespace(written=(LineageDataset(uri),))
+    task = SimpleNamespace(lineage_outputs=(LineageDataset(uri),))
     assert AssistantDataLink().get_link(task, ti_key=None) == address
-    assert AssistantDataLink().get_link(SimpleNamespace(written=()), ti_key=None) == ""
+    assert AssistantDataLink().get_link(SimpleNamespace(lineage_outputs=()), ti_key=None) == ""
 
 
 @pytest.mark.parametrize("options", [{}, {"deferrable": True}, {"wait_for_completion": True, "deferrable": False}])
