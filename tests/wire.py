@@ -6,14 +6,16 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,16 @@ class ScriptedService:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class FunctionTransport(AsyncTransport):
+    """A transport without a network: a coroutine function returns the response to a call."""
+
+    def __init__(self, answer: Callable[[Any], Awaitable[Any]]) -> None:
+        self._answer = answer
+
+    async def exchange(self, call: Any) -> Any:
+        return await self._answer(call)
 
 
 @dataclass

@@ -9,19 +9,19 @@ import zlib
 
 import pytest
 
-from airflow_provider_assistant.client.response_limits import Body, Watch
+from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline
 
 PLAIN = b'{"n": 1}' * 100
 
 
 def received(pieces, limit=10_000, encoding=""):
-    body = Body(limit, encoding)
+    body = BoundedBody(limit, encoding)
     taken = 0
     for piece in pieces:
         taken += 1
-        if not body.take(piece):
+        if not body.feed(piece):
             break
-    return body.end(), body.flaw, taken
+    return body.end(), body.defect, taken
 
 
 def cut(content, size):
@@ -127,14 +127,14 @@ def answered(watch, connection, interrupt=None):
 
 
 def test_whoever_reads_too_long_is_woken(pair):
-    watch = Watch(0.05)
+    watch = ResponseDeadline(0.05)
     connect(watch, pair[0])
     with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
         assert answered(watch, pair[0]) == b""
 
 
 def test_the_clock_does_not_run_before_the_request_is_sent(pair):
-    watch = Watch(0.0)
+    watch = ResponseDeadline(0.0)
     with watch:
         connect(watch, pair[0])
         pair[1].send(b"x")
@@ -142,7 +142,7 @@ def test_the_clock_does_not_run_before_the_request_is_sent(pair):
 
 
 def test_a_connection_that_is_kept_is_not_ended_by_an_older_request(pair):
-    watch = Watch(0.05)
+    watch = ResponseDeadline(0.05)
     with watch:
         connect(watch, pair[0])
         send(watch)
@@ -155,7 +155,7 @@ def test_a_connection_that_is_kept_is_not_ended_by_an_older_request(pair):
 
 
 def test_the_clock_runs_for_every_request_of_a_connection(pair):
-    watch = Watch(0.05)
+    watch = ResponseDeadline(0.05)
     with watch:
         connect(watch, pair[0])
         send(watch)
@@ -164,7 +164,7 @@ def test_the_clock_runs_for_every_request_of_a_connection(pair):
 
 
 def test_an_interrupt_is_not_taken_for_a_late_answer(pair):
-    watch = Watch(0.01)
+    watch = ResponseDeadline(0.01)
     connect(watch, pair[0])
     with pytest.raises(KeyboardInterrupt):
         answered(watch, pair[0], KeyboardInterrupt)
