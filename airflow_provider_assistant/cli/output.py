@@ -16,10 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_assistant.client.client import is_recognisable
+from airflow_provider_assistant.client.redaction import REDACTED, is_recognisable
 from airflow_provider_assistant.exceptions import escaped
 
-REDACTED = "***"
 GOOD, BAD, DIM, WARNING = "green", "bold red", "dim", "yellow"
 
 
