@@ -1,4 +1,4 @@
-"""A service on a real socket that answers what a test tells it to, and remembers what it was sent."""
+"""A service on a real socket that sends scripted answers and records the requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Answer:
     :param status: HTTP status.
     :param body: A JSON value, or bytes to send as they are.
     :param headers: Further headers.
-    :param drop: Read the request, then close the connection without a word.
+    :param drop: Read the request, then close the connection without a response.
     :param delay: Seconds before anything is sent.
     """
 
@@ -51,7 +51,7 @@ class Received:
 
 
 class ScriptedService:
-    """Answers the requests with the scripted answers in their order; the last one goes on for ever."""
+    """Answer the requests with the scripted answers in order; the last one repeats."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers or (Answer(),))
@@ -127,7 +127,7 @@ class FunctionTransport(AsyncTransport):
 
 @dataclass
 class FakeTime:
-    """A clock that only waiting moves."""
+    """A clock that advances only when something waits."""
 
     moment: float = 1_700_000_000.0
     waited: list[float] = field(default_factory=list)

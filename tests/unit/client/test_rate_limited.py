@@ -72,7 +72,7 @@ def run(main: Callable[[], Any]) -> Any:
     return simulated(asyncio.wait_for(main(), 3600))
 
 
-def test_as_many_as_are_allowed_are_in_flight(wire):
+def test_the_concurrency_limit_is_used_completely(wire):
     async def main():
         client = limited(wire, 4)
         await settled(*(client.asend(CALL) for _ in range(10)))
@@ -82,7 +82,7 @@ def test_as_many_as_are_allowed_are_in_flight(wire):
     assert len(wire.sent) == 10
 
 
-def test_the_bound_is_the_connection_s_where_none_is_given():
+def test_the_default_limit_is_the_connections():
     assert RateLimitedClient(SETTINGS).limiter.max_concurrency == SETTINGS.max_concurrency
 
 
@@ -165,7 +165,7 @@ def test_an_exception_gives_the_slot_back(wire):
 
 
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.15, 0.25])
-def test_those_who_are_cancelled_let_the_others_go_on(wire, after):
+def test_cancelled_requests_do_not_affect_the_others(wire, after):
     async def main():
         client = limited(wire, 2)
         tasks = [asyncio.create_task(client.asend(CALL)) for _ in range(20)]
@@ -185,7 +185,7 @@ async def one_at_a_time(wire: Wire, client: RateLimitedClient) -> None:
     assert client.limiter.limit == 1.0
 
 
-def test_whoever_is_cancelled_when_it_is_his_turn_passes_it_on(wire):
+def test_a_request_that_is_cancelled_when_woken_wakes_the_next(wire):
     async def main():
         client = limited(wire, 4)
         await one_at_a_time(wire, client)
@@ -205,7 +205,7 @@ def test_whoever_is_cancelled_when_it_is_his_turn_passes_it_on(wire):
     assert run(main) == (True, {})
 
 
-def test_whoever_is_cancelled_in_a_pause_lets_the_others_wait_for_its_end(wire):
+def test_a_request_that_is_cancelled_in_a_pause_does_not_end_the_pause(wire):
     async def main():
         client = limited(wire, 4)
         await one_at_a_time(wire, client)
@@ -221,7 +221,7 @@ def test_whoever_is_cancelled_in_a_pause_lets_the_others_wait_for_its_end(wire):
     assert 60.0 <= wire.sent[-1] <= 70.0
 
 
-def test_it_retries_as_every_client_does(wire):
+def test_it_retries_like_every_client(wire):
     async def main():
         settings = ClientSettings(SETTINGS.base_url, SETTINGS.api_key)
         client = RateLimitedClient(settings, AdaptiveRateLimiter(4), async_transport=wire, now=now)
@@ -246,7 +246,7 @@ async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
     assert threads[0] != threading.get_ident()
 
 
-async def test_whoever_prepares_may_be_cancelled_or_fail():
+async def test_a_cancelled_preparation_is_repeated_by_the_next_caller():
     settings, tries = ClientSettings("https://assistant.example/api/v1", "key", verify="/no/such"), []
 
     class Counted(AiohttpTransport):
@@ -265,7 +265,7 @@ async def test_whoever_prepares_may_be_cancelled_or_fail():
     assert len(tries) == 2
 
 
-def test_errors_of_the_service_are_raised_as_by_every_client(wire):
+def test_it_raises_errors_like_every_client(wire):
     async def main():
         wire.answers = [response(404)]
         await limited(wire).asend(CALL)
@@ -274,7 +274,7 @@ def test_errors_of_the_service_are_raised_as_by_every_client(wire):
         run(main)
 
 
-def test_a_pause_that_is_too_long_ends_those_who_wait_for_their_turn(wire):
+def test_a_pause_that_is_too_long_fails_waiting_requests(wire):
     wire.answers = [response(429, retry_after="86400")]
 
     async def main():

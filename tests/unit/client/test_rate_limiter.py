@@ -112,7 +112,7 @@ def test_four_loaders_share_a_limit():
     assert min(fairness) >= 0.35
 
 
-def test_nobody_sends_during_a_pause():
+def test_nothing_is_sent_during_a_pause():
     async def main() -> list[float]:
         limiter, sent = AdaptiveRateLimiter(4), []
         limiter.refused(5.0)
@@ -168,7 +168,7 @@ def test_no_more_are_in_flight_than_the_limit():
     assert simulated(main()) == 3
 
 
-def test_who_waits_is_told_that_the_load_has_stopped():
+def test_waiting_requests_fail_when_the_load_stops():
     async def main() -> None:
         limiter = AdaptiveRateLimiter(1)
         await limiter.acquire()
@@ -219,5 +219,5 @@ def test_hours_of_requests_cost_no_more_than_minutes(hours):
     assert work(3600.0 * hours) <= 2 * work(60.0)
 
 
-def test_without_a_refusal_there_is_no_pace():
+def test_without_a_refusal_the_rate_is_unlimited():
     assert RateEstimator().delay(1.0) == 0.0
