@@ -62,7 +62,7 @@ class Redactor:
         body = outcome.body
         if len(body) >= len(self._key):
             body = self._bytes_pattern.sub(REDACTED.encode(), body)
-        return Response(outcome.status, headers, body, outcome.flaw)
+        return Response(outcome.status, headers, body, outcome.defect)
 
     def _text(self, text: str) -> str:
         # No spelling is shorter than the key itself, and most headers are shorter: skip those.
