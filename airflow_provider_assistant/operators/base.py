@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context, Ob
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.assets import AssetKind, site_uri
-from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook

@@ -221,14 +221,14 @@ class TestARowThatWaitsForHours:
             thread.join()
 
         findings = str(night.folder / "second.parquet")
-        received = night._received
+        received = night.receive
 
         def receive(call):
             if not night.service.journal:
                 asyncio.get_running_loop().call_later(after, in_a_thread)
             return received(call)
 
-        night._received = receive
+        night.receive = receive
         ended = night.tried(
             Try((pause,)),
             lambda context: load(rows(2), source_name="rows").execute(context),
