@@ -21,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
 )
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # Errors about the API key, the rate limit or the ledger: every further call would meet them as well.
 FATAL = (AssistantAuthenticationError, AssistantRateLimitError, AssistantLedgerError)
@@ -74,8 +75,9 @@ class CircuitBreaker:
         return isinstance(cause_of(error), self._fatal)
 
     def succeeded(self) -> None:
-        """Reset the count of consecutive failures."""
-        self.failures = 0
+        """Reset the count of consecutive failures; an open breaker stays as it is."""
+        if not self.is_open:
+            self.failures = 0
 
     def failed(self, error: AssistantError) -> None:
         """
@@ -84,6 +86,8 @@ class CircuitBreaker:
         :param error: Error of the call.
         """
         cause = cause_of(error)
+        if self.is_open:
+            return
         if self.is_fatal(error):
             self.open(error)
         elif not errors.is_refused(cause) and not isinstance(cause, AssistantInputError):
@@ -105,11 +109,12 @@ class CircuitBreaker:
 
 async def for_each(
     items: Iterable[T] | AsyncIterator[T],
-    work: Callable[[T], Awaitable[None]],
+    work: Callable[[T], Awaitable[R]],
     *,
     max_concurrency: int,
     breaker: CircuitBreaker,
     on_error: Callable[[T, AssistantError], None],
+    on_result: Callable[[T, R], None] = lambda _, __: None,
 ) -> None:
     """
     Do the work for every item, for several items at a time, until the circuit breaker opens.
@@ -123,7 +128,9 @@ async def for_each(
     :param breaker: Circuit breaker; it counts the errors of ``work``. Once it is open, no item is started, and those
         that were started finish.
     :param on_error: Called with the item and its error. An error that it raises cancels the work for all other items.
-    :raises BaseException: ``work`` raised an error that is not an :class:`AssistantError`, or ``on_error`` raised one.
+    :param on_result: Called with the item and the result of ``work``; its errors cancel the other work, too. Default:
+        do nothing.
+    :raises BaseException: ``work`` raised an error that is not an :class:`AssistantError`, or a callback raised one.
     """
     source = items if isinstance(items, AsyncIterator) else _Async(iter(items))
 
@@ -134,12 +141,13 @@ async def for_each(
             except StopAsyncIteration:
                 return
             try:
-                await work(item)
+                result = await work(item)
             except AssistantError as error:
                 breaker.failed(error)
                 on_error(item, error)
             else:
                 breaker.succeeded()
+                on_result(item, result)
 
     try:
         async with asyncio.TaskGroup() as workers:
