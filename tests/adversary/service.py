@@ -15,6 +15,8 @@ from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.client.response_limits import Body
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.options import LoadOptions
 
 SECRET = "canary-91f0c4e2b7a8"
 
@@ -156,25 +158,34 @@ def body_of(answer: Answer) -> bytes:
             return json.dumps({"error": f"the key {SECRET} is wrong"}).encode()
 
 
-class Client(AssistantClient):
-    """
-    A client whose requests go to a service in this process.
-
-    :param service: The service.
-    :param retries: Maximum number of retries per request.
-    :param now: Returns seconds since the epoch.
-    """
-
-    def __init__(self, service: Service, retries: int, now: Callable[[], float]) -> None:
-        rule = flow.RetryPolicy(retries + 1)
-        super().__init__(ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule), now=now)
-        self._service = service
+class _InProcess(AssistantClient):
+    service: Service
 
     async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
-        outcome = await self._service.exchange(call)
+        outcome = await self.service.exchange(call)
         # The expressions that redact the API key take longer to compile than a short night.
         if isinstance(outcome, TransportFailure) or SECRET.encode() not in outcome.body:
             return outcome
         received = Body(self.settings.max_response_bytes, "")
         received.take(outcome.body)
         return self._response(outcome.status, outcome.headers, received)
+
+
+class Client(LoadClient, _InProcess):
+    """
+    A client whose requests go to a service in this process.
+
+    :param service: The service.
+    :param retries: Maximum number of retries per request.
+    :param options: Options of the load.
+    :param clocks: Clocks, limiter and random generator.
+    """
+
+    def __init__(self, service: Service, retries: int, options: LoadOptions, **clocks: Any) -> None:
+        rule = flow.RetryPolicy(retries + 1)
+        settings = ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule)
+        super().__init__(settings, options, **clocks)
+        self.service = service
+
+    async def prepare(self) -> None:
+        """Do nothing: there is no network."""

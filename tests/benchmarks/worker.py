@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call, Response
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.loading.load_client import LoadClient
 from tests.benchmarks import loads, posts
 from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service
@@ -25,7 +25,7 @@ from tests.benchmarks.service import Service
 NOWHERE: Any = SimpleNamespace(api="http://127.0.0.1:1/api/v1")
 
 
-class Silent(AssistantClient):
+class Silent(LoadClient):
     """A client without a network that accepts every request."""
 
     async def _aexchange(self, call: Call[Any]) -> Response:
