@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.feedback.sender import FeedbackSender
-    from airflow_provider_assistant.loading.report import Findings
+    from airflow_provider_assistant.loading.findings import Findings
 
 
 class AssistantFeedbackOperator(AssistantOperator):
@@ -147,7 +147,7 @@ class AssistantFeedbackOperator(AssistantOperator):
     def on_kill(self) -> None:
         """Stop sending ratings by rule. Requests in flight may still finish."""
         if self._rater:
-            self._rater.end()
+            self._rater.cancel()
 
     def _rate_one(self, context: Context) -> dict[str, Any]:
         site_id = self.hook.resolve_site_id()

@@ -80,7 +80,11 @@ def test_site_and_tenant_may_be_given_at_each_level(connect, service):
         "acme-docs",
         "acme-docs",
     )
-    assert (hook.resolve_tenant_id(), hook.resolve_tenant_id("other"), AssistantHook(tenant_id="t").resolve_tenant_id()) == (
+    assert (
+        hook.resolve_tenant_id(),
+        hook.resolve_tenant_id("other"),
+        AssistantHook(tenant_id="t").resolve_tenant_id(),
+    ) == (
         "acme-inc",
         "other",
         "t",
