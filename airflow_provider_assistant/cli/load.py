@@ -57,7 +57,7 @@ def load(out: Out, args: argparse.Namespace) -> int:
             adopt=args.adopt,
             allow_mass_change=args.allow_mass_change,
         )
-        parts: dict[str, Any] = {"rows": rows, "options": options, "memory": memory, "findings": findings}
+        parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": memory, "findings": findings}
         parts["judge_stale"] = args.on_missing == "stale"
         asyncio.run(_run(out, hook, args.dry_run, done, **parts))
         flaw = load_failure(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
