@@ -11,7 +11,6 @@ HEAVY = (
     "duckdb",
     "fastapi",
     "httpx_aiohttp",
-    "matplotlib",
     "numpy",
     "pandas",
     "polars",
