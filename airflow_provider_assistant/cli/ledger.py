@@ -22,7 +22,7 @@ from airflow_provider_assistant.ledger.queries import superseded as older_docume
 from airflow_provider_assistant.loading.file_rows import fingerprint_file
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.preflight import plan_load
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.storage.uploads import as_upload
 
 # Length limit of an error in text output, in characters. JSON has the whole error.
@@ -176,6 +176,6 @@ def _fingerprints(entry: Entry, args: argparse.Namespace) -> Iterator[RowFingerp
             for fingerprints in rows.fingerprints():
                 yield from fingerprints
         else:
-            path = storage_path(args.file)
+            path = usable_path(args.file)
             as_upload(path)
             yield fingerprint_file(entry.label, path).fingerprint

@@ -24,7 +24,7 @@ from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.operators.loads import load_failure
-from airflow_provider_assistant.storage.paths import StoragePath, storage_path
+from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
 SHOWN = 20
@@ -166,7 +166,7 @@ class _Shown(Findings):
 
 def _findings_path(args: argparse.Namespace) -> StoragePath:
     if args.findings:
-        return storage_path(args.findings)
+        return usable_path(args.findings)
     run = this_run()
     return airflow_home() / "assistant_loads" / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 
