@@ -738,7 +738,7 @@ def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, conne
         path.write_text(path.name)
     link = root / "link.md"
     link.symlink_to(root / "a.md")
-    look = engine.survey
+    look = engine.plan_load
 
     def swapped(*arguments, **options):
         seen = look(*arguments, **options)
@@ -746,7 +746,7 @@ def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, conne
         link.symlink_to(outside)
         return seen
 
-    monkeypatch.setattr(engine, "survey", swapped)
+    monkeypatch.setattr(engine, "plan_load", swapped)
     with pytest.raises(AssistantInputError, match="1 rows were rejected"):
         load(str(root), AssistantUploadFilesOperator, allowed_root=str(root))
     assert "outside.md" not in json.dumps(service.documents())
@@ -754,5 +754,5 @@ def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, conne
 
 
 def test_the_root_is_a_template_and_says_nothing_about_dataframes(service, connection, tmp_path):
-    assert "root" in AssistantLoadQAOperator.template_fields
+    assert "allowed_root" in AssistantLoadQAOperator.template_fields
     assert load(ROWS, allowed_root=str(tmp_path))["created"] == 2
