@@ -11,9 +11,9 @@ from typing import Any
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.models import ApiReply
-from airflow_provider_assistant.client.client import ClientSettings
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
 from airflow_provider_assistant.loading.ledger_writer import Attempt
 from airflow_provider_assistant.loading.options import LoadOptions

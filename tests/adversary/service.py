@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.response_limits import Body
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 
@@ -59,7 +59,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Service:
+class Service(AsyncTransport):
     """
     Handle requests one by one.
 
@@ -158,20 +158,7 @@ def body_of(answer: Answer) -> bytes:
             return json.dumps({"error": f"the key {SECRET} is wrong"}).encode()
 
 
-class _InProcess(AssistantClient):
-    service: Service
-
-    async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
-        outcome = await self.service.exchange(call)
-        # The expressions that redact the API key take longer to compile than a short night.
-        if isinstance(outcome, TransportFailure) or SECRET.encode() not in outcome.body:
-            return outcome
-        received = Body(self.settings.max_response_bytes, "")
-        received.take(outcome.body)
-        return self._response(outcome.status, outcome.headers, received)
-
-
-class Client(LoadClient, _InProcess):
+class Client(LoadClient):
     """
     A client whose requests go to a service in this process.
 
@@ -184,8 +171,4 @@ class Client(LoadClient, _InProcess):
     def __init__(self, service: Service, retries: int, options: LoadOptions, **clocks: Any) -> None:
         rule = flow.RetryPolicy(retries + 1)
         settings = ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule)
-        super().__init__(settings, options, **clocks)
-        self.service = service
-
-    async def prepare(self) -> None:
-        """Do nothing: there is no network."""
+        super().__init__(settings, options, async_transport=service, **clocks)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.loading.load_client import LoadClient
+from tests.wire import FunctionTransport
 
 
-class _Scripted(AssistantClient):
-    async def _aexchange(self, call):
-        return await self.answer(call)
-
-
-class ScriptedClient(LoadClient, _Scripted):
+class ScriptedClient(LoadClient):
     """
     Get every response from a coroutine function, behind the rate limiter.
 
@@ -19,8 +14,4 @@ class ScriptedClient(LoadClient, _Scripted):
     """
 
     def __init__(self, answer, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
-        self.answer = answer
-
-    async def prepare(self):
-        """Do nothing: there is no network."""
+        super().__init__(*args, async_transport=FunctionTransport(answer), **kwargs)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.models import TextDocument
-from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousPermanentError,
     AssistantAuthenticationError,

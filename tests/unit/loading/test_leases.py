@@ -11,7 +11,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.models import TextDocument
-from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.claims import LEASE
 from airflow_provider_assistant.loading.columns import ColumnSelection

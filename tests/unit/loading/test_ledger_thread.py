@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.models import TextDocument
-from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import engine
