@@ -20,7 +20,6 @@ from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pendin
 from airflow_provider_assistant.chat_batch.questions import Questions, asked_as
 from airflow_provider_assistant.chat_batch.state import BatchState, recording
 from airflow_provider_assistant.client.cancellation import CancellableRunner
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
@@ -30,9 +29,13 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.lake import storable, storing
 from airflow_provider_assistant.ledger import BatchLedger, End, key_of
-from airflow_provider_assistant.loading.engine import Load, LoadOptions
-from airflow_provider_assistant.loading.report import Counts, Findings, Kind
-from airflow_provider_assistant.loading.rows import PreparedRow, RowFingerprint
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import Findings, Kind
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.observability import tracing
 
 if TYPE_CHECKING:
@@ -133,13 +136,13 @@ class Batch:
     ) -> tuple[Counts, AssistantError | None]:
         # Each run may ask other questions, so a mass change is normal here.
         options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
-        async with AssistantClient(self._settings) as client, recording(self.journal) as record:
+        async with LoadClient(self._settings, options) as client, recording(self.journal) as record:
 
             def note(item: PreparedRow, reply: ApiReply) -> None:
                 now, exchange = round(client.now(), 6), reply.call_info
-                asked[item.digest.key] = (reply.created_id, now, exchange.attempts)
+                asked[item.fingerprint.key] = (reply.created_id, now, exchange.attempts)
                 if isinstance(reply, ChatAnswer):
-                    name, seconds = asked_as(item.digest), round(exchange.seconds, 6)
+                    name, seconds = asked_as(item.fingerprint), round(exchange.seconds, 6)
                     answer = (reply.text, None, reply.raw, now, seconds)
                     record(FinishedRequest(name, reply.request_id, "complete", *answer, polls=0, latency=seconds))
 
@@ -157,7 +160,7 @@ class Batch:
                 with tracing.span("submit", site_id=self._site_id, mode=self._mode):
                     return await load.run(), None
             except AssistantError as error:
-                if self._work.is_ended or isinstance(error, AirflowFailException):
+                if self._work.is_cancelled or isinstance(error, AirflowFailException):
                     raise
                 log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
                 return load.counts, error
@@ -337,9 +340,9 @@ class Batch:
 
     def end(self) -> None:
         """Stop sending, and make the running call return within a few seconds; safe in a signal handler."""
-        self._work.end()
+        self._work.cancel()
         if self._running:
-            self._running.end()
+            self._running.cancel()
 
 
 def folder_of(output: ObjectStoragePath, scope: str) -> str:

@@ -13,7 +13,9 @@ from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
-from airflow_provider_assistant.loading.rows import DataframeRows, RowFingerprint, digest_of, encoded, mapping_of
+from airflow_provider_assistant.loading.field_columns import mapping_of
+from airflow_provider_assistant.loading.fingerprints import DataframeFingerprints, RowFingerprint, encoded, hash_of
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import Source, open_source
 
 OPTIONAL = ("session_id", "email", "response_language")
@@ -46,25 +48,28 @@ class Questions:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def rows(self, call: Callable[[Any], Call[Any]] = lambda _: None) -> DataframeRows:  # type: ignore[assignment,return-value]  # the default is for digests only
+    def rows(self, call: Callable[[Any], Call[Any]]) -> DataframeRows:
         """
         Return the questions as rows for the engine of loads.
 
-        :param call: Function that builds the call of a message. Default: none, for callers that need only digests.
+        :param call: Function that builds the call of a message.
         """
-        return DataframeRows(
-            Source(self._batches),
-            payload=ChatMessage,
-            columns=self.fields,
-            constants=self.constants,
-            key_columns=self.key_columns,
-            call=call,
-            allow_empty=self.allow_empty,
-        )
+        return DataframeRows(Source(self._batches), call=call, **self._options)
 
     def digests(self) -> list[RowFingerprint]:
         """Return the key and the content hash of every question."""
-        return [digest for digests in self.rows().digests() for digest in digests]
+        hashed = DataframeFingerprints(Source(self._batches), **self._options)
+        return [one for fingerprints in hashed.fingerprints() for one in fingerprints]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {
+            "payload": ChatMessage,
+            "columns": self.fields,
+            "constants": self.constants,
+            "key_columns": self.key_columns,
+            "allow_empty": self.allow_empty,
+        }
 
     def labels(self) -> list[str]:
         """Return the readable keys of all questions, for the output and for messages."""
@@ -205,4 +210,4 @@ def asked_as(digest: RowFingerprint) -> str:
 
     :param digest: Key and content hash of the question.
     """
-    return digest_of(encoded([digest.key, digest.content]))
+    return hash_of(encoded([digest.key, digest.content_hash]))

@@ -19,8 +19,9 @@ from airflow_provider_assistant.ledger.admin import counts_of_loads
 from airflow_provider_assistant.ledger.queries import Entry, entry_of, outcomes, superseded_counts, unsettled
 from airflow_provider_assistant.ledger.queries import resolve as record_outcome
 from airflow_provider_assistant.ledger.queries import superseded as older_documents
+from airflow_provider_assistant.loading.file_rows import fingerprint_file
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.preflight import plan_load
-from airflow_provider_assistant.loading.rows import FileRows, RowFingerprint, Rows
 from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.storage.uploads import as_upload
 
@@ -158,7 +159,7 @@ def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
     selected = {entry.key for entry in entries}
     for entry in entries:
         if entry.key not in contents:
-            contents |= {digest.key: digest.content for digest in _digests(entry, args) if digest.key in selected}
+            contents |= {row.key: row.content_hash for row in _fingerprints(entry, args) if row.key in selected}
         if entry.key not in contents:
             raise AssistantInputError(
                 f"{args.file} has no row with the key of {entry.label!r}; give the same --kind, --key, --column and "
@@ -168,14 +169,13 @@ def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
     return contents
 
 
-def _digests(entry: Entry, args: argparse.Namespace) -> Iterator[RowFingerprint]:
+def _fingerprints(entry: Entry, args: argparse.Namespace) -> Iterator[RowFingerprint]:
     with contextlib.ExitStack() as stack:
-        rows: Rows
         if entry.scope.endswith(tuple(f"/{kind.endpoint}" for kind in KINDS.values())):
             rows = stack.enter_context(rows_of(args.file, args, entry.site_id))
+            for fingerprints in rows.fingerprints():
+                yield from fingerprints
         else:
             path = usable_path(args.file)
             as_upload(path)
-            rows = FileRows([(entry.label, path)], upload=as_upload, call=lambda _: None)  # type: ignore[arg-type, return-value]
-        for digests in rows.digests():
-            yield from digests
+            yield fingerprint_file(entry.label, path).fingerprint

@@ -13,14 +13,16 @@ from typing import Any
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, LoadRecord, document_scope
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.dry_run import DryRun
-from airflow_provider_assistant.loading.engine import Load, LoadOptions
-from airflow_provider_assistant.loading.report import Counts, Findings, Kind
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import Findings, Kind
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.operators.loads import load_failure
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 
@@ -92,11 +94,11 @@ class _Done:
 
 
 async def _run(out: Console, hook: AssistantHook, dry_run: bool, done: _Done, **parts: Any) -> None:
-    def sent(item: Any, _reply: Any) -> None:
+    def sent(row: Any, _reply: Any) -> None:
         if len(done.sent) < SHOWN:
-            done.sent.append(item.label)
+            done.sent.append(row.readable_key)
 
-    async with AssistantClient(hook.settings.client) as client:
+    async with LoadClient(hook.settings.client, parts["options"]) as client:
         this = (DryRun if dry_run else Load)(client, on_created=sent, **parts)
         done.counts = this.counts
         with _ended_by_signals(this, done), out.progress("checking" if dry_run else "loading") as shown:
@@ -125,7 +127,7 @@ def _ended_by_signals(this: Load, done: _Done) -> Iterator[None]:
         done.is_interrupted = True
         for number in numbers:
             loop.remove_signal_handler(number)
-        this.end()
+        this.cancel()
 
     for number in numbers:
         loop.add_signal_handler(number, end)
@@ -147,7 +149,7 @@ class _Shown(Findings):
     def add(
         self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
     ) -> None:
-        """Add a finding, see :meth:`~airflow_provider_assistant.loading.report.Findings.add`."""
+        """Add a finding, see :meth:`~airflow_provider_assistant.loading.findings.Findings.add`."""
         if len(self.first) < SHOWN:
             ids = document_ids or []
             self.first.append({"kind": kind, "row": row, "key": key, "reason": reason, "document_ids": ids})

@@ -15,7 +15,8 @@ from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
 

@@ -1,4 +1,4 @@
-"""Event loops that a signal handler can stop: Airflow sends SIGTERM, and SIGKILL five seconds later."""
+"""Coroutines that a signal handler can cancel: Airflow sends SIGTERM, and SIGKILL five seconds later."""
 
 from __future__ import annotations
 
@@ -10,83 +10,90 @@ from airflow_provider_assistant.exceptions import AssistantIncompleteError
 
 T = TypeVar("T")
 
-
-def on_interruption(loop: asyncio.AbstractEventLoop, end: Callable[[BaseException], None]) -> None:
-    """
-    Pass exceptions that a signal handler raises in an event loop, such as Airflow's task timeout, to a callback.
-
-    By default, the loop would only log them.
-
-    :param loop: The event loop.
-    :param end: Called with the exception; it must end the work.
-    """
-
-    def raised(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if error is None or isinstance(error, Exception | asyncio.CancelledError):
-            loop.default_exception_handler(context)
-        else:
-            end(error)
-
-    loop.set_exception_handler(raised)
+# Seconds that requests in flight get to finish, within the five between SIGTERM and SIGKILL.
+GRACE = 2.0
 
 
 class CancellableRunner:
     """
-    Run coroutines one after the other until :meth:`end` is called.
+    Run coroutines one after the other until :meth:`cancel` is called.
 
-    :param ended: Message of the error that :meth:`run` raises for an ended coroutine.
-    :param grace: Seconds that the running coroutine gets to finish. Default: 0.
+    :param message: Message of the error that a cancelled coroutine ends with.
+    :param grace: Seconds that the running coroutine gets to finish after :meth:`cancel`. Default: 0.
+    :param on_cancel: Called in the event loop with that error when the grace begins, so that the coroutine starts
+        nothing new. Default: None.
     """
 
-    def __init__(self, ended: str, *, grace: float = 0.0) -> None:
-        self.is_ended = False
-        self._ended = ended
+    def __init__(
+        self,
+        message: str,
+        *,
+        grace: float = 0.0,
+        on_cancel: Callable[[AssistantIncompleteError], None] = lambda _: None,
+    ) -> None:
+        self.is_cancelled = False
+        self._message = message
         self._grace = grace
+        self._on_cancel = on_cancel
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._broken: BaseException | None = None
+        self._interruption: BaseException | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """
-        Run a coroutine and return its result.
+        Run a coroutine in a new event loop and return its result.
 
         :param work: The coroutine.
         :return: The result of the coroutine.
-        :raises AssistantIncompleteError: :meth:`end` was called.
+        :raises AssistantIncompleteError: :meth:`cancel` was called.
         :raises BaseException: An error of the coroutine, or an exception that a signal handler raised, such as
             Airflow's task timeout.
         """
-        return asyncio.run(self._until_ended(work))
+        return asyncio.run(self.arun(work))
 
-    def end(self) -> None:
-        """End the running coroutine and all later ones. A signal handler may call this."""
-        self.is_ended = True
-        if self._loop and self._task and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._cancel_later, self._task)
+    async def arun(self, work: Coroutine[Any, Any, T]) -> T:
+        """
+        Run a coroutine in the running event loop and return its result.
 
-    def _cancel_later(self, task: asyncio.Task[Any]) -> None:
-        asyncio.get_running_loop().call_later(self._grace, task.cancel)
-
-    async def _until_ended(self, work: Coroutine[Any, Any, T]) -> T:
-        self._loop = asyncio.get_running_loop()
-        on_interruption(self._loop, self._break)
+        :param work: The coroutine.
+        :return: The result of the coroutine.
+        :raises AssistantIncompleteError: :meth:`cancel` was called.
+        :raises BaseException: As :meth:`run`.
+        """
+        loop = asyncio.get_running_loop()
+        handler = loop.get_exception_handler()
+        loop.set_exception_handler(self._handle)
         task: asyncio.Task[T] = asyncio.create_task(work)
-        self._task = task
-        if self.is_ended:
+        self._loop, self._task = loop, task
+        if self.is_cancelled:
             task.cancel()
         try:
             return await task
         except asyncio.CancelledError:
-            if self._broken:
-                raise self._broken from None
-            if not self.is_ended:
+            if self._interruption:
+                raise self._interruption from None
+            if not self.is_cancelled:
                 raise
-            raise AssistantIncompleteError(self._ended) from None
+            raise AssistantIncompleteError(self._message) from None
         finally:
+            loop.set_exception_handler(handler)
             self._loop = self._task = None
 
-    def _break(self, error: BaseException) -> None:
-        self._broken = error
-        if self._task:
+    def cancel(self) -> None:
+        """Cancel the running coroutine after the grace, and all later ones at once. A signal handler may call this."""
+        self.is_cancelled = True
+        if self._loop and self._task and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._begin_grace, self._task)
+
+    def _begin_grace(self, task: asyncio.Task[Any]) -> None:
+        self._on_cancel(AssistantIncompleteError(self._message))
+        asyncio.get_running_loop().call_later(self._grace, task.cancel)
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Cancel the coroutine if a signal handler raised in the event loop, which by default only logs it."""
+        error = context.get("exception")
+        if error is None or isinstance(error, Exception | asyncio.CancelledError):
+            loop.default_exception_handler(context)
+        elif self._task:
+            self._interruption = error
             self._task.cancel()

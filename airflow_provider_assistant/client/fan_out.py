@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,22 +10,13 @@ from datetime import UTC, datetime
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
-from airflow_provider_assistant.exceptions import (
-    AssistantAuthenticationError,
-    AssistantConnectionError,
-    AssistantError,
-    AssistantRateLimitError,
-    AssistantServerError,
-    AssistantTimeoutError,
-)
+from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
+from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError
 
 log = logging.getLogger(__name__)
 
-# Consecutive sites without a response, after all retries, that stop the reading.
+# Consecutive sites without a response, after all retries, after which the circuit breaker opens.
 BREAKER = 10
-# These errors concern the API key or the tenant, and so every site.
-FATAL = (AssistantAuthenticationError, AssistantRateLimitError)
-OUTAGE = (AssistantServerError, AssistantConnectionError, AssistantTimeoutError)
 
 
 # No repr: asyncio.run() computes the repr of its result and discards it, which took as long as the requests.
@@ -56,37 +45,29 @@ async def read_sites(client: RateLimitedClient, calls: Mapping[str, Call[ApiRepl
     """
     await client.prepare()
     found = SiteReplies()
-    waiting = deque(calls.items())
-    failures = 0
+    breaker = CircuitBreaker(BREAKER)
+    sites = iter(calls)
 
-    async def work() -> None:
-        nonlocal failures
-        while waiting and failures < BREAKER:
-            site_id, call = waiting.popleft()
-            try:
-                reply = await client.asend(call)
-            except FATAL:
-                raise
-            except AssistantError as error:
-                log.warning("Site %r cannot be read: %s", site_id, error)
-                found.errors[site_id] = error
-                failures = failures + 1 if isinstance(error, OUTAGE) else 0
-            else:
-                found.replies[site_id] = (datetime.now(UTC), reply)
-                failures = 0
+    async def read(site_id: str) -> ApiReply:
+        return await client.asend(calls[site_id])
 
-    try:
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(len(calls), client.limiter.max_concurrency)):
-                workers.create_task(work())
-    except ExceptionGroup as group:
-        # The first error cancelled the other workers.
-        raise group.exceptions[0] from None
-    if waiting:
+    def keep(site_id: str, reply: ApiReply) -> None:
+        found.replies[site_id] = (datetime.now(UTC), reply)
+
+    def note(site_id: str, error: AssistantError) -> None:
+        if breaker.is_fatal(error):
+            raise error
+        log.warning("Site %r cannot be read: %s", site_id, error)
+        found.errors[site_id] = error
+
+    most = min(len(calls), client.limiter.max_concurrency)
+    await for_each(sites, read, max_concurrency=most, breaker=breaker, on_error=note, on_result=keep)
+    if remaining := list(sites):
+        failures = breaker.failures
         log.error(
-            "The service is down: %d consecutive sites did not respond; %d were not asked.", failures, len(waiting)
+            "The service is down: %d consecutive sites did not respond; %d were not asked.", failures, len(remaining)
         )
-        for site_id, _ in waiting:
+        for site_id in remaining:
             found.errors[site_id] = AssistantConnectionError(
                 f"site {site_id!r} was not asked: {failures} consecutive other sites did not respond"
             )

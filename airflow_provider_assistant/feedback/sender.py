@@ -5,35 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.payloads import Feedback, checked
-from airflow_provider_assistant.client.cancellation import CancellableRunner
+from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import (
-    AssistantAuthenticationError,
-    AssistantError,
-    AssistantIncompleteError,
-    AssistantLedgerError,
-    AssistantPermissionError,
-    AssistantRateLimitError,
-)
+from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
+from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantPermissionError
 from airflow_provider_assistant.feedback.rules import Rating
 from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, outcome_of, ratings
 from airflow_provider_assistant.ledger.schema import Outcome
-from airflow_provider_assistant.loading.report import LOGGED, Findings, Kind
+from airflow_provider_assistant.loading.findings import LOGGED, Findings, Kind
 
 # Consecutive transient failures, each after all its retries, after which the circuit breaker opens.
 BREAKER = 25
-# Errors about the API key, the rate limit or the ledger, which every further rating would meet as well.
-FATAL = (AssistantAuthenticationError, AssistantPermissionError, AssistantRateLimitError, AssistantLedgerError)
-# Seconds that requests in flight get when the task is terminated. Airflow kills the process five seconds after SIGTERM.
-GRACE = 2.0
+CANCELLED = "the task was ended from outside; a retry sends the other ratings"
 
 log = logging.getLogger(__name__)
 
@@ -94,12 +86,12 @@ class FeedbackSender:
         self._run = run
         self._ledger = ledger
         self._findings = findings
-        self._work = CancellableRunner("the task was ended from outside; a retry sends the other ratings", grace=GRACE)
+        self._runner = CancellableRunner(CANCELLED, grace=GRACE)
+        # All ratings of a task go to one site, so a 403 concerns all of them.
+        self._breaker = CircuitBreaker(BREAKER, AssistantPermissionError)
         self._waiting: deque[Rating] = deque()
         self._ambiguous: set[str] = set()
-        self._failures = 0
         self._refused = 0
-        self._stopped: AssistantError | None = None
 
     def send(self, wanted: Sequence[Rating]) -> None:
         """
@@ -119,23 +111,27 @@ class FeedbackSender:
                 self._waiting.append(rating)
         try:
             if self._waiting:
-                self._work.run(self._send_all())
+                self._runner.run(self._send_all())
         finally:
             # Ratings that a stopped run did not attempt count as failed.
             self.counts.failed = len(wanted) - self.counts.sent - self.counts.already_sent
-        if self._stopped:
-            raise self._stopped
-        if self._work.is_ended and self._waiting:
-            raise AssistantIncompleteError("the task was ended from outside; a retry sends the other ratings")
+        if error := self._breaker.error:
+            if self._breaker.is_fatal(error):
+                raise error
+            raise AssistantIncompleteError(
+                f"{self._breaker.failures} ratings in a row could not be sent, and the others were not tried: {error}"
+            )
+        if self._runner.is_cancelled and self._waiting:
+            raise AssistantIncompleteError(CANCELLED)
 
     @property
     def is_final(self) -> bool:
         """Whether the service refused every failed rating, so that a retry would fail as well."""
         return self._refused == self.counts.failed
 
-    def end(self) -> None:
-        """Stop sending, and make :meth:`send` return within a few seconds; safe in a signal handler."""
-        self._work.end()
+    def cancel(self) -> None:
+        """Stop sending, and make :meth:`send` return within a few seconds. A signal handler may call this."""
+        self._runner.cancel()
 
     def _outcomes(self, wanted: Sequence[Rating]) -> dict[str, Outcome]:
         if self._ledger is None:
@@ -148,20 +144,17 @@ class FeedbackSender:
         with ThreadPoolExecutor(1, "ledger") as thread:
             async with RateLimitedClient(self._settings) as client:
                 await client.prepare()
-                workers = min(len(self._waiting), self._settings.max_concurrency)
-                await asyncio.gather(*(self._keep_sending(client, thread) for _ in range(workers)))
+                await for_each(
+                    self._ratings(),
+                    partial(self._send, client, thread),
+                    max_concurrency=min(len(self._waiting), self._settings.max_concurrency),
+                    breaker=self._breaker,
+                    on_error=self._record_failure,
+                )
 
-    async def _keep_sending(self, client: RateLimitedClient, thread: ThreadPoolExecutor) -> None:
-        while self._waiting and not self._stopped and not self._work.is_ended:
-            rating = self._waiting.popleft()
-            try:
-                await self._send(client, thread, rating)
-            except AssistantError as error:
-                self._record_failure(rating, error)
-            else:
-                self._failures = 0
-                self.counts.sent += 1
-                self.counts.by_rating[rating.word] += 1
+    def _ratings(self) -> Iterator[Rating]:
+        while self._waiting and not self._runner.is_cancelled:
+            yield self._waiting.popleft()
 
     async def _send(self, client: RateLimitedClient, thread: ThreadPoolExecutor, rating: Rating) -> None:
         fields = {"session_id": rating.session_id, "request_id": rating.request_id, "feedback": rating.word}
@@ -189,6 +182,8 @@ class FeedbackSender:
             await self._record(thread, lambda ledger: self._settle(ledger, rating, **facts))
             raise
         await self._record(thread, lambda ledger: self._settle(ledger, rating, "done"))
+        self.counts.sent += 1
+        self.counts.by_rating[rating.word] += 1
         if was_ambiguous or reply.call_info.ambiguous:
             self.counts.possibly_duplicated += 1
             self._add_finding("possibly_duplicated", rating, "an earlier attempt may have been received as well")
@@ -201,19 +196,11 @@ class FeedbackSender:
             await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
 
     def _record_failure(self, rating: Rating, error: AssistantError) -> None:
-        is_refused = errors.is_refused(error)
-        self._refused += is_refused
-        self._failures += not is_refused
+        self._refused += errors.is_refused(error)
         kind: Kind = "ambiguous" if outcome_of(error) == "ambiguous" else "failed"
         self._add_finding(kind, rating, str(error))
         if self._findings.count <= LOGGED:
             log.warning("The answer to %r could not be rated: %s", rating.key, error)
-        if isinstance(error.__cause__ if isinstance(error.__cause__, AssistantError) else error, FATAL):
-            self._stopped = self._stopped or error
-        elif self._failures >= BREAKER:
-            self._stopped = self._stopped or AssistantIncompleteError(
-                f"{self._failures} ratings in a row could not be sent, and the others were not tried: {error}"
-            )
 
     def _add_finding(self, kind: Kind, rating: Rating, reason: str) -> None:
         self._findings.add(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.ledger import BatchLedger
@@ -19,10 +21,11 @@ class DryRun(Load):
     know which rows the service would reject. It takes the parameters of :class:`Load`.
     """
 
-    def _adopt(self, ledger: BatchLedger, preflight: LoadPlan) -> None:
+    def _adopt(self, ledger: BatchLedger, plan: LoadPlan) -> None:
         """Leave the owners of all keys unchanged."""
 
-    async def _send_all(self, preflight: LoadPlan, started: float) -> None:  # noqa: ARG002
-        for attempt in self._claims(preflight):
-            self._tally.created(attempt.item, NOT_SENT, attempt.claim.known)
-            self._on_created(attempt.item, NOT_SENT)
+    async def _send_all(self, plan: LoadPlan) -> None:
+        with ThreadPoolExecutor(1, "ledger") as thread:
+            async for attempt in self._attempts(plan, thread):
+                self._report.created(attempt.row, NOT_SENT, attempt.claim.known)
+                self._on_created(attempt.row, NOT_SENT)

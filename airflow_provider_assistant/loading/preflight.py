@@ -17,7 +17,8 @@ from typing import Protocol
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Known
-from airflow_provider_assistant.loading.rows import RowFingerprint, Rows
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
+from airflow_provider_assistant.loading.rows import Rows
 
 LISTED = 5
 
@@ -69,9 +70,9 @@ class LoadPlan:
         """Number of rows of the source."""
         return len(self.actions)
 
-    def count(self, fate: RowAction) -> int:
+    def count(self, action: RowAction) -> int:
         """Return the number of rows with this decision."""
-        return self.actions.count(fate)
+        return self.actions.count(action)
 
     def to_send(self, number: int) -> bool:
         """
@@ -102,14 +103,14 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     keys = array("Q")
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
-    for digests in rows.digests():
-        entries = ledger.known([digest.key for digest in digests]) if ledger else {}
-        for digest in digests:
-            entry = entries.get(digest.key)
-            actions.append(_fate(digest, entry))
+    for fingerprints in rows.fingerprints():
+        entries = ledger.known([row.key for row in fingerprints]) if ledger else {}
+        for row in fingerprints:
+            entry = entries.get(row.key)
+            actions.append(_action(row, entry))
             if ledger and entry:
-                _relate(digest, entry, ledger.source, relations, foreign)
-        keys.extend([_short(digest.key) for digest in digests])
+                _relate(row, entry, ledger.source, relations, foreign)
+        keys.extend([_short(row.key) for row in fingerprints])
         tick(len(actions))
     ordered = _sorted(keys) if keys else keys
     if keys and (repeated := _repeated(ordered)):
@@ -117,19 +118,19 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     return LoadPlan(actions, ordered, relations["changed"], relations["kept"], foreign)
 
 
-def _relate(digest: RowFingerprint, entry: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
+def _relate(row: RowFingerprint, entry: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
     """Count whether a row keeps or changes the document of its key, and whose key it is."""
     if entry.content_hash is None:
         return
-    is_same = entry.content_hash == digest.content
+    is_same = entry.content_hash == row.content_hash
     if entry.source == source:
         relations["kept" if is_same else "changed"] += 1
     elif not is_same:
         foreign[entry.source] += 1
 
 
-def _fate(digest: RowFingerprint, entry: Known | None) -> int:
-    if entry is not None and entry.state == "done" and entry.content_hash == digest.content:
+def _action(row: RowFingerprint, entry: Known | None) -> int:
+    if entry is not None and entry.state == "done" and entry.content_hash == row.content_hash:
         return RowAction.UNCHANGED
     return RowAction.SEND
 
@@ -139,7 +140,7 @@ def _short(key: str) -> int:
 
 
 def _sorted(keys: array[int]) -> Sequence[int]:
-    """Sort the keys in Arrow ledger, without converting all of them to Python integers."""
+    """Sort the keys in Arrow memory, without converting all of them to Python integers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -161,14 +162,14 @@ def _mark_duplicates(rows: Rows, repeated: set[int], actions: bytearray) -> None
     first: dict[str, tuple[int, str]] = {}
     conflicts: dict[str, list[int]] = defaultdict(list)
     number = 0
-    for digests in rows.digests():
-        for digest in digests:
+    for fingerprints in rows.fingerprints():
+        for row in fingerprints:
             number += 1
-            if _short(digest.key) not in repeated:
+            if _short(row.key) not in repeated:
                 continue
-            seen_at, content = first.setdefault(digest.key, (number, digest.content))
-            if content != digest.content:
-                conflicts[digest.key] += [number] if conflicts[digest.key] else [seen_at, number]
+            seen_at, content = first.setdefault(row.key, (number, row.content_hash))
+            if content != row.content_hash:
+                conflicts[row.key] += [number] if conflicts[row.key] else [seen_at, number]
             elif seen_at != number:
                 actions[number - 1] = RowAction.DUPLICATE
     if conflicts:
@@ -181,8 +182,10 @@ def _mark_duplicates(rows: Rows, repeated: set[int], actions: bytearray) -> None
 
 
 def _listed(rows: Rows, conflicts: Sequence[Sequence[int]]) -> str:
-    """Return the labels of conflicting keys and the positions of their rows as text."""
+    """Return the conflicting keys and the positions of their rows as text."""
     wanted = {number for numbers in conflicts for number in numbers}
-    found = {item.number: item for item in rows.items(wanted.__contains__)}
+    found = {row.number: row for row in rows.prepared(wanted.__contains__)}
     groups = [[found[number] for number in numbers if number in found] for numbers in conflicts]
-    return "; ".join(f"{items[0].label!r} in {', '.join(item.place for item in items)}" for items in groups if items)
+    return "; ".join(
+        f"{group[0].readable_key!r} in {', '.join(row.place for row in group)}" for group in groups if group
+    )

@@ -1,8 +1,8 @@
 """
 Convert the keys of an older ledger to the current form.
 
-Older keys are digests of values and their types: the number 7 and the text "7" had different keys. The ledger keeps
-the digest and the label, which is the value as text. To find the type, this module computes the digest of the label
+Older keys are hashes of values and their types: the number 7 and the text "7" had different keys. The ledger keeps
+the hash and the label, which is the value as text. To find the type, this module computes the hash of the label
 for each possible type and compares it with the key.
 """
 
@@ -22,9 +22,9 @@ import sqlalchemy as sa
 from airflow_provider_assistant.keys import key_text
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.schema import documents, questions
-from airflow_provider_assistant.loading.rows import digest_of, encoded
+from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 
-# Type names in the digests of older keys, and how to parse a label of that type.
+# Type names in the hashes of older keys, and how to parse a label of that type.
 _TYPES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("str", "UUID", "time"), str),
     **dict.fromkeys(("int", "int64", "int32", "uint64", "uint32"), int),
@@ -103,12 +103,10 @@ def key_today(key: str, label: str) -> str:
     for texts in _texts(label):
         for kinds in itertools.product(_TYPES, repeat=len(texts)):
             former = texts if set(kinds) == {"str"} else [*texts, ",".join(kinds)]
-            if digest_of(encoded(former)) != key:
+            if hash_of(encoded(former)) != key:
                 continue
             with contextlib.suppress(ValueError):
-                return digest_of(
-                    encoded([key_text(_TYPES[kind](text)) for kind, text in zip(kinds, texts, strict=True)])
-                )
+                return hash_of(encoded([key_text(_TYPES[kind](text)) for kind, text in zip(kinds, texts, strict=True)]))
     return key
 
 

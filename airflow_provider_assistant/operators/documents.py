@@ -14,7 +14,9 @@ from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.api.payloads import Payload, QADocument, TextDocument
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.loading.rows import DataframeRows, FileRows, Rows, mapping_of, wanted_columns
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.loading.rows import DataframeRows, Rows
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.feedback.sender import FeedbackSender
-    from airflow_provider_assistant.loading.report import Findings
+    from airflow_provider_assistant.loading.findings import Findings
 
 
 class AssistantRateAnswersOperator(AssistantConcurrentOperator):
@@ -158,7 +158,7 @@ class AssistantRateAnswersOperator(AssistantConcurrentOperator):
     def on_kill(self) -> None:
         """Stop sending. Requests in flight may still finish."""
         if self._sender:
-            self._sender.end()
+            self._sender.cancel()
 
 
 def _table(path: Any, field: str) -> pa.Table:

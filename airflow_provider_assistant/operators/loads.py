@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.api.payloads import Payload
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
@@ -23,7 +22,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
-from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
@@ -39,7 +39,8 @@ from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.loading.engine import Load, OnAmbiguous, OnChange, OnMissing
+    from airflow_provider_assistant.loading.engine import Load
+    from airflow_provider_assistant.loading.options import OnAmbiguous, OnChange, OnMissing
 
 log = logging.getLogger(__name__)
 
@@ -251,7 +252,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
         if self._running:
-            self._running.end()
+            self._running.cancel()
 
     @contextlib.contextmanager
     def _recorded(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
@@ -295,7 +296,9 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         record: LoadRecord,
         is_whole: bool,
     ) -> Counts:
-        from airflow_provider_assistant.loading.engine import Load, LoadOptions
+        from airflow_provider_assistant.loading.engine import Load
+        from airflow_provider_assistant.loading.load_client import LoadClient
+        from airflow_provider_assistant.loading.options import LoadOptions
 
         settings = self.client_settings
         options = LoadOptions(
@@ -309,7 +312,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         facts = {"site_id": self.hook.resolve_site_id(), "kind": self.kind}
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", **facts) as span:
-            async with AssistantClient(settings) as client:
+            async with LoadClient(self.hook.settings.client, options) as client:
                 load = Load(client, rows, options, ledger=memory, findings=findings, judge_stale=is_whole)
                 self._running = load
                 try:
@@ -318,8 +321,8 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
                     self._running = None
                     record.counts = load.counts.as_dict()
                     self.log.info("Site %r, %s.", self.hook.resolve_site_id(), load.counts)
-                    metrics.rows(self.kind, load.counts.ends)
-                    span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.ends.items()})
+                    metrics.rows(self.kind, load.counts.outcomes)
+                    span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.outcomes.items()})
 
     def _findings(self, run: RunRef) -> Findings:
         if self.findings_path:

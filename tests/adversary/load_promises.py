@@ -113,7 +113,7 @@ def _check_counts(ended: FinishedRequest, rows: int) -> None:
         return
     assert counts.rows == rows
     assert counts.done == counts.rows, f"the counts add up: {counts}"
-    assert min(counts.ends.values()) >= 0
+    assert min(counts.outcomes.values()) >= 0
 
 
 def _check_secrets(tried: Tried) -> None:

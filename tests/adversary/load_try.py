@@ -15,11 +15,13 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.loading import engine, report
-from airflow_provider_assistant.loading.engine import Load, LoadOptions
-from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading import engine, findings, report
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.load_client import TrackingLimiter
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import Rows
 from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger
 from tests.adversary.service import WELL, Answer, Client, Killed, Service
@@ -166,18 +168,19 @@ async def _load(
                 names = {"scope": "s", "site_id": "site", "source": "source", "run": run}
                 record = stack.enter_context(ledger.load(endpoint="documents/qa", **names))
                 memory = stack.enter_context(ledger.documents(**names))
-            findings = stack.enter_context(Findings(result.faults.findings_path(path), always=False))
-            load = Load(
-                Client(result.service, options.retries, clock.now),
-                rows,
-                LoadOptions(options.max_concurrency, options.max_backoff, options.on_ambiguous),
-                ledger=memory,
-                findings=findings,
-                limiter=AdaptiveRateLimiter(options.max_concurrency, now=now),
+            listed = stack.enter_context(Findings(result.faults.findings_path(path), always=False))
+            load_options = LoadOptions(options.max_concurrency, options.max_backoff, options.on_ambiguous)
+            client = Client(
+                result.service,
+                options.retries,
+                load_options,
+                limiter=TrackingLimiter(options.max_concurrency, now=now),
+                now=clock.now,
                 rng=random.Random(0),
             )
+            load = Load(client, rows, load_options, ledger=memory, findings=listed)
             ended.counts = load.counts
-            result.faults.end = load.end
+            result.faults.end = load.cancel
             try:
                 await load.run()
             finally:
@@ -207,7 +210,7 @@ def _quiet(messages: list[str]) -> Iterator[None]:
     try:
         with (
             mock.patch("tenacity.nap.time", no_time),
-            mock.patch.object(report, "FLUSH", FLUSH),
+            mock.patch.object(findings, "FLUSH", FLUSH),
             mock.patch.object(report, "PROGRESS", 3600.0),
             mock.patch.object(engine, "LOOK_AHEAD", LOOK_AHEAD),
         ):

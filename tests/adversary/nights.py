@@ -10,7 +10,8 @@ from pathlib import Path
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
-from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.adversary.load_faults import night_folder
 from tests.adversary.load_inputs import Form, Row, Rows

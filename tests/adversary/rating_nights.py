@@ -14,7 +14,7 @@ from airflow_provider_assistant.feedback.rules import Rating
 from airflow_provider_assistant.feedback.sender import BREAKER, FeedbackSender, RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.loading.report import Findings
+from airflow_provider_assistant.loading.findings import Findings
 from tests.adversary.request_service import TRIES, Service, Try
 from tests.adversary.world import FinishedRequest, World
 

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.options import LoadOptions
 
 SECRET = "canary-91f0c4e2b7a8"
 
@@ -157,16 +158,17 @@ def body_of(answer: Answer) -> bytes:
             return json.dumps({"error": f"the key {SECRET} is wrong"}).encode()
 
 
-class Client(AssistantClient):
+class Client(LoadClient):
     """
     A client whose requests go to a service in this process.
 
     :param service: The service.
     :param retries: Maximum number of retries per request.
-    :param now: Returns seconds since the epoch.
+    :param options: Options of the load.
+    :param clocks: Clocks, limiter and random generator.
     """
 
-    def __init__(self, service: Service, retries: int, now: Callable[[], float]) -> None:
+    def __init__(self, service: Service, retries: int, options: LoadOptions, **clocks: Any) -> None:
         rule = flow.RetryPolicy(retries + 1)
         settings = ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule)
-        super().__init__(settings, async_transport=service, now=now)
+        super().__init__(settings, options, async_transport=service, **clocks)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.loading.rows import FileRows, RowFingerprint
+from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.storage.paths import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
@@ -120,8 +121,8 @@ class _ChangingRows(FileRows):
         )
         self._folder, self._changes = folder, changes
 
-    def digests(self) -> Iterator[list[RowFingerprint]]:
-        yield from super().digests()
+    def fingerprints(self) -> Iterator[list[RowFingerprint]]:
+        yield from super().fingerprints()
         for change in self._changes:
             if change.request < 0:
                 self._folder.change(change)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider_assistant.keys import shortened
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.loading.rows import FileRows
+from airflow_provider_assistant.loading.file_rows import FileRows
 from tests.adversary.load_faults import night_folder
 from tests.adversary.load_promises import stops
 from tests.adversary.load_try import Options, Tried, Weather

@@ -16,7 +16,8 @@ from typing import Any
 
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
-from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks import ask_cases, evaluations, lake_cases, loads, metric_cases, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
@@ -175,13 +176,13 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     ):
         never: Callable[[Any], Any] = lambda _: None  # noqa: E731
         rows = DataframeRows(source, payload=QADocument, columns=columns, constants={}, key_columns=["id"], call=never)
-        for digests in rows.digests():
-            claims = [Claim(digest.key, "row", None) for digest in digests]
+        for fingerprints in rows.fingerprints():
+            claims = [Claim(fingerprint.key, "row", None) for fingerprint in fingerprints]
             memory.commit_and_claim((), claims)
             memory.commit_and_claim(
                 [
-                    Settlement(claim, "done", digest.content, "1", 201)
-                    for claim, digest in zip(claims, digests, strict=True)
+                    Settlement(claim, "done", fingerprint.content_hash, "1", 201)
+                    for claim, fingerprint in zip(claims, fingerprints, strict=True)
                 ],
                 (),
             )

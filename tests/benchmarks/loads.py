@@ -15,13 +15,16 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.store import sqlite_engine
-from airflow_provider_assistant.loading.engine import Load, LoadOptions
-from airflow_provider_assistant.loading.report import Counts, Findings
-from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks.service import Service
 
@@ -87,7 +90,7 @@ def load(
     seconds: float | None = None,
     api_key: str = KEY,
     scope: str | None = None,
-    client: Callable[[ClientSettings], AssistantClient] = AssistantClient,
+    client: Callable[[ClientSettings, LoadOptions], LoadClient] = LoadClient,
 ) -> tuple[Counts, float]:
     """
     Load a source. Return its counts and the duration in seconds.
@@ -119,7 +122,7 @@ def load(
             )
             options = LoadOptions(max_concurrency=concurrency, max_backoff=600.0)
             findings = stack.enter_context(Findings(Path("/dev/null"), always=False))
-            async with client(settings) as sender:
+            async with client(settings, options) as sender:
                 loading = Load(sender, documents, options, ledger=memory, findings=findings)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loading.run(), seconds)

@@ -16,10 +16,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call, Response
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.options import LoadOptions
 from tests.benchmarks import loads, posts
 from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service
@@ -35,9 +36,9 @@ class Accepting(AsyncTransport):
         return Response(201, {}, b'{"id": "1"}')
 
 
-def offline(settings: ClientSettings) -> AssistantClient:
+def offline(settings: ClientSettings, options: LoadOptions) -> LoadClient:
     """Return a client without a network."""
-    return AssistantClient(settings, async_transport=Accepting())
+    return LoadClient(settings, options, async_transport=Accepting())
 
 
 def _import_all(ledger: Ledger | None) -> None:

@@ -21,7 +21,7 @@ from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
-from airflow_provider_assistant.loading.engine import OnAmbiguous, OnChange
+from airflow_provider_assistant.loading.options import OnAmbiguous, OnChange
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.operators.base import AssistantOperator

@@ -20,7 +20,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.storage.uploads import as_upload
-from airflow_provider_assistant.loading.rows import FileRows
+from airflow_provider_assistant.loading.file_rows import FileRows
 from airflow_provider_assistant.storage.paths import storage_files
 
 import aiohttp
@@ -38,14 +38,14 @@ def peak():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 before = peak()
-list(rows.digests())
-(item,) = rows.items(lambda number: True)
+list(rows.fingerprints())
+(row,) = rows.prepared(lambda number: True)
 if driver == "sync":
-    client.send(item.call)
+    client.send(row.call)
 else:
     async def send():
         async with client:
-            await client.asend(item.call)
+            await client.asend(row.call)
     asyncio.run(send())
 print(json.dumps(peak() - before))
 """

@@ -26,7 +26,7 @@ def questions(source, **options):
 
 def messages(read):
     """Return the body of each valid row, or the problem of an invalid one."""
-    items = read.rows(lambda message: message).items(lambda _: True)
+    items = read.rows(lambda message: message).prepared(lambda _: True)
     return [item.call.body() if isinstance(item.call, ChatMessage) else item.problem for item in items]
 
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef
 from airflow_provider_assistant.ledger.claims import LEASE
 from airflow_provider_assistant.ledger.schema import documents
-from airflow_provider_assistant.loading.rows import digest_of, encoded
+from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 from tests.unit.cli.conftest import rows
 
 LOAD = ("--key", "id")
@@ -35,7 +35,7 @@ def claimed(service, key="9"):
             run=RunRef("d", "r", "t", -1),
         ) as memory,
     ):
-        assert memory.commit_and_claim((), [Claim(digest_of(encoded((key,))), key, None)])
+        assert memory.commit_and_claim((), [Claim(hash_of(encoded((key,))), key, None)])
 
 
 def test_an_empty_ledger(cli):
@@ -99,7 +99,7 @@ def test_a_refused_change_leaves_the_older_document(cli, connection, faq, servic
     rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
     service.answer("status:503", path="/documents/qa$")
     cli("load", faq, *LOAD)
-    cli("ledger", "resolve", digest_of(encoded(("1",))), "--as", "refused")
+    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "refused")
     rows(faq, ("1", "Refunds", "In five days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
     assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
 
@@ -109,7 +109,7 @@ def test_a_change_that_is_done_supersedes_the_older_document(cli, connection, fa
     rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
     service.answer("store-then-status:503", path="/documents/qa$")
     cli("load", faq, *LOAD)
-    cli("ledger", "resolve", digest_of(encoded(("1",))), "--as", "done", "--id", "doc_new", "--file", faq, *LOAD)
+    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "done", "--id", "doc_new", "--file", faq, *LOAD)
     assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
     (found,) = cli("ledger", "superseded", "-o", "json").json
     assert found["label"] == "1"

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.keys import key_label, key_text
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.schema import documents
-from airflow_provider_assistant.loading.rows import digest_of
+from airflow_provider_assistant.loading.fingerprints import hash_of
 from tests.unit.operators.test_documents import load, many
 
 
@@ -21,7 +21,7 @@ def former_key(*values):
     texts = [str(value) for value in values]
     if not all(type(value) is str for value in values):
         texts.append(",".join(type(value).__name__ for value in values))
-    return digest_of("".join(f"{len(text)}:{text}" for text in texts))
+    return hash_of("".join(f"{len(text)}:{text}" for text in texts))
 
 
 def age(rows, *columns):

@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import AssistantIncompleteError
 def ended_by_a_thread(work, started):
     def wait():
         started.wait(10)
-        work.end()
+        work.cancel()
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -37,7 +37,7 @@ def test_an_error_is_the_works_own():
         CancellableRunner("ended").run(fail())
 
 
-def test_work_that_is_ended_stops_and_says_why():
+def test_work_that_is_cancelled_stops_and_says_why():
     started, work, stopped = threading.Event(), CancellableRunner("a retry goes on"), []
 
     async def forever():
@@ -52,7 +52,7 @@ def test_work_that_is_ended_stops_and_says_why():
         work.run(forever())
     thread.join()
     assert stopped
-    assert work.is_ended
+    assert work.is_cancelled
 
 
 def test_within_its_grace_work_comes_to_its_own_end():
@@ -60,7 +60,7 @@ def test_within_its_grace_work_comes_to_its_own_end():
 
     async def until_told():
         started.set()
-        while not work.is_ended:  # noqa: ASYNC110 (as it is, ended from a thread)
+        while not work.is_cancelled:  # noqa: ASYNC110 (as it is, ended from a thread)
             await asyncio.sleep(0)
         return "in order"
 
@@ -71,7 +71,7 @@ def test_within_its_grace_work_comes_to_its_own_end():
 
 def test_what_comes_after_the_end_is_not_begun():
     work, begun = CancellableRunner("ended"), []
-    work.end()
+    work.cancel()
 
     async def begin():
         begun.append(True)

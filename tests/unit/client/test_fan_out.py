@@ -19,6 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
 )
 
+NO = AssistantNotFoundError("no", status=404)
 CALLS = {name: endpoints.get_statistics(name) for name in map(str, range(100))}
 
 
@@ -59,7 +60,7 @@ async def test_every_site_is_asked_once_and_not_all_at_a_time():
 
 
 async def test_sites_that_fail_stand_beside_those_that_do_not():
-    client = Client(_3=AssistantNotFoundError("no"), _5=AssistantServerError("down"))
+    client = Client(_3=NO, _5=AssistantServerError("down"))
     found = await read_sites(client, CALLS)
     assert {site: str(error) for site, error in found.errors.items()} == {"3": "no", "5": "down"}
     assert len(found.replies) == 98
@@ -83,7 +84,7 @@ async def test_a_service_that_is_down_is_left_alone():
 
 
 async def test_sites_that_are_refused_do_not_stop_the_others():
-    client = Client(max_concurrency=1, **{f"_{site}": AssistantNotFoundError("no") for site in list(CALLS)[:50]})
+    client = Client(max_concurrency=1, **dict.fromkeys([f"_{site}" for site in CALLS][:50], NO))
     found = await read_sites(client, CALLS)
     assert (len(found.errors), len(found.replies)) == (50, 50)
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.rows import FileRows, shortest_names
+from airflow_provider_assistant.loading.file_rows import FileRows, shortest_names
 from airflow_provider_assistant.storage.uploads import as_upload
 from tests.wire import ScriptedService, client_of
 
@@ -20,9 +20,9 @@ def upload_of(path):
     rows = FileRows(
         [(path.name, path)], upload=as_upload, call=lambda upload: endpoints.upload_document("docs", upload)
     )
-    list(rows.digests())
-    (item,) = rows.items(lambda _: True)
-    return item.call.upload
+    list(rows.fingerprints())
+    (row,) = rows.prepared(lambda _: True)
+    return row.call.upload
 
 
 @pytest.fixture

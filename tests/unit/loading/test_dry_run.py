@@ -8,15 +8,16 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import TextDocument
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.dry_run import DryRun
-from airflow_provider_assistant.loading.engine import LoadOptions
-from airflow_provider_assistant.loading.report import Findings
-from airflow_provider_assistant.loading.rows import DataframeRows, digest_of, encoded
+from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 
 FIELDS = ("title", "content", "category")
@@ -43,15 +44,16 @@ def rehearse(tmp_path, memory, *rows, sent=None, **options):
 
     async def run():
         # Nothing listens on this port: a request would fail.
-        async with AssistantClient(ClientSettings("http://127.0.0.1:9/api/v1", "key")) as client:
+        given = LoadOptions(max_concurrency=2, **options)
+        async with LoadClient(ClientSettings("http://127.0.0.1:9/api/v1", "key"), given) as client:
             with Findings(tmp_path / "findings.parquet") as findings:
                 rehearsal = DryRun(
                     client,
                     made,
-                    LoadOptions(max_concurrency=2, **options),
+                    given,
                     ledger=memory,
                     findings=findings,
-                    on_created=lambda item, _: sent.append(item.label) if sent is not None else None,
+                    on_created=lambda item, _: sent.append(item.readable_key) if sent is not None else None,
                 )
                 return await rehearsal.run()
 
@@ -59,7 +61,7 @@ def rehearse(tmp_path, memory, *rows, sent=None, **options):
 
 
 def settle(memory, title, outcome):
-    claim = Claim(digest_of(encoded((title,))), title, None)
+    claim = Claim(hash_of(encoded((title,))), title, None)
     memory.commit_and_claim((), [claim])
     memory.commit_and_claim([Settlement(claim, outcome, "another content", "doc_1")], ())
 
@@ -69,7 +71,7 @@ def test_it_counts_what_would_be_sent_and_sends_and_claims_nothing(tmp_path, mem
     counts = rehearse(tmp_path, memory, ("A", "a", "c"), ("B", "", "c"), ("C", "c", "c"), sent=sent)
     assert (counts.rows, counts.created, counts.rejected, counts.failed, counts.requests) == (3, 2, 1, 0, 0)
     assert sent == ["A", "C"]
-    assert memory.known([digest_of(encoded((title,))) for title in "ABC"]) == {}
+    assert memory.known([hash_of(encoded((title,))) for title in "ABC"]) == {}
 
 
 def test_it_knows_changes_doubts_and_stale_rows(tmp_path, memory):

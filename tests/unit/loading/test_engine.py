@@ -7,7 +7,6 @@ import contextlib
 import threading
 from collections import Counter
 from dataclasses import asdict
-from types import SimpleNamespace
 from uuid import uuid4
 
 import pyarrow.parquet as pq
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.payloads import TextDocument
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousPermanentError,
@@ -26,13 +24,15 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
 )
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
-from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.loading import ledger_writer
 from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.engine import Load, LoadOptions
-from airflow_provider_assistant.loading.report import Counts, Findings
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
-from tests.wire import FunctionTransport
+from tests.unit.loading.scripted_client import ScriptedClient
 
 RUN = RunRef("dag", "run", "load", -1)
 FIELDS = ("title", "content", "category")
@@ -76,21 +76,15 @@ class Service:
                 return Response(int(status), {}, b'{"error": {"message": "no"}}')
 
 
-class Client(AssistantClient):
-    def __init__(self, service, attempts) -> None:
-        settings = ClientSettings("http://unused/api/v1", "key", retry=flow.RetryPolicy(attempts=attempts))
-        super().__init__(settings, async_transport=FunctionTransport(service.answer))
+def client_of(service, attempts, options):
+    retry = flow.RetryPolicy(attempts=attempts, initial_backoff=0.0)
+    return ScriptedClient(service.answer, ClientSettings("http://unused/api/v1", "key", retry=retry), options)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    from functools import partial
-
-    monkeypatch.setattr(engine, "flow", SimpleNamespace(
-        RetryPolicy=partial(flow.RetryPolicy, initial_backoff=0.0), perform=flow.perform, Wait=flow.Wait,
-    ))  # fmt: skip
     monkeypatch.setattr(flow, "LEAST_JITTER", 0.0)
-    monkeypatch.setattr(engine, "GATHER", 0.0001)
+    monkeypatch.setattr(ledger_writer, "GROUP_DELAY", 0.0001)
 
 
 @pytest.fixture
@@ -114,7 +108,9 @@ def run(tmp_path):
                 memory = stack.enter_context(opened.documents(scope=scope, site_id="s", source="kb", run=ref))
             listing = stack.enter_context(Findings(path))
             given_options = LoadOptions(**{"max_concurrency": 4, **options})
-            load = Load(Client(service, attempts), rows, given_options, ledger=memory, findings=listing)
+            load = Load(
+                client_of(service, attempts, given_options), rows, given_options, ledger=memory, findings=listing
+            )
             try:
                 asyncio.run(load.run())
             except AssistantError as raised:
@@ -188,11 +184,11 @@ def test_a_refused_retry_does_not_forget_what_may_have_been_created(run):
 
 def leave_intents(tmp_path, titles, ref=RUN):
     """Simulate a kill after the claim, before any outcome."""
-    from airflow_provider_assistant.loading.rows import digest_of, encoded
+    from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
         with ledger.documents(scope="s", site_id="s", source="kb", run=ref) as memory:
-            keys = {digest_of(encoded((title,))) for title in titles}
+            keys = {hash_of(encoded((title,))) for title in titles}
             assert memory.commit_and_claim((), [Claim(key, "label", None) for key in keys]) == keys
 
 

@@ -6,7 +6,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError
-from airflow_provider_assistant.loading.report import FLUSH, Findings
+from airflow_provider_assistant.loading.findings import FLUSH, Findings
 from tests.adversary.load_faults import FullDisk
 
 

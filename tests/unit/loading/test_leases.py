@@ -11,17 +11,18 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.payloads import TextDocument
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.claims import LEASE
 from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.engine import Load, LoadOptions
-from airflow_provider_assistant.loading.report import Findings
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.load_client import TrackingLimiter
+from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+from tests.unit.loading.scripted_client import ScriptedClient
 from tests.virtual_time import VirtualTimeLoop
-from tests.wire import FunctionTransport
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 FIELDS = ("title", "content", "category")
@@ -37,39 +38,17 @@ class Loop(VirtualTimeLoop):
         return future
 
 
-class Client(AssistantClient):
-    """A service that asks for one pause, and calls a function during it."""
+class Service:
+    """A service that asks for one pause."""
 
     def __init__(self, pause: timedelta) -> None:
-        settings = ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=5))
-        super().__init__(settings, async_transport=FunctionTransport(self.answer))
         self.pause, self.posts = pause, 0
 
-    async def answer(self, call):
+    async def answer(self, _call):
         self.posts += 1
         if self.posts == 1:
             return Response(429, {"retry-after": str(int(self.pause.total_seconds()))}, b"")
         return Response(201, {}, b'{"id": "doc_%d"}' % self.posts)
-
-
-class Patient:
-    """A limiter that waits exactly as long as the service asks for."""
-
-    limit, throttled = 1.0, 0
-
-    def __init__(self) -> None:
-        self._until = 0.0
-
-    async def acquire(self):
-        await asyncio.sleep(max(0.0, self._until - asyncio.get_running_loop().time()))
-
-    def refused(self, seconds):
-        self._until = asyncio.get_running_loop().time() + seconds
-
-    def release(self):
-        """Do not wait for rate or concurrency."""
-
-    accepted = failed = release
 
 
 def rows():
@@ -81,7 +60,7 @@ def rows():
 
 @pytest.mark.parametrize("hours", [0.9, 1.5, 5, 30])
 def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
-    pause, client = timedelta(hours=hours), Client(timedelta(hours=hours))
+    pause, service = timedelta(hours=hours), Service(timedelta(hours=hours))
     seen: list[set[str]] = []
 
     async def main():
@@ -95,7 +74,7 @@ def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
             return Ledger(sqlite_engine(tmp_path / "ledger.db"), now=now).documents(**facts)
 
         async def look():
-            keys = [item.digest.key for item in rows().items(lambda _: True)]
+            keys = [row.fingerprint.key for row in rows().prepared(lambda _: True)]
             while loop.time() < pause.total_seconds():
                 await asyncio.sleep((LEASE / 3).total_seconds())
                 with opened("second") as second:
@@ -103,7 +82,10 @@ def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
 
         with opened("first") as memory, Findings(tmp_path / "findings.parquet") as findings:
             options = LoadOptions(max_concurrency=1, max_backoff=1e9)
-            load = Load(client, rows(), options, ledger=memory, findings=findings, limiter=Patient())
+            settings = ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=5))
+            limiter = TrackingLimiter(1, now=loop.time)
+            client = ScriptedClient(service.answer, settings, options, limiter=limiter)
+            load = Load(client, rows(), options, ledger=memory, findings=findings)
             looking = asyncio.create_task(look())
             counts = await load.run()
             looking.cancel()

@@ -11,30 +11,28 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.payloads import TextDocument
-from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.engine import Load, LoadOptions
-from airflow_provider_assistant.loading.report import Findings
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.unit.ledger.outage import away
+from tests.unit.loading.scripted_client import ScriptedClient
 from tests.virtual_time import in_executor, now, simulated
-from tests.wire import FunctionTransport
 
 FIELDS = ("title", "content", "category")
 RUN = RunRef("dag", "run", "load", -1)
 
 
-class Service(AssistantClient):
+class Service:
     """A service that takes one second per response."""
 
     def __init__(self, seconds=1.0) -> None:
-        settings = ClientSettings("http://unused/api/v1", "key")
-        super().__init__(settings, async_transport=FunctionTransport(self.answer))
         self.seconds, self.in_flight, self.received = seconds, 0, 0
 
     async def answer(self, _call):
@@ -53,11 +51,11 @@ class Rows(DataframeRows):
 
     fails_at = None
 
-    def items(self, wanted):
-        for item in super().items(wanted):
-            if item.number == self.fails_at:
+    def prepared(self, is_wanted):
+        for row in super().prepared(is_wanted):
+            if row.number == self.fails_at:
                 raise AssistantInputError("'faq.csv' cannot be read: it is gone", field="source")
-            yield item
+            yield row
 
 
 @pytest.fixture
@@ -85,7 +83,10 @@ def load_of(ledger, tmp_path, monkeypatch):
             rows.fails_at = fails_at
             memory = stack.enter_context(ledger.documents(scope="s", site_id="s", source="kb", run=RUN))
             findings = stack.enter_context(Findings(tmp_path / "findings.parquet"))
-            return Load(service, rows, LoadOptions(4), ledger=memory, findings=findings)
+            settings, options = ClientSettings("http://unused/api/v1", "key"), LoadOptions(4)
+            return Load(
+                ScriptedClient(service.answer, settings, options), rows, options, ledger=memory, findings=findings
+            )
 
         yield load_of
 
@@ -118,7 +119,7 @@ def test_requests_that_are_given_up_are_counted(load_of):
 
     async def main():
 
-        asyncio.get_running_loop().call_later(1.0, load.end)
+        asyncio.get_running_loop().call_later(1.0, load.cancel)
         with pytest.raises(AssistantIncompleteError):
             await load.run()
         return now()

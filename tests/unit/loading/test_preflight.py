@@ -11,24 +11,25 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Known
 from airflow_provider_assistant.loading import preflight as surveys
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint, hash_of
 from airflow_provider_assistant.loading.preflight import RowAction, plan_load
-from airflow_provider_assistant.loading.rows import PreparedRow, RowFingerprint, digest_of
+from airflow_provider_assistant.loading.rows import PreparedRow
 
 
 class Rows:
-    """Digests of pairs of key and content, in small batches."""
+    """Fingerprints of pairs of key and content, in small batches."""
 
     def __init__(self, *pairs) -> None:
-        self.digests_ = [RowFingerprint(digest_of(key), digest_of(content)) for key, content in pairs]
+        self.hashes = [RowFingerprint(hash_of(key), hash_of(content)) for key, content in pairs]
 
-    def digests(self):
-        for start in range(0, len(self.digests_), 3):
-            yield self.digests_[start : start + 3]
+    def fingerprints(self):
+        for start in range(0, len(self.hashes), 3):
+            yield self.hashes[start : start + 3]
 
-    def items(self, wanted):
-        for number, digest in enumerate(self.digests_, start=1):
+    def prepared(self, wanted):
+        for number, fingerprint in enumerate(self.hashes, start=1):
             if wanted(number):
-                yield PreparedRow(number, digest, f"key {number}", place=f"row {number}")
+                yield PreparedRow(number, fingerprint, f"key {number}", place=f"row {number}")
 
 
 class FakeLedger:
@@ -36,7 +37,7 @@ class FakeLedger:
 
     def __init__(self, **known) -> None:
         self._known = {
-            digest_of(key): Known(state, content and digest_of(content), None, None, "claim")
+            hash_of(key): Known(state, content and hash_of(content), None, None, "claim")
             for key, (state, content) in known.items()
         }
 
@@ -87,7 +88,7 @@ def test_a_conflict_counts_although_one_of_them_is_known():
 def test_an_empty_source_has_nothing():
     seen = plan_load(Rows(), None)
     assert seen.rows == 0
-    assert not seen.has(digest_of("a"))
+    assert not seen.has(hash_of("a"))
 
 
 def test_rows_that_came_later_are_not_sent():
@@ -107,4 +108,4 @@ def test_each_key_is_sent_once_at_most_and_known_ones_never(pairs, known):
     sent = [key for number, (key, _) in enumerate(pairs, start=1) if seen.to_send(number)]
     assert sorted(sent) == sorted({key for key, _ in pairs} - known)
     assert seen.rows == len(pairs) == sum(seen.count(fate) for fate in RowAction)
-    assert all(seen.has(digest_of(key)) == (key in dict(pairs)) for key in "abcdefgh")
+    assert all(seen.has(hash_of(key)) == (key in dict(pairs)) for key in "abcdefgh")

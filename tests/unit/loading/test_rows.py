@@ -13,14 +13,10 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument, TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import LABEL_LENGTH
-from airflow_provider_assistant.loading.rows import (
-    DataframeRows,
-    FileRows,
-    digest_of,
-    encoded,
-    mapping_of,
-    wanted_columns,
-)
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.storage.uploads import as_upload
 
@@ -50,11 +46,11 @@ def rows_of(source, *, payload=TextDocument, columns=None, constants=None, key_c
 
 
 def digests(source, **options):
-    return [digest for piece in rows_of(source, **options).digests() for digest in piece]
+    return [digest for piece in rows_of(source, **options).fingerprints() for digest in piece]
 
 
 def items(source, **options):
-    return list(rows_of(source, **options).items(lambda _: True))
+    return list(rows_of(source, **options).prepared(lambda _: True))
 
 
 def test_digests_are_those_of_the_first_version():
@@ -64,9 +60,9 @@ def test_digests_are_those_of_the_first_version():
     assert digests([ROW], key_columns=["id"]) == [(PINNED["id"], PINNED["content"])]
     assert digests([ROW], key_columns=["title", "category"])[0].key == PINNED["texts"]
     assert digests([ROW], key_columns=["title", "id"])[0].key == PINNED["mixed"]
-    assert digests([ROW], constants={"category": "faq"})[0].content == PINNED["constant"]
+    assert digests([ROW], constants={"category": "faq"})[0].content_hash == PINNED["constant"]
     qa = [{"title": "T", "question": "Q", "answer": "A", "category": None}]
-    assert digests(qa, payload=QADocument)[0].content == PINNED["null"]
+    assert digests(qa, payload=QADocument)[0].content_hash == PINNED["null"]
 
 
 def test_a_file_s_digests_are_those_of_the_first_version(tmp_path):
@@ -74,9 +70,9 @@ def test_a_file_s_digests_are_those_of_the_first_version(tmp_path):
     rows = FileRows(
         [("guides/a.md", tmp_path / "a.md")], upload=lambda path, _: as_upload(path), call=lambda upload: upload
     )
-    assert list(rows.digests()) == [[(PINNED["name"], PINNED["bytes"])]]
-    (item,) = rows.items(lambda _: True)
-    assert (item.number, item.label, item.problem) == (1, "guides/a.md", None)
+    assert list(rows.fingerprints()) == [[(PINNED["name"], PINNED["bytes"])]]
+    (item,) = rows.prepared(lambda _: True)
+    assert (item.number, item.readable_key, item.problem) == (1, "guides/a.md", None)
     assert item.call.filename == "a.md"
 
 
@@ -128,18 +124,19 @@ def test_pairs_that_are_easily_confused(one, other):
 
 
 def test_a_digest_of_half_a_surrogate_exists():
-    assert len(digest_of("\ud800")) == 32
+    assert len(hash_of("\ud800")) == 32
 
 
 def test_content_depends_on_the_document_and_not_on_the_names_of_columns():
     renamed = [{"a": "T", "b": ROW["content"], "c": "faq", "more": 1}]
     columns = {"title": "a", "content": "b", "category": "c"}
     assert digests(renamed, columns=columns) == digests([ROW])
-    assert digests([ROW | {"id": 8}], key_columns=["id"])[0].content == digests([ROW])[0].content
+    assert digests([ROW | {"id": 8}], key_columns=["id"])[0].content_hash == digests([ROW])[0].content_hash
     for change in ({"title": "t"}, {"content": "c"}, {"category": None}):
-        assert digests([ROW | change])[0].content != digests([ROW])[0].content
+        assert digests([ROW | change])[0].content_hash != digests([ROW])[0].content_hash
     assert (
-        digests([ROW], constants={"category": "a"})[0].content != digests([ROW], constants={"category": "b"})[0].content
+        digests([ROW], constants={"category": "a"})[0].content_hash
+        != digests([ROW], constants={"category": "b"})[0].content_hash
     )
 
 
@@ -153,21 +150,23 @@ def test_items_are_those_that_are_wanted():
     source = [ROW | {"title": str(number)} for number in range(1, 2501)]
     rows = rows_of(source)
     chosen = {1, 1000, 1001, 2500}
-    assert [(item.number, item.call.json["title"]) for item in rows.items(chosen.__contains__)] == [
+    assert [(item.number, item.call.json["title"]) for item in rows.prepared(chosen.__contains__)] == [
         (number, str(number)) for number in sorted(chosen)
     ]
-    everything = [digest for piece in rows.digests() for digest in piece]
-    assert [item.digest for item in rows.items(chosen.__contains__)] == [everything[n - 1] for n in sorted(chosen)]
+    everything = [digest for piece in rows.fingerprints() for digest in piece]
+    assert [item.fingerprint for item in rows.prepared(chosen.__contains__)] == [
+        everything[n - 1] for n in sorted(chosen)
+    ]
 
 
 def test_labels():
     (item,) = items([ROW], key_columns=["id"])
-    assert item.label == "7"
+    assert item.readable_key == "7"
     (item,) = items([ROW], key_columns=["id", "title"])
-    assert item.label == "id=7, title=T"
+    assert item.readable_key == "id=7, title=T"
     (item,) = items([ROW | {"content": "x" * 999}])
-    assert item.label.startswith("title=T, content=xxx")
-    assert len(item.label) == LABEL_LENGTH
+    assert item.readable_key.startswith("title=T, content=xxx")
+    assert len(item.readable_key) == LABEL_LENGTH
 
 
 def test_a_problem_is_in_words_and_without_the_content():

@@ -537,11 +537,9 @@ def test_the_looking_around_is_logged(service, connection, caplog, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """Retries that do not wait."""
-    from functools import partial
-
     from airflow_provider_assistant.api import flow
 
-    monkeypatch.setattr(engine.flow, "RetryPolicy", partial(flow.RetryPolicy, initial_backoff=0.0))
+    monkeypatch.setattr(flow.RetryPolicy, "pause", lambda *_: 0.0)
     monkeypatch.setattr(flow, "LEAST_JITTER", 0.001)
 
 

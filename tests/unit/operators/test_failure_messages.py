@@ -26,7 +26,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantWarehouseError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.loading.report import Findings
+from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.messages import RUNBOOK, message_of
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,

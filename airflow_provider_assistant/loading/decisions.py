@@ -1,0 +1,166 @@
+"""Decide about rows: whether to send a row, and what a reply or an error means for it. Nothing here does I/O."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAmbiguousPermanentError,
+    AssistantBadRequestError,
+    AssistantError,
+    AssistantInputError,
+    AssistantResponseError,
+)
+from airflow_provider_assistant.ledger import Claim, Known, Settlement
+from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous, OnChange
+from airflow_provider_assistant.loading.rows import PreparedRow
+
+# What becomes of a row that is not created. Each is also a kind of finding, except ``unchanged``.
+NotCreated: TypeAlias = Literal["unchanged", "skipped", "rejected", "ambiguous", "failed"]
+
+CLAIMED_ELSEWHERE = "another task is loading this row"
+RESOLVE_FIRST = (
+    "Check on the site whether it was created, record the result with `airflow assistant ledger resolve`, then clear "
+    "the task."
+)
+
+
+class Decision(NamedTuple):
+    """
+    Hold what to do with a row before it is sent.
+
+    :param outcome: Outcome of a row that is not sent; None if the row is sent, or if it only stops the load.
+    :param reason: Reason for the findings.
+    :param document_id: Id of the document that is already on the site, or None.
+    :param error: Error that stops the load, or None.
+    """
+
+    outcome: NotCreated | None = None
+    reason: str = ""
+    document_id: str | None = None
+    error: AssistantError | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether to send the row."""
+        return self.outcome is None and self.error is None
+
+
+SEND = Decision()
+UNCHANGED = Decision("unchanged")
+
+
+def decide(row: PreparedRow, entry: Known | None, options: LoadOptions) -> Decision:
+    """
+    Decide whether to send a row.
+
+    :param row: The row.
+    :param entry: Ledger entry of its key; None if it has none.
+    :param options: Options of the load.
+    :return: The decision.
+    """
+    if row.problem:
+        return Decision("rejected", row.problem)
+    if entry is None or entry.state == "absent":
+        return SEND
+    if entry.state == "elsewhere":
+        return Decision("skipped", CLAIMED_ELSEWHERE)
+    if entry.state == "unclear":
+        return _decide_ambiguous(row, options.on_ambiguous)
+    if entry.content_hash == row.fingerprint.content_hash:
+        return UNCHANGED
+    return _decide_changed(row, entry, options.on_change)
+
+
+def _decide_ambiguous(row: PreparedRow, on_ambiguous: OnAmbiguous) -> Decision:
+    if on_ambiguous == "retry":
+        return SEND
+    reason = "an earlier attempt may or may not have created it"
+    error = None
+    if on_ambiguous == "fail":
+        error = AssistantAmbiguousPermanentError(
+            f"row {row.number} ({row.readable_key}): {reason}, and on_ambiguous is 'fail'. {RESOLVE_FIRST}"
+        )
+    return Decision("ambiguous", reason, error=error)
+
+
+def _decide_changed(row: PreparedRow, entry: Known, on_change: OnChange) -> Decision:
+    if on_change == "create":
+        return SEND
+    if on_change == "skip":
+        return Decision("skipped", "its content has changed since it was loaded", entry.document_id)
+    changed = f"row {row.number} ({row.readable_key}) has changed, and on_change is 'fail'"
+    return Decision(error=AssistantInputError(changed, field="on_change"))
+
+
+class Failure(NamedTuple):
+    """
+    Hold what a failed request means for its row.
+
+    :param outcome: Outcome of the row.
+    :param reason: Reason for the findings.
+    :param ambiguous: Number of requests that may have created the document.
+    :param error: Error that stops the load whatever the circuit breaker decides, or None.
+    """
+
+    outcome: Literal["rejected", "ambiguous", "failed"]
+    reason: str
+    ambiguous: int = 0
+    error: AssistantError | None = None
+
+
+def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -> Failure:
+    """
+    Return what an error means for the row whose request failed.
+
+    :param error: Error of the last request, or the reason why there was none.
+    :param ambiguous: Number of earlier requests for the row in this load that may have created its document.
+    :param on_ambiguous: The option of the load.
+    :return: The outcome.
+    """
+    if isinstance(error, AssistantInputError) and not ambiguous:
+        # Nothing was sent: the file existed at the preflight and can no longer be opened.
+        return Failure("rejected", str(error))
+    if isinstance(error, AssistantBadRequestError):
+        return Failure("rejected", error.detail or str(error))
+    stops = None
+    if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
+        ambiguous += 1
+        if on_ambiguous == "fail":
+            text = f"{error} on_ambiguous is 'fail', so it is not sent again. {RESOLVE_FIRST}"
+            stops = AssistantAmbiguousPermanentError(text)
+    return Failure("ambiguous" if ambiguous else "failed", str(error), ambiguous, stops)
+
+
+def settlement_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> Settlement:
+    """
+    Return the ledger's outcome of a created row.
+
+    :param claim: Claim of the row.
+    :param row: The row.
+    :param reply: The service's acknowledgement.
+    """
+    info = reply.call_info
+    content_hash = row.fingerprint.content_hash
+    return Settlement(claim, "done", content_hash, reply.created_id, info.status, info.attempts, info.ambiguous)
+
+
+def settlement_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> Settlement:
+    """
+    Return the ledger's outcome of a row that was not created, or perhaps was.
+
+    :param claim: Claim of the row.
+    :param row: The row.
+    :param failure: What the error means for the row.
+    :param error: The error.
+    """
+    return Settlement(
+        claim,
+        "ambiguous" if failure.outcome == "ambiguous" else "refused",
+        row.fingerprint.content_hash,
+        http_status=getattr(error, "status", None),
+        ambiguous=failure.ambiguous,
+        error=str(error),
+    )

@@ -1,0 +1,54 @@
+"""The columns of a source that become the fields of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_provider_assistant.api.payloads import Payload
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.columns import ColumnSelection
+
+
+def mapping_of(
+    payload: type[Payload], columns: Mapping[str, str] | None, constants: Mapping[str, str] | None
+) -> dict[str, str]:
+    """
+    Return the column of each field that varies by row.
+
+    :param payload: Model of the document.
+    :param columns: Mapping of a field to its column, for columns that are not named like their field.
+    :param constants: Mapping of a field to its value for all rows.
+    :return: Mapping of each remaining field to its column.
+    :raises AssistantInputError: A field does not exist or is in both mappings, or a constant is not a non-empty string.
+    """
+    columns, constants, fields = columns or {}, constants or {}, payload.model_fields
+    if unknown := sorted({*columns, *constants} - set(fields)):
+        raise AssistantInputError(
+            f"columns or constants contain unknown fields: {', '.join(unknown)}; a {payload.__name__} has "
+            f"{', '.join(fields)}",
+            field="columns",
+        )
+    if both := sorted(set(columns) & set(constants)):
+        raise AssistantInputError(
+            f"{', '.join(both)} given in both columns and constants; remove one of them", field="columns"
+        )
+    if bad := sorted(field for field, value in constants.items() if not isinstance(value, str) or not value.strip()):
+        raise AssistantInputError(f"constants: {', '.join(bad)} must be a non-empty string", field="constants")
+    return {field: columns.get(field, field) for field in fields if field not in constants}
+
+
+def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_columns: Sequence[str]) -> ColumnSelection:
+    """
+    Return the columns to read from a source.
+
+    :param payload: Model of the document.
+    :param columns: Column of each field, see :func:`mapping_of`.
+    :param key_columns: Columns that identify a row.
+    :return: Required, optional and key columns.
+    """
+    # A column that the user named is required even if its field is optional.
+    required = [
+        column for field, column in columns.items() if column != field or payload.model_fields[field].is_required()
+    ]
+    optional = [column for column in columns.values() if column not in required]
+    return ColumnSelection(text=tuple(required), any=tuple(key_columns), optional=tuple(optional))

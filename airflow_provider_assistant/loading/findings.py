@@ -1,0 +1,149 @@
+"""Findings: a Parquet file of the rows that a person should look at."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeAlias, cast
+
+from airflow_provider_assistant.exceptions import AssistantStorageError
+from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.storage.paths import StoragePath
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+Kind: TypeAlias = Literal["rejected", "failed", "ambiguous", "possibly_duplicated", "superseded", "skipped", "stale"]
+FLUSH = 1000
+# Number of findings of a kind to log; the others are only in the file.
+LOGGED = 20
+
+log = logging.getLogger(__name__)
+
+
+class Findings:
+    """
+    Write a Parquet file that lists the rows that a person should look at.
+
+    Columns: ``kind``, ``row`` (number in the source, null if the row is no longer in it), ``key``, ``reason``, and
+    ``document_ids``, the documents concerned.
+
+    :param path: Path of the file.
+    :param always: Whether to write the file even if it has no rows. Default: True.
+    """
+
+    def __init__(self, path: StoragePath, *, always: bool = True) -> None:
+        self.path = path
+        self.count = 0
+        self._always = always
+        self._rows: list[dict[str, Any]] = []
+        self._file: BinaryIO | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._error: OSError | None = None
+
+    @property
+    def listed(self) -> str | None:
+        """Path of the file as text, or None if there are no findings."""
+        return str(self.path) if self.count else None
+
+    def add(
+        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
+    ) -> None:
+        """
+        Add a finding.
+
+        :param kind: Kind of the finding.
+        :param key: Key of the row as readable text.
+        :param reason: Why a person should look at the row.
+        :param row: Number of the row in the source, from 1; None if it is no longer in the source.
+        :param document_ids: Ids of the documents concerned.
+        """
+        self.count += 1
+        finding = {"kind": kind, "row": row, "key": key, "reason": storable(reason), "document_ids": document_ids or []}
+        self._rows.append(finding)
+        if len(self._rows) >= FLUSH:
+            self._flush()
+
+    def close(self) -> None:
+        """
+        Write the remaining findings and close the file.
+
+        :raises AssistantStorageError: This write or an earlier one failed.
+        """
+        if self.count or self._always:
+            self._flush()
+        with self._noting_errors():
+            try:
+                if self._writer:
+                    self._writer.close()
+            finally:
+                if self._file:
+                    self._file.close()
+        if self._error:
+            # An incomplete Parquet file cannot be read.
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+            raise AssistantStorageError(
+                f"the findings cannot be written to {str(self.path)!r}: {self._error}. The ledger contains all created "
+                f"documents, but the list of {self.count} rows that need attention is lost. Free some space or set "
+                "another path, then run the task again to get the list.",
+                code=self._error.errno,
+            ) from self._error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            self.close()
+        except AssistantStorageError as problem:
+            if error is None:
+                raise
+            # The error that ends the load is the more important one.
+            log.error("%s", problem)  # noqa: TRY400 (the traceback would only show the failed write)
+
+    @contextlib.contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        """Defer a storage error until the file is closed: a load must not lose outcomes because it cannot list them."""
+        try:
+            yield
+        except OSError as error:
+            self._error = self._error or error
+        except ValueError:
+            # pyarrow raises this for a file whose previous write failed.
+            if not self._error:
+                raise
+
+    def _flush(self) -> None:
+        if not self._error:
+            with self._noting_errors():
+                self._append()
+        self._rows = []
+
+    def _append(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = _schema()
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = cast("BinaryIO", self.path.open("wb"))
+            self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=schema))
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("row", pa.int64()),
+            pa.field("key", pa.string(), nullable=False),
+            pa.field("reason", pa.string(), nullable=False),
+            pa.field("document_ids", pa.list_(pa.string()), nullable=False),
+        ]
+    )

@@ -1,0 +1,175 @@
+"""Fingerprints of rows: the hash of the key and the content hash, which is all that the preflight needs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from airflow_provider_assistant.api.payloads import Payload
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import key_column
+from airflow_provider_assistant.loading.columns import Batch
+from airflow_provider_assistant.loading.sources import Source
+
+# Raises a TypeError for anything but a string, unlike len().
+_length = str.__len__
+
+
+class RowFingerprint(NamedTuple):
+    """
+    Hold the hashes of one row.
+
+    :param key: Hash of the row's key: its key columns, or its whole content.
+    :param content_hash: Hash of what the row says; it differs once the row has changed.
+    """
+
+    key: str
+    content_hash: str
+
+
+class FingerprintedBatch(NamedTuple):
+    """
+    Hold the fingerprints of a batch.
+
+    :param fingerprints: One per row.
+    :param keys: Values of the key columns as text, one tuple per row; empty if there are no key columns.
+    :param problems: Why a row is bad, by position in the batch.
+    """
+
+    fingerprints: list[RowFingerprint]
+    keys: list[tuple[str | None, ...]]
+    problems: dict[int, str]
+
+
+class DataframeFingerprints:
+    """
+    Hash the rows of a tabular source.
+
+    :param source: Source of the rows.
+    :param payload: Model of the document that a row becomes.
+    :param columns: Mapping of each field that varies by row to its column.
+    :param constants: Mapping of each field that is the same for all rows to its value.
+    :param key_columns: Columns that identify a row. If empty, the whole content identifies it.
+    :param allow_empty: Whether the source may have no rows. Default: False.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        payload: type[Payload],
+        columns: Mapping[str, str],
+        constants: Mapping[str, str],
+        key_columns: Sequence[str],
+        allow_empty: bool = False,
+    ) -> None:
+        self._source = source
+        self._columns = columns
+        self._key_columns = key_columns
+        self._allow_empty = allow_empty
+        self._content_prefix = encoded(
+            [payload.__name__, *(text for constant in sorted(constants.items()) for text in constant)]
+        )
+        self._optional = {name for name, field in payload.model_fields.items() if not field.is_required()}
+
+    def fingerprints(self) -> Iterator[list[RowFingerprint]]:
+        """
+        Yield the fingerprints of all rows, in batches.
+
+        :return: One list per batch.
+        :raises AssistantInputError: The source has no rows and ``allow_empty`` is False.
+        """
+        count = 0
+        for batch in self._source.batches():
+            count += len(batch)
+            yield self.of_batch(batch).fingerprints
+        check_count(count, self._allow_empty)
+
+    def of_batch(self, batch: Batch) -> FingerprintedBatch:
+        """
+        Hash the rows of one batch.
+
+        :param batch: The batch.
+        """
+        contents = [hash_of(self._content_prefix + encoded(row)) for row in self._contents(batch)]
+        problems = dict(batch.problems)
+        texts = []
+        for name in self._key_columns:
+            column, bad = key_column(batch.columns[name])
+            for position, text in enumerate(column) if None in column else ():
+                if text is None:
+                    problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
+            texts.append(column)
+        keys = list(zip(*texts, strict=True))
+        fingerprints = [RowFingerprint(content, content) for content in contents]
+        if keys:
+            fingerprints = [
+                RowFingerprint(hash_of(encoded(key)), content) for key, content in zip(keys, contents, strict=True)
+            ]
+        for position in problems:
+            # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
+            key = hash_of(encoded([None, str(batch.start + position)]))
+            fingerprints[position] = RowFingerprint(key, key)
+        return FingerprintedBatch(fingerprints, keys, problems)
+
+    def _contents(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
+        """Yield the fields of every row; blank optional fields are None, because CSV has no other way to omit them."""
+        columns = [
+            list(map(unless_blank, batch.columns[column])) if field in self._optional else batch.columns[column]
+            for field, column in self._columns.items()
+        ]
+        return zip(*columns, strict=True) if columns else iter([()] * len(batch))
+
+
+def unless_blank(value: Any) -> Any:
+    """
+    Return a value, or None for blank text.
+
+    :param value: The value.
+    """
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def check_count(count: int, allow_empty: bool) -> None:
+    """
+    Refuse an empty source.
+
+    :param count: Number of rows.
+    :param allow_empty: Whether there may be none.
+    :raises AssistantInputError: There are no rows and ``allow_empty`` is False.
+    """
+    if not count and not allow_empty:
+        raise AssistantInputError(
+            "source has no rows; nothing was sent. If it may be empty, set allow_empty=True (--allow-empty)",
+            field="source",
+        )
+
+
+def encoded(values: Sequence[Any]) -> str:
+    """
+    Encode values as one string, which is different for different values and stable across versions of Python.
+
+    :param values: Values of any type; values other than strings are encoded with the names of their types.
+    :return: The string to hash.
+    """
+    try:
+        return "".join([f"{_length(value)}:{value}" for value in values])
+    except TypeError:
+        texts = ["" if value is None else str(value) for value in values]
+        kinds = ",".join(type(value).__name__ for value in values)
+        return "".join(f"{len(text)}:{text}" for text in (*texts, kinds))
+
+
+def hash_of(text: str) -> str:
+    """
+    Return the hash that is used for keys and content hashes.
+
+    :param text: Any text, lone surrogates included.
+    :return: 32 hexadecimal digits (BLAKE2b, 16 bytes).
+    """
+    try:
+        octets = text.encode()
+    except UnicodeEncodeError:
+        octets = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(octets, digest_size=16).hexdigest()

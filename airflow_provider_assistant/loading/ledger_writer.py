@@ -1,0 +1,216 @@
+"""
+Group commit: claim rows and record their outcomes, both in small groups, in one transaction per group.
+
+A claim is committed before the request of its row, and its outcome after it. The number of claims without an outcome
+never exceeds ``max_concurrency``, so a killed load leaves at most that many ambiguous rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, Settlement
+from airflow_provider_assistant.loading.rows import PreparedRow
+
+log = logging.getLogger(__name__)
+
+# The ledger is written once max_concurrency / GROUP outcomes are waiting, or GROUP_DELAY seconds after the first one.
+# A transaction costs as much as ten of its rows, so groups pay off; but a row that waits for the transaction keeps
+# its slot from the next row.
+GROUP = 2
+GROUP_DELAY = 0.003
+
+
+@dataclass(slots=True)
+class Attempt:
+    """
+    Hold a row that is to be claimed, claimed or in flight.
+
+    :param row: The row.
+    :param claim: Its claim.
+    :param ambiguous: Number of requests that may have created its document. Default: 0.
+    """
+
+    row: PreparedRow
+    claim: Claim
+    ambiguous: int = 0
+
+
+class LedgerWriter(AsyncIterator[Attempt]):
+    """
+    Claim rows, hand them out to the workers that iterate over it, and record their outcomes.
+
+    :param ledger: The ledger; None claims every row and records nothing.
+    :param max_concurrency: Maximum number of claims without an outcome.
+    :param on_lost: Called with each row that another task has claimed in the meantime.
+    :param on_unsent: Called with each row that is claimed but will not be handed out; it must record an outcome.
+    """
+
+    def __init__(
+        self,
+        ledger: BatchLedger | None,
+        max_concurrency: int,
+        *,
+        on_lost: Callable[[Attempt], None],
+        on_unsent: Callable[[Attempt], None],
+    ) -> None:
+        self._ledger = ledger
+        self._max_concurrency = max_concurrency
+        self._on_lost = on_lost
+        self._on_unsent = on_unsent
+        self._group_size = max(1, max_concurrency // GROUP) if ledger else 1
+        self._ready: asyncio.Queue[Attempt | None] = asyncio.Queue()
+        self._outcomes: list[Settlement] = []
+        self._wakeup = asyncio.Event()
+        self._in_flight = 0
+        self._is_stopped = False
+
+    async def __anext__(self) -> Attempt:
+        """Return the next claimed row; several workers may wait for one."""
+        if attempt := await self._ready.get():
+            return attempt
+        raise StopAsyncIteration
+
+    def record(self, outcome: Settlement) -> None:
+        """
+        Record an outcome with the next group.
+
+        :param outcome: Outcome of a row that was handed out.
+        """
+        self._outcomes.append(outcome)
+        if self._is_group_full:
+            self._wakeup.set()
+        elif len(self._outcomes) == 1:
+            asyncio.get_running_loop().call_later(GROUP_DELAY, self._wakeup.set)
+
+    def stop(self) -> None:
+        """Claim and hand out no further rows, and end the iteration of the workers."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        while not self._ready.empty():
+            if attempt := self._ready.get_nowait():
+                self._on_unsent(attempt)
+        for _ in range(self._max_concurrency):
+            self._ready.put_nowait(None)
+
+    async def drained(self) -> None:
+        """Wait until every claimed row has an outcome, which may not be recorded yet."""
+        while self._in_flight > len(self._outcomes):
+            self._wakeup.clear()
+            await self._wakeup.wait()
+
+    def record_remaining(self) -> list[Settlement]:
+        """
+        Record the outcomes that are still waiting when the load ends.
+
+        :return: Outcomes of created rows that the ledger could not record.
+        """
+        outcomes, self._outcomes = self._outcomes, []
+        if not outcomes or self._ledger is None:
+            return []
+        try:
+            self._ledger.commit_and_claim(outcomes, ())
+        except AssistantError:
+            created = [outcome for outcome in outcomes if outcome.outcome == "done"]
+            log.exception("%d documents were created, but the ledger could not record them.", len(created))
+            return created
+        return []
+
+    async def run(self, attempts: AsyncIterator[Attempt], thread: Executor) -> None:
+        """
+        Claim rows and record outcomes until every row has an outcome.
+
+        :param attempts: Rows to claim.
+        :param thread: A single thread for the ledger, so that a slow commit does not delay requests.
+        :raises AssistantError: The source or the ledger cannot be used.
+        """
+        to_claim: list[Attempt] = []
+        while True:
+            while (
+                not self._is_stopped
+                and len(to_claim) < self._free_claims
+                and (attempt := await anext(attempts, None)) is not None
+            ):
+                to_claim.append(attempt)
+            if self._is_stopped:
+                to_claim = []
+            if not to_claim and not self._in_flight:
+                break
+            await self._wait_for_group(len(to_claim))
+            await self._commit(to_claim, thread)
+            to_claim = []
+        self.stop()
+
+    @property
+    def _free_claims(self) -> int:
+        """Number of rows that may be claimed in the transaction that records the waiting outcomes."""
+        return self._max_concurrency - self._in_flight + len(self._outcomes)
+
+    @property
+    def _is_group_full(self) -> bool:
+        waiting = len(self._outcomes)
+        return waiting == self._in_flight or waiting >= self._group_size
+
+    async def _wait_for_group(self, to_claim: int) -> None:
+        """Wait until a group of outcomes is complete, GROUP_DELAY seconds have passed, or claims must be renewed."""
+        if self._is_group_full:
+            return
+        self._wakeup.clear()
+        if self._outcomes or to_claim:
+            asyncio.get_running_loop().call_later(GROUP_DELAY, self._wakeup.set)
+        # Rows that wait out a long pause keep their claims only if these are renewed.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RENEWAL.total_seconds()):
+                await self._wakeup.wait()
+
+    async def _commit(self, to_claim: list[Attempt], thread: Executor) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        if self._ledger is None:
+            self._hand_out(to_claim, len(outcomes))
+            return
+        claims = [attempt.claim for attempt in to_claim]
+        work = asyncio.get_running_loop().run_in_executor(thread, self._ledger.commit_and_claim, outcomes, claims)
+        cancelled = await _finished(work)
+        try:
+            keys = work.result()
+        except BaseException:
+            self._outcomes[:0] = outcomes
+            raise
+        if len(keys) < len(to_claim):
+            for attempt in to_claim:
+                if attempt.claim.key not in keys:
+                    self._on_lost(attempt)
+        self._hand_out([attempt for attempt in to_claim if attempt.claim.key in keys], len(outcomes))
+        if cancelled:
+            raise cancelled
+
+    def _hand_out(self, claimed: list[Attempt], recorded: int) -> None:
+        self._in_flight += len(claimed) - recorded
+        for attempt in claimed:
+            if self._is_stopped:
+                self._on_unsent(attempt)
+            else:
+                self._ready.put_nowait(attempt)
+
+
+async def _finished(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """
+    Wait for a transaction, and return the cancellation that arrived meanwhile.
+
+    A transaction cannot be abandoned: its outcomes are recorded then, and its claims need outcomes.
+    """
+    cancelled = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled

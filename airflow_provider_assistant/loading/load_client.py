@@ -1,0 +1,120 @@
+"""The client of one load: the connection's settings with the options of the load, and a count of its requests."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_assistant.api import flow
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
+from airflow_provider_assistant.loading.ledger_writer import Attempt
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.report import Counts
+
+
+class TrackingLimiter(AdaptiveRateLimiter):
+    """
+    A rate limiter that knows which tasks have sent a request.
+
+    The client takes a slot inside a request. Only the limiter can tell whether a task that was cancelled had sent its
+    request, which is ambiguous then, or was still waiting for a slot.
+    """
+
+    def __init__(self, max_concurrency: int, **clocks: Any) -> None:
+        super().__init__(max_concurrency, **clocks)
+        self._senders: set[asyncio.Task[Any] | None] = set()
+
+    async def acquire(self) -> None:
+        """Take a slot for the current task."""
+        await super().acquire()
+        self._senders.add(asyncio.current_task())
+
+    def take_sent(self) -> bool:
+        """Return whether the current task has sent a request since it last called this."""
+        task = asyncio.current_task()
+        is_sent = task in self._senders
+        self._senders.discard(task)
+        return is_sent
+
+
+class LoadClient(RateLimitedClient):
+    """
+    Send the requests of one load.
+
+    :param settings: Settings of the connection.
+    :param options: Options of the load; they replace the connection's concurrency and limits of retries.
+    :param limiter: Rate limiter. Default: a new one for the load's ``max_concurrency``.
+    :param rng: Random generator of the jitter. Default: a new one.
+    :param injected: Further keyword arguments of :class:`RateLimitedClient`.
+    """
+
+    limiter: TrackingLimiter
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        options: LoadOptions,
+        *,
+        limiter: TrackingLimiter | None = None,
+        rng: random.Random | None = None,
+        **injected: Any,
+    ) -> None:
+        retry = replace(
+            settings.retry, max_backoff=options.max_backoff, retry_ambiguous=options.on_ambiguous == "retry"
+        )
+        settings = replace(settings, retry=retry, max_concurrency=options.max_concurrency)
+        self._jitter = rng or random.Random()  # noqa: S311 (jitter is no secret)
+        super().__init__(settings, limiter or TrackingLimiter(options.max_concurrency), rng=self._jitter, **injected)
+
+    async def create(self, attempt: Attempt, counts: Counts, on_failure: Callable[[AssistantError], None]) -> ApiReply:
+        """
+        Send the request of a row, with retries.
+
+        :param attempt: The claimed row; ``ambiguous`` is increased by each request that may have created its document,
+            except the one behind an :class:`AssistantAmbiguousError`.
+        :param counts: Counts of the load; ``requests`` is increased.
+        :param on_failure: Called with each error that a retry follows, except a 429.
+        :return: The service's acknowledgement.
+        :raises AssistantError: The row was not created, or perhaps was.
+        """
+        if attempt.row.call is None:
+            raise TypeError("a row without a call is never sent")
+        try:
+            return await self.arun(self._observed(attempt.row.call, attempt, counts, on_failure))
+        except AssistantInputError:
+            # The file has changed or can no longer be opened, so the request was not sent.
+            self.limiter.take_sent()
+            raise
+        except asyncio.CancelledError:
+            is_sent = self.limiter.take_sent()
+            counts.requests += is_sent
+            attempt.ambiguous += is_sent
+            raise
+
+    def _observed(
+        self, call: Call[ApiReply], attempt: Attempt, counts: Counts, on_failure: Callable[[AssistantError], None]
+    ) -> flow.Flow[ApiReply]:
+        """Run the flow of one call, and count its requests and ambiguous failures."""
+        steps = flow.perform(call, self.settings.retry, now=self.now, rng=self._jitter)
+        outcome: flow.Outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # StopIteration is not generic
+            if isinstance(step, flow.Wait):
+                attempt.ambiguous += step.ambiguous
+                if step.reason and not isinstance(step.reason, AssistantRateLimitError):
+                    on_failure(step.reason)
+                # Without a reason, the client does not log the retry: a load may have many thousands of them.
+                step = replace(step, reason=None)
+            outcome = yield step
+            counts.requests += self.limiter.take_sent()

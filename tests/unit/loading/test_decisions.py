@@ -1,0 +1,140 @@
+"""What a row, a ledger entry, a reply and an error mean for a load."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api.replies import CreatedDocument
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAmbiguousPermanentError,
+    AssistantBadRequestError,
+    AssistantConnectionError,
+    AssistantInputError,
+    AssistantResponseError,
+    AssistantServerError,
+)
+from airflow_provider_assistant.ledger import Claim, Known
+from airflow_provider_assistant.loading.decisions import (
+    SEND,
+    UNCHANGED,
+    classify,
+    decide,
+    settlement_of_failure,
+    settlement_of_reply,
+)
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.rows import PreparedRow
+
+ROW = PreparedRow(7, RowFingerprint("k", "new"), "id=7")
+CLAIM = Claim("k", "id=7", None)
+BAD = AssistantBadRequestError("400 Bad Request: no title", status=400, detail="no title")
+
+
+def entry(state, content_hash=None):
+    return Known(state, content_hash, "doc-1", None, "claim")
+
+
+def options(**given):
+    return LoadOptions(max_concurrency=4, **given)
+
+
+@pytest.mark.parametrize("known", [None, entry("absent"), entry("unclear"), entry("done", "old")])
+def test_a_row_that_is_not_on_the_site_is_sent(known):
+    decision = decide(ROW, known, options())
+    assert decision == SEND
+    assert decision.is_sent
+
+
+def test_a_bad_row_is_rejected_whatever_the_ledger_says():
+    bad = PreparedRow(7, ROW.fingerprint, "id=7", problem="column 'title' is empty")
+    decision = decide(bad, entry("done", "new"), options())
+    assert (decision.outcome, decision.reason, decision.is_sent) == ("rejected", "column 'title' is empty", False)
+
+
+def test_a_row_with_the_same_content_is_unchanged():
+    assert decide(ROW, entry("done", "new"), options(on_change="fail")) is UNCHANGED
+
+
+def test_a_row_that_another_task_has_claimed_is_skipped():
+    decision = decide(ROW, entry("elsewhere"), options())
+    assert (decision.outcome, decision.error) == ("skipped", None)
+    assert "another task" in decision.reason
+
+
+def test_a_changed_row_may_be_skipped():
+    decision = decide(ROW, entry("done", "old"), options(on_change="skip"))
+    assert (decision.outcome, decision.document_id, decision.error) == ("skipped", "doc-1", None)
+
+
+def test_a_changed_row_may_stop_the_load():
+    decision = decide(ROW, entry("done", "old"), options(on_change="fail"))
+    assert (decision.outcome, decision.is_sent) == (None, False)
+    assert isinstance(decision.error, AssistantInputError)
+    assert decision.error.field == "on_change"
+    assert "row 7 (id=7)" in str(decision.error)
+
+
+@pytest.mark.parametrize("on_ambiguous", ["skip", "fail"])
+def test_an_ambiguous_row_may_be_left_alone_or_stop_the_load(on_ambiguous):
+    decision = decide(ROW, entry("unclear"), options(on_ambiguous=on_ambiguous))
+    assert (decision.outcome, decision.is_sent) == ("ambiguous", False)
+    assert isinstance(decision.error, AssistantAmbiguousPermanentError) == (on_ambiguous == "fail")
+
+
+@pytest.mark.parametrize("ambiguous", [0, 1])
+@pytest.mark.parametrize(
+    ("error", "outcome", "more"),
+    [
+        (BAD, "rejected", 0),
+        (AssistantServerError("503", status=503), "failed", 0),
+        (AssistantConnectionError("refused"), "failed", 0),
+        (AssistantAmbiguousError("dropped"), "ambiguous", 1),
+        (AssistantResponseError("not JSON"), "ambiguous", 1),
+    ],
+)
+def test_outcome_of_an_error(error, outcome, more, ambiguous):
+    failure = classify(error, ambiguous, "retry")
+    if outcome == "rejected":
+        assert (failure.outcome, failure.reason, failure.ambiguous) == ("rejected", "no title", 0)
+    else:
+        # An earlier request may have created the document, whatever the last error is.
+        assert failure.outcome == ("ambiguous" if ambiguous else outcome)
+        assert (failure.reason, failure.ambiguous) == (str(error), ambiguous + more)
+    assert failure.error is None
+
+
+def test_a_file_that_cannot_be_opened_is_rejected_unless_an_earlier_request_is_ambiguous():
+    error = AssistantInputError("the file has changed")
+    assert classify(error, 0, "retry").outcome == "rejected"
+    assert classify(error, 1, "retry").outcome == "ambiguous"
+
+
+@pytest.mark.parametrize("error", [AssistantAmbiguousError("dropped"), AssistantResponseError("not JSON")])
+def test_an_ambiguous_error_may_stop_the_load(error):
+    assert isinstance(classify(error, 0, "fail").error, AssistantAmbiguousPermanentError)
+    assert classify(error, 0, "skip").error is None
+    assert classify(AssistantServerError("503", status=503), 0, "fail").error is None
+
+
+def test_the_ledger_records_a_reply():
+    reply = CreatedDocument("doc-2", CallInfo(201, 3, 2))
+    settlement = settlement_of_reply(CLAIM, ROW, reply)
+    assert (settlement.claim, settlement.outcome, settlement.content_hash) == (CLAIM, "done", "new")
+    assert (settlement.http_status, settlement.attempts, settlement.ambiguous) == (201, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "ambiguous", "outcome", "status"),
+    [
+        (BAD, 0, "refused", 400),
+        (AssistantConnectionError("refused"), 0, "refused", None),
+        (AssistantConnectionError("refused"), 2, "ambiguous", None),
+    ],
+)
+def test_the_ledger_records_a_failure(error, ambiguous, outcome, status):
+    settlement = settlement_of_failure(CLAIM, ROW, classify(error, ambiguous, "retry"), error)
+    assert (settlement.outcome, settlement.http_status, settlement.error) == (outcome, status, str(error))
+    assert (settlement.ambiguous, settlement.document_id, settlement.content_hash) == (ambiguous, None, "new")
