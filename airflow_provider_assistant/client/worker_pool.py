@@ -1,0 +1,169 @@
+"""
+One worker pool for many calls: limited concurrency, a circuit breaker, independent errors.
+
+Loads, exports of many sites, ratings and the closing of sessions use it. The client that the work uses has the rate
+limiter; :class:`~airflow_provider_assistant.client.cancellation.CancellableRunner` cancels the pool from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import TypeVar
+
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantError,
+    AssistantInputError,
+    AssistantLedgerError,
+    AssistantRateLimitError,
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Errors about the API key, the rate limit or the ledger: every further call would meet them as well.
+FATAL = (AssistantAuthenticationError, AssistantRateLimitError, AssistantLedgerError)
+
+
+def cause_of(error: AssistantError) -> AssistantError:
+    """
+    Return the failure behind an ambiguous error, or the error itself.
+
+    :param error: Error of a call.
+    :return: ``__cause__`` if it is an error of this package, otherwise ``error``.
+    """
+    return error.__cause__ if isinstance(error.__cause__, AssistantError) else error
+
+
+class CircuitBreaker:
+    """
+    Decide when the failures of single calls show that further calls would fail as well.
+
+    The breaker opens after ``limit`` consecutive failures, and at the first fatal error. A call that the service
+    refuses, and invalid input, concern one item only: they neither count as failures nor reset the count.
+
+    :param limit: Consecutive failures after which the breaker opens.
+    :param fatal: Error classes that open it at once, in addition to :data:`FATAL`.
+    :param on_open: Called once with the error, when the breaker opens. Default: None.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        *fatal: type[AssistantError],
+        on_open: Callable[[AssistantError], None] | None = None,
+    ) -> None:
+        self.failures = 0
+        self.error: AssistantError | None = None
+        self._limit = limit
+        self._fatal = (*FATAL, *fatal)
+        self._on_open = on_open
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no further call may be sent."""
+        return self.error is not None
+
+    def is_fatal(self, error: AssistantError) -> bool:
+        """
+        Return whether one such error opens the breaker.
+
+        :param error: Error of a call.
+        """
+        return isinstance(cause_of(error), self._fatal)
+
+    def succeeded(self) -> None:
+        """Reset the count of consecutive failures; an open breaker stays as it is."""
+        if not self.is_open:
+            self.failures = 0
+
+    def failed(self, error: AssistantError) -> None:
+        """
+        Count a failed call, and open the breaker if the error is fatal or reaches the limit.
+
+        :param error: Error of the call.
+        """
+        cause = cause_of(error)
+        if self.is_open:
+            return
+        if self.is_fatal(error):
+            self.open(error)
+        elif not errors.is_refused(cause) and not isinstance(cause, AssistantInputError):
+            self.failures += 1
+            if self.failures >= self._limit:
+                self.open(error)
+
+    def open(self, error: AssistantError) -> None:
+        """
+        Open the breaker; the first error is kept.
+
+        :param error: Why no further call may be sent.
+        """
+        if self.error is None:
+            self.error = error
+            if self._on_open:
+                self._on_open(error)
+
+
+async def for_each(
+    items: Iterable[T] | AsyncIterator[T],
+    work: Callable[[T], Awaitable[R]],
+    *,
+    max_concurrency: int,
+    breaker: CircuitBreaker,
+    on_error: Callable[[T, AssistantError], None],
+    on_result: Callable[[T, R], None] = lambda _, __: None,
+) -> None:
+    """
+    Do the work for every item, for several items at a time, until the circuit breaker opens.
+
+    Items are taken one by one, so those that were not started are still in the iterator when this function returns.
+
+    :param items: Items in their order. An async iterator must allow concurrent calls of ``__anext__``, which an async
+        generator does not.
+    :param work: Coroutine function called with each item.
+    :param max_concurrency: Maximum number of items at a time.
+    :param breaker: Circuit breaker; it counts the errors of ``work``. Once it is open, no item is started, and those
+        that were started finish.
+    :param on_error: Called with the item and its error. An error that it raises cancels the work for all other items.
+    :param on_result: Called with the item and the result of ``work``; its errors cancel the other work, too. Default:
+        do nothing.
+    :raises BaseException: ``work`` raised an error that is not an :class:`AssistantError`, or a callback raised one.
+    """
+    source = items if isinstance(items, AsyncIterator) else _Async(iter(items))
+
+    async def keep_working() -> None:
+        while not breaker.is_open:
+            try:
+                item = await anext(source)
+            except StopAsyncIteration:
+                return
+            try:
+                result = await work(item)
+            except AssistantError as error:
+                breaker.failed(error)
+                on_error(item, error)
+            else:
+                breaker.succeeded()
+                on_result(item, result)
+
+    try:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(max_concurrency):
+                workers.create_task(keep_working())
+    except BaseExceptionGroup as group:
+        # The first error has cancelled the other workers.
+        raise group.exceptions[0] from None
+
+
+class _Async(AsyncIterator[T]):
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+
+    async def __anext__(self) -> T:
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise StopAsyncIteration from None
