@@ -151,7 +151,7 @@ def test_an_unknown_status_word_for_the_end(batch, measured):
     """The first attempt times out; with the word added to the connection, the retry gets the answers."""
     batch.service.faults(processing_seconds=SOON, async_status_words={"complete": "finito"})
     with pytest.raises(AssistantRequestTimeoutError) as raised:
-        batch.run(batch.attempt(COUNT, options={"deadline": 1.0}))
+        batch.run(batch.attempt(COUNT, options={"timeout": 1.0}))
     assert "A retry keeps the answers and waits for those that are open." in str(raised.value)
     assert batch.statuses() == {"timed_out": COUNT}
     batch.service.reset("journal")
@@ -163,7 +163,7 @@ def test_an_unknown_status_word_for_the_end(batch, measured):
 
 def test_a_service_that_never_finishes(batch, measured):
     batch.service.faults(processing_seconds=NEVER)
-    attempt = batch.attempt(COUNT, options={"deadline": 1.5})
+    attempt = batch.attempt(COUNT, options={"timeout": 1.5})
     started = time.monotonic()
     with pytest.raises(AssistantRequestTimeoutError) as raised:
         batch.run(attempt)
@@ -175,7 +175,7 @@ def test_a_service_that_never_finishes(batch, measured):
     # The deadline has passed before the attempt starts, so each request is polled once.
     batch.service.reset("journal")
     with pytest.raises(AssistantRequestTimeoutError):
-        batch.run(batch.attempt(COUNT, options={"deadline": 0.0}))
+        batch.run(batch.attempt(COUNT, options={"timeout": 0.0}))
     assert set(batch.polls().values()) == {1}
     batch.service.faults(processing_seconds=SOON)
     result = batch.run(batch.attempt(COUNT))
@@ -205,7 +205,7 @@ def test_failed_lost_and_timed_out_together(batch):
     """The most frequent reason decides the exception; the message has all of them."""
     batch.service.faults(processing_seconds=SOON, fail_messages=r"Question [1-4]\d\?")
     batch.service.faults(rules=[failing(f"{POLLS}req_[01]", "status:404"), failing(f"{POLLS}req_[2-9]", "status:503")])
-    attempt = batch.attempt(COUNT, options={"deadline": 2.0})
+    attempt = batch.attempt(COUNT, options={"timeout": 2.0})
     with pytest.raises(AssistantRequestTimeoutError) as raised:
         batch.run(attempt)
     found = batch.statuses()
@@ -242,11 +242,11 @@ def test_a_key_that_is_revoked_while_it_polls(batch, later, measured):
 def test_restarted_midway(phase, kill, batch, measured):
     batch.service.faults(processing_seconds=SOON if phase == "submitting" else NEVER)
     attempt = batch.attempt(COUNT, retries=8)
-    asker = batch.start(attempt)
+    loader = batch.start(attempt)
     batch.wait_seen(COUNT // 2, SUBMITS if phase == "submitting" else POLLS)
     batch.service.restart(kill=kill)
     batch.service.faults(processing_seconds=SOON)
-    ended = asker.wait(90)
+    ended = loader.wait(90)
     tries = 1
     if ended.result is None:
         assert "retry" in ended.error
@@ -260,11 +260,11 @@ def test_restarted_midway(phase, kill, batch, measured):
 
 def test_down_while_it_polls_until_the_retry(batch, measured):
     batch.service.faults(processing_seconds=NEVER)
-    attempt = batch.attempt(COUNT, options={"deadline": 2.5})
-    asker = batch.start(attempt)
+    attempt = batch.attempt(COUNT, options={"timeout": 2.5})
+    loader = batch.start(attempt)
     batch.wait_seen(COUNT // 2, POLLS)
     batch.service.stop(kill=True)
-    ended = asker.wait(90)
+    ended = loader.wait(90)
     batch.service.start()
     batch.service.faults(processing_seconds=SOON)
     assert ended.error.startswith("AssistantRequestTimeoutError"), ended.trace
