@@ -20,8 +20,9 @@ from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questi
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
 from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES, BatchState, recording
 from airflow_provider_assistant.client.cancellation import CancellableRunner
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantNotFoundError
 from airflow_provider_assistant.lake import storable, storing
