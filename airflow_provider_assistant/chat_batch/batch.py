@@ -5,33 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.payloads import SessionClose, checked
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.payloads import ChatMessage, SessionClose, checked
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.chat_batch import answers
-from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending, Poller
-from airflow_provider_assistant.chat_batch.questions import Questions, asked_as
-from airflow_provider_assistant.chat_batch.state import BatchState, recording
+from airflow_provider_assistant.chat_batch.poller import Poller
+from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
+from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
+from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES, BatchState, recording
 from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import (
-    AssistantError,
-    AssistantLedgerError,
-    AssistantNotFoundError,
-)
+from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
+from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantNotFoundError
 from airflow_provider_assistant.lake import storable, storing
 from airflow_provider_assistant.ledger import BatchLedger, End, key_of
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings, Kind
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
@@ -47,10 +44,18 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["async", "sync"]
 # Final states without an answer: a later attempt submits the question again.
 UNANSWERED = {"failed", "lost"}
-# What a retry does after a file of the batch could not be written, for the message.
-UNHARMED = "a retry takes up what was submitted"
+# Consecutive failures after which no further session is closed.
+BREAKER = 25
 
 log = logging.getLogger(__name__)
+
+
+class _Submission(NamedTuple):
+    """A question that the service has accepted: its request, the time in seconds since the epoch, and the attempts."""
+
+    request_id: str | None
+    submitted_at: float
+    attempts: int
 
 
 class Batch:
@@ -76,7 +81,7 @@ class Batch:
         scope: str,
         ledger: BatchLedger | None,
     ) -> None:
-        self.journal = BatchState(folder_of(output, scope))
+        self.state = BatchState(folder_of(output, scope))
         self._settings = settings
         self._site_id = site_id
         self._mode = mode
@@ -88,7 +93,7 @@ class Batch:
         self._running: Load | None = None
         self._work = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- submitting --------------------------------------------------------------------------------
 
     def submit(self, questions: Questions) -> None:
         """
@@ -98,143 +103,141 @@ class Batch:
         :raises AssistantStorageError: The batch state cannot be written.
         :raises AssistantError: No question was submitted, or the error is one that Airflow must not retry.
         """
-        self.journal.check()
-        digests = questions.digests()
-        names = [asked_as(digest) for digest in digests]
-        earlier = self._earlier(questions, names)
-        # publish() withdraws these entries too, but an earlier attempt may have been killed before it.
-        self._withdraw_failed({end.asked_as for end in earlier.values() if end.status in UNANSWERED})
-        if self._ledger and self._mode == "sync":
-            self._withdraw_unanswered(digests, names, earlier)
-        reasons: dict[int, str] = {}
-        asked: dict[str, tuple[str | None, float, int]] = {}
-        with _Findings(findings_of(self._output), reasons) as findings:
-            counts, error = asyncio.run(self._submit(questions, findings, asked))
+        self.state.check()
+        self._withdraw_unanswered(questions, self._saved_answers(questions))
+        with _Findings(findings_of(self._output), questions.question_ids) as findings:
+            counts, submissions, error = asyncio.run(self._submit(questions, findings))
         if not findings.count:
             findings.path.unlink(missing_ok=True)  # the file of an earlier run
-        if self._ledger:
-            wanted = set(digests)
-            for one in self._ledger.standing():
-                if (one.key, one.content_hash) in wanted:
-                    asked[one.key] = (one.document_id, one.settled_at.timestamp(), one.attempts)
-        if error and not asked:
+        submissions |= self._recorded_submissions(questions.question_ids)
+        if error and not submissions:
             raise error
-        # Duplicate questions are submitted once and share the outcome.
-        keys = [digest.key for digest in digests]
-        why = {keys[number - 1]: reason for number, reason in reasons.items()}
-        facts = {
-            "submitted": counts.created,
-            "reused": sum(key in asked for key in keys) - counts.created,
-            "rejected": sum(why.get(key, "").startswith("rejected") for key in keys),
-            "possibly_duplicated": counts.possibly_duplicated,
-            "findings": findings.listed,
+        self._save_questions(questions, submissions, counts, findings, error)
+        self._save_pending(submissions)
+
+    def _saved_answers(self, questions: Questions) -> list[FinishedRequest]:
+        """Return the answers of earlier attempts, and add those of the last output to the batch state."""
+        saved = self.state.read_answers()
+        has_answer = {answer.question_id for answer in saved}
+        sent = [_texts(questions.field(name)) for name in ("message", "session_id")]
+        rows = zip(questions.question_ids, zip(questions.display_keys, *sent, strict=True), strict=True)
+        published = answers.published(self._output, self._scope, rows)
+        if published := [answer for answer in published if answer.question_id not in has_answer]:
+            self.state.write_answers(published)
+        return saved + published
+
+    def _withdraw_unanswered(self, questions: Questions, saved: Iterable[FinishedRequest]) -> None:
+        """Withdraw the ledger entries of questions that must be submitted again because their answer is missing."""
+        if not self._ledger:
+            return
+        # publish() withdraws these entries too, but an earlier attempt may have been killed before it.
+        self._withdraw_failed({answer.request_id for answer in saved if answer.status in UNANSWERED})
+        if self._mode == "sync":
+            # A previous attempt received the answer, but was killed before saving it.
+            unanswered = set(questions.question_ids) - {answer.question_id for answer in saved}
+            lost = [entry.key for entry in self._ledger.standing() if entry.content_hash in unanswered]
+            self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
+
+    def _withdraw_failed(self, request_ids: Collection[str | None]) -> None:
+        """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
+        if self._ledger and request_ids:
+            keys = [entry.key for entry in self._ledger.standing() if entry.document_id in request_ids]
+            self._ledger.withdraw(keys, "its request failed or was lost")
+
+    def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, _Submission]:
+        """Return the submissions of this and earlier attempts from the ledger, by question."""
+        if not self._ledger:
+            return {}
+        wanted = set(question_ids)
+        return {
+            entry.content_hash: _Submission(entry.document_id, entry.settled_at.timestamp(), entry.attempts)
+            for entry in self._ledger.standing()
+            if entry.content_hash in wanted
         }
-        self._write_down(questions, keys, names, asked, why, error, facts)
 
     async def _submit(
-        self, questions: Questions, findings: Findings, asked: dict[str, tuple[str | None, float, int]]
-    ) -> tuple[Counts, AssistantError | None]:
+        self, questions: Questions, findings: Findings
+    ) -> tuple[Counts, dict[str, _Submission], AssistantError | None]:
+        """Send the questions; return the counts, the accepted questions, and the error that stopped the load."""
+        submissions: dict[str, _Submission] = {}
         # Each run may ask other questions, so a mass change is normal here.
         options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
-        async with LoadClient(self._settings, options) as client, recording(self.journal) as record:
+        async with LoadClient(self._settings, options) as client, recording(self.state) as record:
 
-            def note(item: PreparedRow, reply: ApiReply) -> None:
-                now, exchange = round(client.now(), 6), reply.call_info
-                asked[item.fingerprint.key] = (reply.created_id, now, exchange.attempts)
+            def on_created(row: PreparedRow, reply: ApiReply) -> None:
+                question_id, now, info = row.fingerprint.content_hash, round(client.now(), 6), reply.call_info
+                submissions[question_id] = _Submission(reply.created_id, now, info.attempts)
                 if isinstance(reply, ChatAnswer):
-                    name, seconds = asked_as(item.fingerprint), round(exchange.seconds, 6)
-                    answer = (reply.text, None, reply.raw, now, seconds)
-                    record(FinishedRequest(name, reply.request_id, "complete", *answer, polls=0, latency=seconds))
+                    record(_answer_of(question_id, reply, now))
 
-            load = Load(
+            self._running = load = Load(
                 client,
-                questions.rows(self._call),
+                QuestionRows(questions, self._call),
                 options,
                 ledger=self._ledger,
                 findings=findings,
                 judge_stale=False,
-                on_created=note,
+                on_created=on_created,
             )
-            self._running, self.counts = load, load.counts
+            self.counts = load.counts
             try:
                 with tracing.span("submit", site_id=self._site_id, mode=self._mode):
-                    return await load.run(), None
+                    await load.run()
             except AssistantError as error:
                 if self._work.is_cancelled or isinstance(error, AirflowFailException):
                     raise
                 log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
-                return load.counts, error
+                return load.counts, submissions, error
             finally:
                 self._running = None
                 log.info("Site %r, %s.", self._site_id, load.counts)
+        return load.counts, submissions, None
 
-    def _call(self, message: Any) -> Any:
+    def _call(self, message: ChatMessage) -> Call[Any]:
         make = endpoints.chat if self._mode == "sync" else endpoints.submit_chat
         return make(self._site_id, message)
 
-    def _earlier(self, questions: Questions, names: list[str]) -> dict[str, FinishedRequest]:
-        """Return the answers of earlier attempts, and add those of the last output to the batch state."""
-        known = {answer.asked_as: answer for answer in self.journal.read_answers()}
-        before = answers.published(self._output, self._scope)
-        identities = zip(
-            questions.labels(), _texts(questions.field("message")), _texts(questions.field("session_id")), strict=True
-        )
-        again: list[FinishedRequest] = []
-        for identity, name in zip(identities, names, strict=True):
-            if answer := before.get(identity):
-                again.append(replace(answer, asked_as=name if self._mode == "sync" else answer.asked_as))
-        if again := [answer for answer in again if answer.asked_as not in known]:
-            self.journal.write_answers(again)
-        return known | {answer.asked_as: answer for answer in again}
-
-    def _withdraw_unanswered(
-        self, digests: list[RowFingerprint], names: list[str], known: dict[str, FinishedRequest]
-    ) -> None:
-        """
-        Withdraw the ledger entries of questions whose answer was lost, so that they are submitted again.
-
-        A previous attempt received such an answer, but was killed before saving it.
-        """
-        if self._ledger:
-            unanswered = {digest for digest, name in zip(digests, names, strict=True) if name not in known}
-            lost = [one.key for one in self._ledger.standing() if (one.key, one.content_hash) in unanswered]
-            self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
-
-    def _withdraw_failed(self, requests: set[str]) -> None:
-        """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
-        if self._ledger and requests:
-            keys = [one.key for one in self._ledger.standing() if one.document_id in requests]
-            self._ledger.withdraw(keys, "its request failed or was lost")
-
-    def _write_down(
+    def _save_questions(
         self,
         questions: Questions,
-        keys: list[str],
-        names: list[str],
-        asked: dict[str, tuple[str | None, float, int]],
-        why: dict[str, str],
+        submissions: dict[str, _Submission],
+        counts: Counts,
+        findings: _Findings,
         error: AssistantError | None,
-        facts: dict[str, Any],
     ) -> None:
-        nothing = (None, None, 0)
-        found = [asked.get(key, nothing) for key in keys]
-        reason = f"not submitted: {error}" if error else None
-        is_sync = self._mode == "sync"
-        columns: dict[str, list[Any]] = {
-            "key": questions.labels(),
+        """Write all questions to the batch state, with their submissions or the reasons why they have none."""
+        found = [submissions.get(question_id) for question_id in questions.question_ids]
+        reasons = [findings.reasons.get(question_id) for question_id in questions.question_ids]
+        otherwise = f"not submitted: {error}" if error else None
+        columns: dict[str, Sequence[Any]] = {
+            answers.QUESTION_ID: questions.question_ids,
+            "key": questions.display_keys,
             "message": _texts(questions.field("message")),
-            "error": [why.get(key, None if one[1] else reason) for key, one in zip(keys, found, strict=True)],
-            "request_id": [request_id for request_id, _, _ in found],
+            "error": [reason or (None if one else otherwise) for reason, one in zip(reasons, found, strict=True)],
+            "request_id": [one and one.request_id for one in found],
             "session_id": _texts(questions.field("session_id")),
-            "submitted_at": [at and datetime.fromtimestamp(at, UTC) for _, at, _ in found],
-            "attempts": [attempts for _, _, attempts in found],
-            answers.ASKED_AS: names if is_sync else [request_id for request_id, _, _ in found],
+            "submitted_at": [one and datetime.fromtimestamp(one.submitted_at, UTC) for one in found],
+            "attempts": [one.attempts if one else 0 for one in found],
         }
-        answers.snapshot(
-            columns, questions.carried(), facts, self.journal.snapshot, own_sessions=questions.own_sessions
+        facts = {
+            "submitted": counts.created,
+            # Equal rows are submitted once and share the request.
+            "reused": sum(one is not None for one in found) - counts.created,
+            "rejected": sum(reason is not None and reason.startswith("rejected") for reason in reasons),
+            "possibly_duplicated": counts.possibly_duplicated,
+            "findings": findings.listed,
+        }
+        self.state.write_questions(
+            answers.questions_table(columns, questions.passthrough_columns, facts, own_sessions=questions.own_sessions)
         )
-        pending = [] if is_sync else [Pending(request_id, at) for request_id, at, _ in found if request_id and at]
-        self.journal.write_pending({one.request_id: one for one in pending}.values())
+
+    def _save_pending(self, submissions: dict[str, _Submission]) -> None:
+        """Write the list of requests to wait for; in sync mode, each answer came with its request."""
+        self.state.write_pending(
+            PendingRequest(question_id, one.request_id, one.submitted_at)
+            for question_id, one in submissions.items()
+            if one.request_id and self._mode == "async"
+        )
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -247,23 +250,20 @@ class Batch:
             once.
         :raises AssistantAPIError: The service answered a poll with 401 or 403.
         """
-        if pending := self.journal.read_open():
+        if pending := self.state.read_open():
             self._work.run(self._collect(pending, interval, deadline))
 
-    async def _collect(self, pending: list[Pending], interval: float, deadline: float) -> None:
-        async with self._limited() as client, recording(self.journal) as record:
+    async def _collect(self, pending: list[PendingRequest], interval: float, deadline: float) -> None:
+        async with RateLimitedClient(self._settings) as client, recording(self.state) as record:
             poller = Poller(
-                client,
+                client=client,
                 site_id=self._site_id,
                 interval=interval,
                 deadline=deadline,
                 max_concurrency=self._settings.max_concurrency,
-                on_end=record,
+                on_finished=record,
             )
-            try:
-                await poller.run(pending)
-            finally:
-                log.info("%s", poller)
+            await poller.run(pending)
 
     def close_sessions(self, table: pa.Table) -> tuple[int, int]:
         """
@@ -278,29 +278,29 @@ class Batch:
         sessions = sorted(ended - {session for session, status in rows if status == "timed_out"})
         return self._work.run(self._close_sessions(sessions)) if sessions else (0, 0)
 
-    async def _close_sessions(self, sessions: Iterable[str]) -> tuple[int, int]:
-        waiting, closed, failed = iter(sessions), 0, 0
-        async with self._limited() as client:
+    async def _close_sessions(self, sessions: Sequence[str]) -> tuple[int, int]:
+        errors: list[AssistantError] = []
+        closed = 0
 
-            async def work() -> None:
-                nonlocal closed, failed
-                for session in waiting:
-                    message = checked(SessionClose, {"session_id": session})
-                    try:
-                        # A 404 means that an earlier attempt has closed the session.
-                        with contextlib.suppress(AssistantNotFoundError):
-                            await client.asend(endpoints.close_session(self._site_id, message))
-                        closed += 1
-                    except AssistantError as error:
-                        failed += 1
-                        if failed == 1:
-                            log.warning("A session could not be closed: %s", error)
+        async def close(session: str) -> None:
+            nonlocal closed
+            call = endpoints.close_session(self._site_id, checked(SessionClose, {"session_id": session}))
+            # A 404 means that an earlier attempt has closed the session.
+            with contextlib.suppress(AssistantNotFoundError):
+                await client.asend(call)
+            closed += 1
 
-            await asyncio.gather(*(work() for _ in range(self._settings.max_concurrency)))
-        return closed, failed
-
-    def _limited(self) -> RateLimitedClient:
-        return RateLimitedClient(self._settings)
+        async with RateLimitedClient(self._settings) as client:
+            await for_each(
+                sessions,
+                close,
+                max_concurrency=self._settings.max_concurrency,
+                breaker=CircuitBreaker(BREAKER),
+                on_error=lambda _, error: errors.append(error),
+            )
+        if errors:
+            log.warning("A session could not be closed: %s", errors[0])
+        return closed, len(sessions) - closed
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -310,8 +310,13 @@ class Batch:
 
         :return: A table with the columns of :data:`.answers.COLUMNS` and the source's other columns.
         """
-        ended = {answer.asked_as: answer for answer in sorted(self.journal.read_answers(), key=_ended_at)}
-        return answers.joined(answers.read_snapshot(self.journal.snapshot), ended)
+        questions = self.state.read_questions()
+        found = sorted(self.state.read_answers(), key=lambda answer: answer.ended_at)
+        if self._mode == "async":
+            # A question whose request failed or was lost may have been submitted again since.
+            current = set(questions["request_id"].to_pylist())
+            found = [answer for answer in found if storable(answer.request_id or "") in current]
+        return answers.joined(questions, {answer.question_id: answer for answer in found})
 
     def publish(self, table: pa.Table) -> None:
         """
@@ -336,7 +341,7 @@ class Batch:
         except AssistantLedgerError as error:
             # Do not fail: submit() of a later attempt withdraws them.
             log.warning("The failed and lost requests are not withdrawn from the ledger: %s", error)
-        self.journal.remove()
+        self.state.remove()
 
     def end(self) -> None:
         """Stop sending, and make the running call return within a few seconds; safe in a signal handler."""
@@ -369,25 +374,29 @@ def _texts(values: list[Any]) -> list[str | None]:
     return [storable(value) if isinstance(value, str) else None for value in values]
 
 
-def _ended_at(answer: FinishedRequest) -> float:
-    return answer.ended_at
+def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:
+    """Return the answer of a question in sync mode."""
+    seconds = round(reply.call_info.seconds, 6)
+    answer = (reply.text, None, reply.raw, now, seconds)
+    return FinishedRequest(question_id, reply.request_id, "complete", *answer, polls=0, latency=seconds)
 
 
 class _Findings(Findings):
-    """Findings whose reasons are also written to the output, by row."""
+    """Findings that also keep the reason of each question that was not submitted, for the output."""
 
-    def __init__(self, path: StoragePath, reasons: dict[int, str]) -> None:
+    def __init__(self, path: StoragePath, question_ids: Sequence[str]) -> None:
         super().__init__(path, always=False)
-        self._reasons = reasons
+        self.reasons: dict[str, str] = {}
+        self._question_ids = question_ids
 
     def add(
         self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
     ) -> None:
-        with storing(self.path, UNHARMED):
+        with storing(self.path, RETRY_CONTINUES):
             super().add(kind, key, reason, row=row, document_ids=document_ids)
         if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
-            self._reasons[row] = storable(f"{kind}: {reason}")
+            self.reasons[self._question_ids[row - 1]] = storable(f"{kind}: {reason}")
 
     def close(self) -> None:
-        with storing(self.path, UNHARMED):
+        with storing(self.path, RETRY_CONTINUES):
             super().close()

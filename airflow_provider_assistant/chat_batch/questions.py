@@ -1,83 +1,59 @@
-"""Read the questions of a chat batch: messages, session ids, and other columns that the output repeats."""
+"""Read the questions of a chat batch: their identity, what is sent, and the columns that the output repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.payloads import ChatMessage
+from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
-from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
+from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.loading.columns import BATCH, ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of
-from airflow_provider_assistant.loading.fingerprints import DataframeFingerprints, RowFingerprint, encoded, hash_of
-from airflow_provider_assistant.loading.rows import DataframeRows
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint, encoded, hash_of
+from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.loading.sources import Source, open_source
 
 OPTIONAL = ("session_id", "email", "response_language")
-# Column of generated session ids; no source can have a column of this name.
-_SESSION = "\0session"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
     """
-    All questions of a source.
+    All questions of a source, in its order; each list has one element per question.
 
-    :param columns: Values by column of the source; lists of the same length.
-    :param fields: Column by field of a message.
+    :param question_ids: Identity of each question: a hash of its key and of all fields that are sent. Equal rows have
+        the same identity.
+    :param keys: Hash of each question's key.
+    :param display_keys: Readable key of each question, for the output and for messages.
+    :param has_key_columns: Whether columns identify a question; if not, its whole content does.
+    :param fields: Values by field of a message, for fields that vary by question.
+    :param names: Name by field, for messages about a value of the field.
     :param constants: Value by field, for fields with one value for all questions.
-    :param key_columns: Columns that identify a question; if there are none, the whole message identifies it.
+    :param passthrough_columns: Values by column, for the columns that the output repeats unchanged.
     :param own_sessions: Whether the session ids are generated for these questions, not read from the source.
-    :param problems: Error by position, for rows that cannot be read. Default: none.
-    :param allow_empty: Whether the source may have no questions. Default: False.
+    :param problems: Error by position, for rows that cannot be read or have no key.
     """
 
-    columns: dict[str, list[Any]]
-    fields: dict[str, str]
-    constants: dict[str, str]
-    key_columns: tuple[str, ...]
+    question_ids: list[str]
+    keys: list[str]
+    display_keys: list[str]
+    has_key_columns: bool
+    fields: Mapping[str, list[Any]]
+    names: Mapping[str, str]
+    constants: Mapping[str, str]
+    passthrough_columns: Mapping[str, list[Any]]
     own_sessions: bool
-    problems: Mapping[int, str] = field(default_factory=dict)
-    allow_empty: bool = False
+    problems: Mapping[int, str]
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-    def rows(self, call: Callable[[Any], Call[Any]]) -> DataframeRows:
-        """
-        Return the questions as rows for the engine of loads.
-
-        :param call: Function that builds the call of a message.
-        """
-        return DataframeRows(Source(self._batches), call=call, **self._options)
-
-    def digests(self) -> list[RowFingerprint]:
-        """Return the key and the content hash of every question."""
-        hashed = DataframeFingerprints(Source(self._batches), **self._options)
-        return [one for fingerprints in hashed.fingerprints() for one in fingerprints]
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {
-            "payload": ChatMessage,
-            "columns": self.fields,
-            "constants": self.constants,
-            "key_columns": self.key_columns,
-            "allow_empty": self.allow_empty,
-        }
-
-    def labels(self) -> list[str]:
-        """Return the readable keys of all questions, for the output and for messages."""
-        if not self.key_columns:
-            messages = self.columns[self.fields["message"]]
-            return [key_label(("message",), [None if one is None else str(one)]) for one in messages]
-        columns = [key_column(self.columns[name])[0] for name in self.key_columns]
-        return [key_label(self.key_columns, texts) for texts in zip(*columns, strict=True)]
+        return len(self.question_ids)
 
     def field(self, name: str) -> list[Any]:
         """
@@ -85,25 +61,53 @@ class Questions:
 
         :param name: Name of the field, such as ``message``.
         """
-        if name in self.fields:
-            return self.columns[self.fields[name]]
-        return [self.constants.get(name)] * len(self)
+        return self.fields.get(name) or [self.constants.get(name)] * len(self)
 
-    def carried(self) -> dict[str, list[Any]]:
-        """Return the columns other than message, session id and key; the output repeats them unchanged."""
-        used = {self.fields["message"], self.fields.get("session_id"), _SESSION}
-        if self.key_columns == ("key",):
-            used.add("key")
-        return {name: values for name, values in self.columns.items() if name not in used}
 
-    def _batches(self) -> Iterator[Batch]:
-        wanted = dict.fromkeys((*self.fields.values(), *self.key_columns))
-        for start in range(0, len(self), BATCH):
-            columns = {name: self.columns[name][start : start + BATCH] for name in wanted}
-            problems = {
-                number - start: self.problems[number] for number in self.problems if 0 <= number - start < BATCH
-            }
-            yield Batch(columns, start + 1, problems)
+class QuestionRows:
+    """
+    The questions as rows for the engine of loads; the content hash of a row is its ``question_id``.
+
+    :param questions: The questions.
+    :param call: Function that builds the call of a message.
+    """
+
+    def __init__(self, questions: Questions, call: Callable[[ChatMessage], Call[Any]]) -> None:
+        self._questions = questions
+        self._call = call
+
+    def fingerprints(self) -> Iterator[list[RowFingerprint]]:
+        """Yield key and identity of all questions, in batches."""
+        fingerprints = map(RowFingerprint, self._questions.keys, self._questions.question_ids)
+        while batch := list(islice(fingerprints, BATCH)):
+            yield batch
+
+    def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
+        """
+        Yield the questions with the wanted numbers.
+
+        :param is_wanted: Returns whether the number of a question, from 1, is wanted.
+        """
+        for position in range(len(self._questions)):
+            if is_wanted(position + 1):
+                yield self._prepared(position)
+
+    def _prepared(self, position: int) -> PreparedRow:
+        questions, number = self._questions, position + 1
+        fields = {name: values[position] for name, values in questions.fields.items()}
+        label = questions.display_keys[position]
+        if not questions.has_key_columns:
+            texts = {name: str(value) for name, value in fields.items() if value is not None}
+            label = storable(key_label(tuple(texts), tuple(texts.values())))
+        fingerprint = RowFingerprint(questions.keys[position], questions.question_ids[position])
+        row = PreparedRow(number, fingerprint, label, place=f"row {number}")
+        if problem := questions.problems.get(position):
+            return replace(row, problem=problem)
+        try:
+            message = checked(ChatMessage, {**questions.constants, **fields}, names=questions.names)
+        except AssistantInputError as error:
+            return replace(row, problem=str(error))
+        return replace(row, call=self._call(message))
 
 
 def read_questions(
@@ -138,44 +142,58 @@ def read_questions(
     :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, or has a column with an invalid
         name.
     """
-    fields, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
-    if "message" not in fields:
+    names, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
+    if "message" not in names:
         raise AssistantInputError(
             "constants: message must be a column, because a constant would ask the same question in every row",
             field="constants",
         )
+    required = [names["message"]]
     if session not in {None, "per_row", "shared"}:
-        fields["session_id"] = str(session)
+        names["session_id"] = str(session)
         constants.pop("session_id", None)
-    must = [fields["message"]]
-    must += [fields["session_id"]] if session not in {None, "per_row", "shared"} else []
-    must += [column for field, column in (columns or {}).items() if field in OPTIONAL]
-    wanted = ColumnSelection(tuple(dict.fromkeys(must)), tuple(key_columns), rest=True)
+        required.append(names["session_id"])
+    required += [column for field, column in (columns or {}).items() if field in OPTIONAL]
+    wanted = ColumnSelection(tuple(dict.fromkeys(required)), tuple(key_columns), rest=True)
     with open_source(source, wanted, allowed_root, csv_options=csv_options, allow_empty=allow_empty) as opened:
-        read, problems = _all(opened)
-    if not len(next(iter(read.values()), ())):
+        read, problems = _read_all(opened)
+    count = len(next(iter(read.values()), ()))
+    if not count:
         if not allow_empty:
             raise AssistantInputError(
                 "source has no rows; nothing was sent. If an empty source is valid, set allow_empty=True",
                 field="source",
             )
-        read = {name: [] for name in (*must, *key_columns)} | read
-    fields = {field: column for field, column in fields.items() if column in read}
-    own_sessions = session in {"per_row", "shared"} or not ({"session_id"} & {*fields, *constants})
-    questions = Questions(read, fields, constants, tuple(key_columns), own_sessions, problems, allow_empty)
+        read = {name: [] for name in (*required, *key_columns)} | read
+    names = {field: column for field, column in names.items() if column in read}
+    own_sessions = session in {"per_row", "shared"} or not ({"session_id"} & {*names, *constants})
+    if own_sessions:
+        names.pop("session_id", None)
+    fields = {field: _without_blanks(read[column], field) for field, column in names.items()}
+    keys, display_keys = _keys(read, tuple(key_columns), fields, constants, problems)
     if session == "shared":
-        questions.constants["session_id"] = session_id("thread", scope)
-        fields.pop("session_id", None)
+        constants["session_id"] = session_id("thread", scope)
     elif own_sessions:
-        fields.pop("session_id", None)
-        keys = [digest.key for digest in questions.digests()]
-        read[_SESSION] = [session_id("thread", scope, key) for key in keys]
-        fields["session_id"] = _SESSION
-    _check_names(questions)
-    return questions
+        fields["session_id"] = [session_id("thread", scope, key) for key in keys]
+    return Questions(
+        question_ids=[
+            key if position in problems else content
+            for position, (key, content) in enumerate(zip(keys, _hashes(fields, constants, keys), strict=True))
+        ],
+        keys=keys,
+        display_keys=display_keys,
+        has_key_columns=bool(key_columns),
+        fields=fields,
+        names={field: f"column {column!r}" for field, column in names.items()},
+        constants=constants,
+        passthrough_columns=_passthrough_columns(read, names, key_columns),
+        own_sessions=own_sessions,
+        problems=problems,
+    )
 
 
-def _all(source: Source) -> tuple[dict[str, list[Any]], dict[int, str]]:
+def _read_all(source: Source) -> tuple[dict[str, list[Any]], dict[int, str]]:
+    """Return the columns of a source, and the error of each row that cannot be read by its position."""
     read: dict[str, list[Any]] = {}
     problems: dict[int, str] = {}
     count = 0
@@ -189,25 +207,67 @@ def _all(source: Source) -> tuple[dict[str, list[Any]], dict[int, str]]:
     return read, problems
 
 
-def _check_names(questions: Questions) -> None:
-    """Check that the repeated columns have text names, and that none has the name of an output column."""
-    carried = questions.carried()
-    if odd := [name for name in carried if not isinstance(name, str)]:
+def _without_blanks(values: list[Any], field: str) -> list[Any]:
+    """Return the values of a field, with None for blank text in optional fields: CSV has no other way to omit them."""
+    if ChatMessage.model_fields[field].is_required():
+        return values
+    return [None if isinstance(value, str) and not value.strip() else value for value in values]
+
+
+def _keys(
+    read: Mapping[str, list[Any]],
+    key_columns: tuple[str, ...],
+    fields: Mapping[str, list[Any]],
+    constants: Mapping[str, str],
+    problems: dict[int, str],
+) -> tuple[list[str], list[str]]:
+    """Return the hash of each question's key and its readable form; add rows without a key to ``problems``."""
+    if key_columns:
+        texts = []
+        for name in key_columns:
+            column, bad = key_column(read[name])
+            for position, text in enumerate(column) if None in column else ():
+                if text is None:
+                    problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
+            texts.append(column)
+        values = list(zip(*texts, strict=True))
+        keys = [hash_of(encoded(value)) for value in values]
+        display_keys = [key_label(key_columns, value) for value in values]
+    else:
+        keys = _hashes(fields, constants)
+        display_keys = [key_label(("message",), [None if one is None else str(one)]) for one in fields["message"]]
+    for position in problems:
+        # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
+        keys[position] = hash_of(encoded([None, str(position + 1)]))
+    return keys, display_keys
+
+
+def _hashes(
+    fields: Mapping[str, list[Any]], constants: Mapping[str, str], keys: Sequence[str] | None = None
+) -> list[str]:
+    """Return a hash of everything that is sent for each question, and of its key if given."""
+    names = [text for item in sorted(constants.items()) for text in item]
+    same = encoded([*names, *fields])
+    columns = list(fields.values()) if keys is None else [keys, *fields.values()]
+    return [hash_of(same + encoded(values)) for values in zip(*columns, strict=True)]
+
+
+def _passthrough_columns(
+    read: dict[str, list[Any]], names: Mapping[str, str], key_columns: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return the columns other than message, session id and key, after a check of their names."""
+    used = {names["message"], names.get("session_id")}
+    if tuple(key_columns) == ("key",):
+        used.add("key")
+    columns = {name: values for name, values in read.items() if name not in used}
+    if odd := [name for name in columns if not isinstance(name, str)]:
         raise AssistantInputError(
             f"source has columns whose names are not text: {odd}. Nothing was sent. Rename them.", field="source"
         )
-    if taken := sorted(set(carried) & set(COLUMNS)):
+    if taken := sorted(set(columns) & set(COLUMNS)):
         raise AssistantInputError(
             f"source has a column {', '.join(taken)}, which is also a column of the output; rename it. "
             "Nothing was sent.",
             field="source",
         )
-
-
-def asked_as(digest: RowFingerprint) -> str:
-    """
-    Return the identity of a question without a chat request: a hash of its key and its content.
-
-    :param digest: Key and content hash of the question.
-    """
-    return hash_of(encoded([digest.key, digest.content_hash]))
+    return columns

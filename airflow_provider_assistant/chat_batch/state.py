@@ -14,18 +14,22 @@ import json
 import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending
+from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 from airflow_provider_assistant.lake import storing
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
 # Seconds between two writes of answers. A killed process loses the answers since the last write; they are polled again.
 FLUSH = 2.0
+# Consequence of a file of the batch that cannot be written, for the message.
+RETRY_CONTINUES = "a retry takes up what was submitted"
 
 
 class BatchState:
@@ -37,15 +41,8 @@ class BatchState:
 
     def __init__(self, folder: str) -> None:
         self.folder = storage_path(folder)
-
-    @property
-    def snapshot(self) -> StoragePath:
-        """Path of the Parquet file with all questions and their chat requests."""
-        return self.folder / "questions.parquet"
-
-    @property
-    def _pending(self) -> StoragePath:
-        return self.folder / "pending.jsonl"
+        self._questions = self.folder / "questions.parquet"
+        self._pending = self.folder / "pending.jsonl"
 
     def check(self) -> None:
         """
@@ -67,16 +64,37 @@ class BatchState:
             if not any(self.folder.iterdir()):
                 self.folder.rmdir()
 
-    def write_pending(self, pending: Iterable[Pending]) -> None:
+    def write_questions(self, questions: pa.Table) -> None:
+        """
+        Write all questions with their chat requests.
+
+        :param questions: The table of :func:`.answers.questions_table`.
+        :raises AssistantStorageError: The file cannot be written.
+        """
+        import pyarrow.parquet as pq
+
+        with storing(self._questions, RETRY_CONTINUES):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._questions.open("wb") as file:
+                pq.write_table(questions, file)
+
+    def read_questions(self) -> pa.Table:
+        """Return the table that :meth:`write_questions` wrote."""
+        import pyarrow.parquet as pq
+
+        with self._questions.open("rb") as file:
+            return pq.ParquetFile(file).read()
+
+    def write_pending(self, pending: Iterable[PendingRequest]) -> None:
         """
         Write the list of chat requests to wait for.
 
         :param pending: The chat requests.
         :raises AssistantStorageError: The list cannot be written.
         """
-        self._write(self._pending, (json.dumps(astuple(one)) for one in pending))
+        self._write(self._pending, (json.dumps(one._asdict()) for one in pending))
 
-    def read_open(self) -> list[Pending]:
+    def read_open(self) -> list[PendingRequest]:
         """
         Return the chat requests without a saved answer.
 
@@ -84,9 +102,9 @@ class BatchState:
         """
         try:
             with self._pending.open("rb") as file:
-                pending = [Pending(*json.loads(line)) for line in file]
+                pending = [PendingRequest(**json.loads(line)) for line in file]
             # Keep only the ids of the answers, to save memory in the triggerer.
-            ended = {answer["asked_as"] for answer in self._answers()}
+            ended = {answer["request_id"] for answer in self._answers()}
         except (OSError, ValueError, ImportError) as error:  # ValueError, ImportError: no package for this storage
             raise AssistantError(
                 f"the list of open requests at {self._pending} cannot be read here: {error}. Worker and triggerer "
@@ -103,7 +121,7 @@ class BatchState:
         :raises AssistantStorageError: The file cannot be written.
         """
         # An answer may contain a lone surrogate, which JSON stores as an escape.
-        lines = (json.dumps(asdict(answer)) for answer in answers)
+        lines = (json.dumps(answer._asdict()) for answer in answers)
         self._write(self.folder / f"answers-{uuid.uuid4().hex}.jsonl", lines)
 
     def read_answers(self) -> list[FinishedRequest]:
@@ -131,21 +149,21 @@ class BatchState:
             log.warning("The batch state %s could not be removed; it is no longer needed: %s", self.folder, error)
 
     def _write(self, path: StoragePath, lines: Iterable[str]) -> None:
-        with storing(path, "a retry takes up what was submitted"):
+        with storing(path, RETRY_CONTINUES):
             self.folder.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
                 file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 @contextlib.asynccontextmanager
-async def recording(journal: BatchState) -> AsyncIterator[Callable[[FinishedRequest], None]]:
+async def recording(state: BatchState) -> AsyncIterator[Callable[[FinishedRequest], None]]:
     """
     Return a function that records answers, for an ``async with`` block.
 
     Answers are written every FLUSH seconds and at the end of the block, in a thread. If a write fails, its answers are
     written with the next ones. If the last write fails too, a later attempt polls for these answers again.
 
-    :param journal: The batch state.
+    :param state: The batch state.
     :return: Function that takes one answer.
     """
     waiting: list[FinishedRequest] = []
@@ -159,10 +177,10 @@ async def recording(journal: BatchState) -> AsyncIterator[Callable[[FinishedRequ
             if not answers:
                 return
             try:
-                await asyncio.to_thread(journal.write_answers, answers)
+                await asyncio.to_thread(state.write_answers, answers)
             except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
                 if not has_warned:
-                    log.warning("Answers cannot be saved in %s: %s", journal.folder, error)
+                    log.warning("Answers cannot be saved in %s: %s", state.folder, error)
                 has_warned = True
             else:
                 del waiting[: len(answers)]

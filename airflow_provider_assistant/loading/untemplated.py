@@ -7,6 +7,9 @@ from typing import Any
 
 from airflow_provider_assistant.loading.columns import BATCH
 
+# Characters of the column names in the short description of a source.
+NAMES_LENGTH = 200
+
 
 class Untemplated:
     """
@@ -61,7 +64,3 @@ def is_dataframe(source: Any) -> bool:
         ("polars", "DataFrame"),
         ("pyarrow", "Table"),
     }
-
-
-# Characters of the column names in the short description of a source.
-NAMES_LENGTH = 200

@@ -177,7 +177,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             )
             batch.submit(questions)
             deadline = time.time() + self.timeout
-            if self.deferrable and (count := len(batch.journal.read_open())):
+            if self.deferrable and (count := len(batch.state.read_open())):
                 self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.timeout)
                 self._defer(batch, deadline)
             return self._finished(batch, context, deadline)
@@ -259,7 +259,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id=self.assistant_conn_id,
             site_id=site_id,
-            folder=str(batch.journal.folder),
+            folder=str(batch.state.folder),
             deadline=deadline,
             poll_interval=self.poll_interval,
             max_concurrency=self.client_settings.max_concurrency,

@@ -97,14 +97,14 @@ class AssistantChatRequestTrigger(BaseTrigger):
             call, since=self.since, deadline=self.deadline, interval=self.poll_interval, now=client.now
         )
         try:
-            async with asyncio.timeout(self._time_left(client)):
+            async with asyncio.timeout(self._poll_timeout(client)):
                 return await client.arun(steps)
         except TimeoutError as late:
             # The flow raises an error of its own, with the last status that it received.
             steps.throw(late)
             raise
 
-    def _time_left(self, client: AssistantClient) -> float:
+    def _poll_timeout(self, client: AssistantClient) -> float:
         """
         Return the seconds after which to cancel the flow, even if a poll still waits for its turn or its answer.
 

@@ -82,26 +82,20 @@ class AssistantChatBatchTrigger(BaseTrigger):
         yield TriggerEvent({**event, "deadline": self.deadline, **carried(self.rendered)})
 
     async def _counts(self) -> dict[str, Any]:
-        journal = BatchState(self.folder)
-        pending = await asyncio.to_thread(journal.read_open)
+        state = BatchState(self.folder)
+        pending = await asyncio.to_thread(state.read_open)
         self.log.info("Waiting for %d requests on site %r.", len(pending), self.site_id)
-        async with (
-            shared_client(AssistantHook(self.assistant_conn_id)) as client,
-            recording(journal) as record,
-        ):
+        async with shared_client(AssistantHook(self.assistant_conn_id)) as client, recording(state) as record:
             poller = Poller(
-                client,
+                client=client,
                 site_id=self.site_id,
                 interval=self.poll_interval,
                 deadline=self.deadline,
                 max_concurrency=self.max_concurrency,
-                on_end=record,
+                on_finished=record,
             )
-            try:
-                await poller.run(pending)
-            finally:
-                self.log.info("%s", poller)
-        return {"ended": dict(poller.ended), "open": poller.open, "polls": poller.polls}
+            schedule = await poller.run(pending)
+        return {"ended": dict(schedule.finished), "open": schedule.open, "polls": schedule.polls}
 
 
 def deadline_of(event: Mapping[str, Any] | None) -> float:

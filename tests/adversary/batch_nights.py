@@ -18,7 +18,7 @@ from tests.adversary.request_service import TRIES, Service, Try, answer_to
 from tests.adversary.world import FinishedRequest, World
 
 MAX_PAUSE = 300.0
-PATIENT = 1e6
+LONG_WAIT = 1e6
 # The first polls of a request come sooner than one interval after its submission.
 EARLY = 4
 # These errors concern every question and stop a batch.
@@ -39,7 +39,7 @@ class BatchNight:
     :param clears: Numbers of the tries, from 1, before which the task was cleared.
     :param retries: Maximum number of retries per request.
     :param timeout: Response timeout of the client, in seconds.
-    :param patience: Longest total wait for the answers, in seconds.
+    :param wait_timeout: Longest total wait for the answers, in seconds.
     :param interval: Seconds between two polls of one request.
     :param ends_after: Number of polls after which a request ends.
     :param failing: Numbers of the questions whose requests fail.
@@ -55,7 +55,7 @@ class BatchNight:
     clears: frozenset[int] = frozenset()
     retries: int = 2
     timeout: float = 30.0
-    patience: float = 600.0
+    wait_timeout: float = 600.0
     interval: float = 20.0
     ends_after: int = 1
     failing: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ class BatchNight:
     @property
     def polls(self) -> float:
         """Maximum number of polls of one request."""
-        return self.patience / self.interval + EARLY
+        return self.wait_timeout / self.interval + EARLY
 
     @property
     def is_once(self) -> bool:
@@ -94,13 +94,13 @@ def check_batch(night: BatchNight) -> None:
         _check_end(night, world, listed, received)
 
 
-def _make(world: World, night: BatchNight, patience: float) -> Callable[[], Any]:
+def _make(world: World, night: BatchNight, wait_timeout: float) -> Callable[[], Any]:
     source = [{"key": f"k{number}", "message": _message(number)} for number in range(night.questions)]
 
     def make() -> Any:
         return AssistantChatBatchOperator(
             task_id="task", source=source, key_columns="key", output_path=str(_output(world)), mode=night.mode,
-            deferrable=night.deferrable, ledger=night.ledger, reuse=night.reuse, timeout=patience,
+            deferrable=night.deferrable, ledger=night.ledger, reuse=night.reuse, timeout=wait_timeout,
             poll_interval=night.interval, max_failed=0 if night.is_strict else night.questions,
         )  # fmt: skip
 
@@ -108,9 +108,9 @@ def _make(world: World, night: BatchNight, patience: float) -> Callable[[], Any]
 
 
 def _tried(
-    world: World, night: BatchNight, attempt: Try, number: int, patience: float | None = None
+    world: World, night: BatchNight, attempt: Try, number: int, wait_timeout: float | None = None
 ) -> FinishedRequest:
-    make = _make(world, night, night.patience if patience is None else patience)
+    make = _make(world, night, night.wait_timeout if wait_timeout is None else wait_timeout)
     return world.tried(
         attempt, lambda context: world.executed(make, context), number=number, is_clear=number in night.clears
     )
@@ -124,7 +124,7 @@ def _check_try(night: BatchNight, attempt: Try, ended: FinishedRequest, world: W
     is_moved = night.deferrable and attempt.jump
     assert not polls or is_moved or max(polls.values()) <= (night.polls + 1) * restarts, "the polls are bounded"
     longest = (night.retries + 1) * (night.timeout + 1.2 * MAX_PAUSE + 2) + 3 * MAX_PAUSE
-    waiting = night.patience + 3 * night.timeout + 1000
+    waiting = night.wait_timeout + 3 * night.timeout + 1000
     assert is_moved or ended.seconds <= 2 * night.questions * longest + waiting + 300, "the time is bounded"
     if ended.error is not None:
         return
@@ -140,7 +140,7 @@ def _check_try(night: BatchNight, attempt: Try, ended: FinishedRequest, world: W
     assert result["submitted"] <= len(done), "what was submitted is what the service accepted"
     odd = [answer for answer in (*attempt.answers, attempt.then) if not answer.is_well]
     is_disturbed = any(answer.forgets or answer.status in SITE_WIDE for answer in attempt.answers)
-    if is_first and attempt.is_undisturbed and attempt.then.is_well and not is_disturbed and night.patience > 100:
+    if is_first and attempt.is_undisturbed and attempt.then.is_well and not is_disturbed and night.wait_timeout > 100:
         assert night.questions - result["complete"] <= len(odd) + len(world.service.failing), (
             "one bad answer costs one question"
         )
@@ -157,7 +157,7 @@ def _check_end(night: BatchNight, world: World, listed: Counter[str], received: 
     ended = None
     for _ in range(3):
         number += 1
-        ended = _tried(world, night, Try(), number, PATIENT)
+        ended = _tried(world, night, Try(), number, LONG_WAIT)
         listed += _listed(world)
         if ended.error is None and ended.result["complete"] == len(wanted):
             break
@@ -171,7 +171,7 @@ def _check_end(night: BatchNight, world: World, listed: Counter[str], received: 
     for message, times in received.items():
         assert asked[message] == times, f"the answer to {message!r} was received and is asked for again"
     if not service.failing:
-        again = _tried(world, night, Try(), number + 1, PATIENT)
+        again = _tried(world, night, Try(), number + 1, LONG_WAIT)
         assert not [entry for entry in again.entries if entry.endpoint in {"chat", "chat.async"}], "all is asked once"
         is_lost = any(answer.forgets for attempt in night.tries for answer in (*attempt.answers, attempt.then))
         for message, times in asked.items():
@@ -235,7 +235,7 @@ BATCH_NIGHTS = st.builds(
     clears=st.sampled_from([frozenset(), frozenset(), frozenset({2}), frozenset({2, 3})]),
     retries=st.integers(0, 3),
     timeout=st.sampled_from([30.0, 3600.0]),
-    patience=st.sampled_from([0.0, 60.0, 600.0]),
+    wait_timeout=st.sampled_from([0.0, 60.0, 600.0]),
     interval=st.sampled_from([1.0, 20.0]),
     ends_after=st.sampled_from([0, 1, 5]),
     failing=st.sampled_from([frozenset(), frozenset(), frozenset({0})]),

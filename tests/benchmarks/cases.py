@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
-from tests.benchmarks import ask_cases, evaluations, lake_cases, loads, metric_cases, posts
+from tests.benchmarks import chat_batch_cases, evaluations, lake_cases, loads, metric_cases, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
 from tests.imports import import_seconds
@@ -266,7 +266,7 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     "memory": memory,
     "ledger": ledger,
     "imports": imports,
-    **ask_cases.CASES,
+    **chat_batch_cases.CASES,
     **lake_cases.CASES,
     "evaluate": evaluations.evaluate,
     **metric_cases.CASES,

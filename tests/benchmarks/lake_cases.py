@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.benchmarks.asks import CONCURRENCY, CONNECTION, connection
+from tests.benchmarks.chat_batches import CONCURRENCY, CONNECTION, connection
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded
 from tests.benchmarks.posts import HEADERS
 from tests.benchmarks.service import METRICS, Service, statistics

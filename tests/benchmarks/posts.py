@@ -37,7 +37,7 @@ def bare_aiohttp(url: str, bodies: Sequence[dict[str, Any]], concurrency: int) -
     return asyncio.run(run())
 
 
-def bare_asks(url: str, messages: Sequence[str], concurrency: int, interval: float) -> float:
+def bare_chat_batch(url: str, messages: Sequence[str], concurrency: int, interval: float) -> float:
     """Submit all questions, then poll the open ones at an interval until all have an answer."""
     import aiohttp
 

@@ -36,7 +36,7 @@ def test_answers_and_their_expectations_have_the_same_label(kind, names):
     """Whether the evaluation is told the key columns, or uses the labels in the file of answers."""
     rows = [{"kind": "faq", "id": key, "message": f"Question {number}?"} for number, key in enumerate(KEYS[kind])]
     options = {"columns": None, "constants": None, "session": None, "scope": "s"}
-    labels = read_questions(rows, key_columns=names, **options).labels()
+    labels = read_questions(rows, key_columns=names, **options).display_keys
     answers = pa.Table.from_pylist([{**row, "answer": "a", "status": "complete"} for row in rows])
     assert [case.key for case in read_cases(answers, key_columns=names)] == labels
     by_label = answers.append_column("key", pa.array(labels))

@@ -14,7 +14,7 @@ from typing import Any
 import airflow.configuration
 import pytest
 
-from tests.integration.faults.asks import Asking
+from tests.integration.faults.chat_batches import ChatBatchCase
 from tests.integration.faults.loads import CONCURRENCY, FinishedRequest, Loader, Try, listed
 from tests.integration.faults.rates import Rating
 from tests.integration.faults.storage import _storage, bucket  # noqa: F401 (fixtures)
@@ -188,8 +188,8 @@ def case(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def asking(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asking:
-    return Asking(remote, tmp_path / "home", monkeypatch)
+def batch(remote: AssistantService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatBatchCase:
+    return ChatBatchCase(remote, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture

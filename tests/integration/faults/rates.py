@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
-from tests.integration.faults import asks
+from tests.integration.faults import chat_batches
 from tests.integration.faults.loads import CONCURRENCY, CONNECTION, FinishedRequest, Loader, findings
 from tests.live.requests import rows_of
 from tests.live.service import AssistantService
@@ -44,7 +44,7 @@ class Try:
         os.environ[CONNECTION] = self.connection
         operator = AssistantRateAnswersOperator(
             task_id="rate",
-            answers=str(self.home / asks.OUTPUT),
+            answers=str(self.home / chat_batches.OUTPUT),
             scores=str(self.home / "scores.parquet"),
             rules={"good": "token_f1 >= 0.5", "bad": "token_f1 < 0.5"},
             max_concurrency=CONCURRENCY,
@@ -66,8 +66,8 @@ class Rating:
 
     def ask(self, count: int) -> None:
         """Create a number of answers; every third is bad."""
-        asking = asks.Asking(self.service, self.home, self._monkeypatch)
-        asking.run(asking.attempt(count, options={"mode": "sync"}))
+        batch = chat_batches.ChatBatchCase(self.service, self.home, self._monkeypatch)
+        batch.run(batch.attempt(count, options={"mode": "sync"}))
         scores = [
             {
                 "key": row["key"],
@@ -77,7 +77,7 @@ class Rating:
                 "status": row["status"],
                 "seconds": row["seconds"],
             }
-            for row in asking.rows()
+            for row in batch.rows()
         ]
         pq.write_table(pa.Table.from_pylist(scores), self.home / "scores.parquet")
 
@@ -133,7 +133,7 @@ class Rating:
         :param count: Number of answers.
         :return: Number of duplicate ratings.
         """
-        answers = pq.read_table(self.home / asks.OUTPUT).to_pylist()
+        answers = pq.read_table(self.home / chat_batches.OUTPUT).to_pylist()
         rated = self.rated()
         assert set(rated) == {(row["request_id"], "bad" if row["id"] % 3 == 0 else "good") for row in answers}
         assert len(rated) == count

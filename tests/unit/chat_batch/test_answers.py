@@ -13,15 +13,15 @@ from airflow.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.chat_batch.answers import (
-    ASKED_AS,
     COLUMNS,
+    QUESTION_ID,
     counts,
     joined,
     published,
-    read_snapshot,
-    snapshot,
+    questions_table,
 )
-from airflow_provider_assistant.chat_batch.poller import FinishedRequest
+from airflow_provider_assistant.chat_batch.requests import FinishedRequest
+from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.exceptions import AssistantStorageError
 
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
@@ -30,14 +30,14 @@ FACTS = {"submitted": 3, "reused": 0, "findings": None}
 
 def ended(name, status="complete", **changes):
     fields = {
-        "asked_as": name, "request_id": name, "status": status, "text": f"Answer to {name}", "error": None,
+        "question_id": name, "request_id": name, "status": status, "text": f"Answer to {name}", "error": None,
         "raw": {"status": status}, "ended_at": MOMENT.timestamp() + 10, "seconds": 10.0, "polls": 2,
     }  # fmt: skip
     fields |= changes
     return FinishedRequest(**{"latency": fields["seconds"], "noticed_after": fields["seconds"] + 2} | fields)
 
 
-def asked(names, **changes):
+def submitted(names, **changes):
     """Return the columns of questions with these request ids; None is a question that was not submitted."""
     columns = {
         "key": [str(number) for number in range(len(names))],
@@ -47,19 +47,19 @@ def asked(names, **changes):
         "session_id": ["s"] * len(names),
         "submitted_at": [name and MOMENT for name in names],
         "attempts": [1 if name else 0 for name in names],
-        ASKED_AS: list(names),
+        QUESTION_ID: list(names),
     }
     return columns | changes
 
 
-def written(tmp_path, columns, carried=None, facts=FACTS):
-    path = tmp_path / "journal" / "questions.parquet"
-    snapshot(columns, carried or {}, facts, path)
-    return read_snapshot(path)
+def written(tmp_path, columns, passthrough=None):
+    state = BatchState(str(tmp_path / "state"))
+    state.write_questions(questions_table(columns, passthrough or {}, FACTS))
+    return state.read_questions()
 
 
-def table_of(tmp_path, names, ends, carried=None, **changes):
-    return joined(written(tmp_path, asked(names, **changes), carried), {end.asked_as: end for end in ends})
+def table_of(tmp_path, names, ends, passthrough=None, **changes):
+    return joined(written(tmp_path, submitted(names, **changes), passthrough), {end.question_id: end for end in ends})
 
 
 def test_every_question_has_its_row_in_order(tmp_path):
@@ -113,7 +113,7 @@ def test_duplicate_questions_share_one_answer(tmp_path):
     assert [row["answer"] for row in rows] == ["Answer to a", None, "Answer to a"]
 
 
-CARRIED = {
+PASSTHROUGH = {
     "int": ([1, None, 2**60], pa.int64()),
     "float": ([1.5, None, 2.0], pa.float64()),
     "mixed numbers": ([1, 2.5, None], pa.float64()),
@@ -129,9 +129,9 @@ CARRIED = {
 }
 
 
-@pytest.mark.parametrize("kind", CARRIED)
+@pytest.mark.parametrize("kind", PASSTHROUGH)
 def test_other_columns_keep_their_type(kind, tmp_path):
-    values, expected = CARRIED[kind]
+    values, expected = PASSTHROUGH[kind]
     table = table_of(tmp_path, ["a", "b", "c"], [], {"x": values})
     answers.publish(table, ObjectStoragePath(str(tmp_path / "out.parquet")), "scope")
     column = pq.read_table(tmp_path / "out.parquet")["x"]
@@ -192,27 +192,29 @@ def test_only_the_service_s_own_times_are_its_latency(tmp_path):
     assert (found["seconds_p95"], found["noticed_after_p50"]) == (10.0, 11.0)
     path = ObjectStoragePath(str(tmp_path / "out.parquet"))
     answers.publish(table, path, "mine")
-    assert list(published(path, "mine").values()) == ends
+    assert published(path, "mine", [("a", ("0", "?", "s")), ("b", ("1", "?", "s"))]) == ends
 
 
 def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):
     path = ObjectStoragePath(str(tmp_path / "deep" / "out.parquet"))
-    assert published(path, "mine") == {}
+    rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abcd")]
+    assert published(path, "mine", rows) == []
     ends = [ended("a"), ended("b", "failed"), ended("c", raw=None)]
     answers.publish(table_of(tmp_path, ["a", "b", "c", "d"], ends), path, "mine")
-    assert published(path, "mine") == {("0", "?", "s"): ends[0], ("2", "?", "s"): ends[2]}
-    assert published(path, "other") == {}
+    assert published(path, "mine", rows) == [ends[0], ends[2]]
+    assert published(path, "mine", [("x", ("2", "?", "s"))]) == [ends[2]._replace(question_id="x")]
+    assert published(path, "other", rows) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1"])
 def test_a_file_that_is_not_parquet_is_ignored(content, tmp_path):
     (tmp_path / "out.parquet").write_bytes(content)
-    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine") == {}
+    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine", [("a", ("0", "?", "s"))]) == []
 
 
 def test_the_output_of_another_task_is_ignored(tmp_path):
     pq.write_table(pa.table({"status": ["complete"]}), tmp_path / "out.parquet")
-    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine") == {}
+    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine", [("a", ("0", "?", "s"))]) == []
 
 
 def test_a_lone_surrogate_in_an_id_becomes_an_escape(tmp_path):
@@ -223,4 +225,4 @@ def test_a_lone_surrogate_in_an_id_becomes_an_escape(tmp_path):
 def test_a_disk_that_is_full_is_reported(tmp_path):
     (tmp_path / "folder").touch()
     with pytest.raises(AssistantStorageError, match=r"folder/questions\.parquet cannot be written"):
-        snapshot(asked(["q"]), {}, FACTS, tmp_path / "folder" / "questions.parquet")
+        BatchState(str(tmp_path / "folder")).write_questions(questions_table(submitted(["q"]), {}, FACTS))

@@ -14,7 +14,9 @@ import pytest
 
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.chat_batch import poller as module
-from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending, Poller
+from airflow_provider_assistant.chat_batch.poller import Poller
+from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
+from airflow_provider_assistant.chat_batch.schedule import PollSchedule
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
@@ -83,11 +85,15 @@ def limited(wire: Wire, most: int) -> RateLimitedClient:
     return RateLimitedClient(SETTINGS, limiter, async_transport=wire, now=lambda: EPOCH + now(), rng=random.Random(1))
 
 
+def pending(count: int, submitted_at: Any = lambda _: 0.0) -> list[PendingRequest]:
+    return [PendingRequest(f"q{number}", f"r{number}", EPOCH + submitted_at(number)) for number in range(count)]
+
+
 class Polled:
     """The result of polling."""
 
-    def __init__(self, poller: Poller, wire: Wire, ended: list[FinishedRequest]) -> None:
-        self.poller = poller
+    def __init__(self, schedule: PollSchedule, wire: Wire, ended: list[FinishedRequest]) -> None:
+        self.schedule = schedule
         self.wire = wire
         self.ended = {end.request_id: end for end in ended}
         self.took = now()
@@ -109,13 +115,13 @@ def poll(
     async def main() -> Polled:
         wire, ended = Wire(answer), []
         poller = Poller(
-            client(wire), site_id="docs", interval=interval, deadline=EPOCH + deadline, max_concurrency=most,
-            on_end=ended.append,
+            client=client(wire), site_id="docs", interval=interval, deadline=EPOCH + deadline, max_concurrency=most,
+            on_finished=ended.append,
         )  # fmt: skip
-        await poller.run([Pending(f"r{number}", EPOCH + submitted_at(number)) for number in range(count)])
+        schedule = await poller.run(pending(count, submitted_at))
         assert wire.flying == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
-        return Polled(poller, wire, ended)
+        return Polled(schedule, wire, ended)
 
     return simulated(main())
 
@@ -165,20 +171,20 @@ def test_polls_are_few_and_late_answers_are_noticed_soon():
         return COMPLETE if now() >= ready[int(request_id[1:])] else PENDING
 
     polled = poll(answer, count, most=64)
-    assert polled.poller.polls / count <= 4
+    assert polled.schedule.polls / count <= 4
     late = [polled.ended[f"r{number}"].ended_at - EPOCH - at for number, at in enumerate(ready)]
     assert min(late) >= 0
     assert max(late) <= INTERVAL + 1
     assert mean(late[: count // 10]) <= INTERVAL / 4
-    assert polled.poller.ended == Counter(complete=count)
-    assert polled.poller.open == 0
+    assert polled.schedule.finished == Counter(complete=count)
+    assert polled.schedule.open == 0
 
 
 @pytest.mark.parametrize("deadline", [-100.0, 0.0, 1.0, 12.0, 300.0])
 def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline):
     polled = poll(lambda *_: PENDING, 100, deadline=deadline, most=8)
     assert set(polled.wire.sent) == {f"r{number}" for number in range(100)}
-    assert polled.poller.open == 100
+    assert polled.schedule.open == 100
     assert polled.ended == {}
     last = max(deadline, 0.0)
     assert last <= polled.took <= last + 1
@@ -190,7 +196,7 @@ def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline
 
 def test_an_answer_at_the_deadline_counts():
     polled = poll(lambda *_: COMPLETE if now() >= 12.0 else PENDING, 10, deadline=12.0)
-    assert polled.poller.ended == Counter(complete=10)
+    assert polled.schedule.finished == Counter(complete=10)
 
 
 @pytest.mark.parametrize("deadline", [-1.0, 50.0])
@@ -199,14 +205,14 @@ def test_a_service_that_hangs_does_not_hold_it_beyond_the_deadline(deadline):
         return HANGS if request_id in {"r3", "r7"} else PENDING if request_id == "r5" else COMPLETE
 
     polled = poll(answer, 10, deadline=deadline, most=4)
-    assert (polled.poller.open, dict(polled.poller.ended)) == (3, {"complete": 7})
+    assert (polled.schedule.open, dict(polled.schedule.finished)) == (3, {"complete": 7})
     assert polled.took <= max(deadline, 0.0) + TIMEOUT + 1
 
 
 def test_a_long_pause_that_the_service_asks_for_does_not_hold_it_beyond_the_deadline():
     refused = response(429, retry_after="7200")
     polled = poll(lambda *_: refused, 100, deadline=50.0, most=4, client=lambda wire: limited(wire, 4))
-    assert polled.poller.open == 100
+    assert polled.schedule.open == 100
     assert polled.took <= 50 + TIMEOUT + 1
     assert sum(map(len, polled.wire.sent.values())) <= 4
 
@@ -218,7 +224,7 @@ def test_a_pause_that_ends_before_the_deadline_costs_time_only():
         deadline=600.0,
         client=lambda wire: limited(wire, 16),
     )
-    assert polled.poller.ended == Counter(complete=100)
+    assert polled.schedule.finished == Counter(complete=100)
     assert polled.took < 120
 
 
@@ -250,11 +256,11 @@ def test_a_refusal_of_all_is_raised_and_cancels_the_others(status, error):
     async def main():
         wire, ended = Wire(lambda request_id, _: response(status) if request_id == "r5" else HANGS), []
         poller = Poller(
-            client_of(wire), site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8,
-            on_end=ended.append,
+            client=client_of(wire), site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8,
+            on_finished=ended.append,
         )  # fmt: skip
         with pytest.raises(error):
-            await poller.run([Pending(f"r{number}", EPOCH) for number in range(100)])
+            await poller.run(pending(100))
         assert (wire.flying, ended) == (0, [])
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return len(wire.sent), now()
@@ -277,7 +283,7 @@ TROUBLES = {
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_polling_continues_after_transient_errors(trouble):
     polled = poll(lambda _, number: TROUBLES[trouble] if number <= 3 else COMPLETE, 5)
-    assert polled.poller.ended == Counter(complete=5)
+    assert polled.schedule.finished == Counter(complete=5)
     assert all(len(polls) == 4 for polls in polled.wire.sent.values())
 
 
@@ -289,13 +295,13 @@ def test_many_transient_errors_are_one_warning(caplog):
 
     with caplog.at_level(logging.DEBUG):
         polled = poll(answer, 1000, most=64)
-    assert polled.poller.ended == Counter(complete=1000)
+    assert polled.schedule.finished == Counter(complete=1000)
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "Polling goes on after this: " in warnings[0].getMessage()
     troubles = sum(len(polls) for polls in polled.wire.sent.values())
-    assert f"after {troubles} polls, " in str(polled.poller)
-    assert "of them failed" in str(polled.poller)
+    assert f"after {troubles} polls, " in str(polled.schedule)
+    assert "of them failed" in str(polled.schedule)
 
 
 def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
@@ -306,7 +312,7 @@ def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
 
     with caplog.at_level(logging.INFO, logger=module.__name__):
         polled = poll(answer, 50)
-    assert polled.poller.ended == Counter(complete=50)
+    assert polled.schedule.finished == Counter(complete=50)
     logged = [record.getMessage() for record in caplog.records if "still going" in record.getMessage()]
     assert logged == [f"Status {word!r} is taken for still going." for word in words]
 
@@ -315,6 +321,7 @@ def test_progress_is_logged(caplog):
     with caplog.at_level(logging.INFO, logger=module.__name__):
         poll(lambda *_: PENDING, 3, deadline=100.0)
     lines = [record.message for record in caplog.records if "requests are open" in record.message]
+    *lines, _ = lines
     assert len(lines) == 3
     assert lines[0] == "3 requests are open, ended are none, after 9 polls."
 
@@ -327,7 +334,7 @@ def test_no_more_polls_than_allowed_are_in_flight(most):
 
 def test_nothing_to_wait_for_takes_no_time():
     polled = poll(lambda *_: COMPLETE, 0)
-    assert (polled.took, polled.poller.polls, polled.poller.open) == (0.0, 0, 0)
+    assert (polled.took, polled.schedule.polls, polled.schedule.open) == (0.0, 0, 0)
 
 
 @pytest.mark.parametrize("at", [0.0, 5.01, 7.0])
@@ -335,14 +342,14 @@ def test_a_cancelled_poller_leaves_no_task_behind(at):
     async def main():
         wire = Wire(lambda *_: HANGS)
         poller = Poller(
-            client_of(wire),
+            client=client_of(wire),
             site_id="docs",
             interval=INTERVAL,
             deadline=EPOCH + 3600,
             max_concurrency=8,
-            on_end=lambda _: None,
+            on_finished=lambda _: None,
         )
-        running = asyncio.create_task(poller.run([Pending(f"r{number}", EPOCH) for number in range(100)]))
+        running = asyncio.create_task(poller.run(pending(100)))
         await asyncio.sleep(at)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -353,7 +360,7 @@ def test_a_cancelled_poller_leaves_no_task_behind(at):
     simulated(main())
 
 
-def test_an_error_in_on_end_ends_the_polling():
+def test_an_error_in_on_finished_ends_the_polling():
     """If an answer cannot be saved, the poller raises the error."""
 
     async def main():
@@ -363,15 +370,15 @@ def test_an_error_in_on_end_ends_the_polling():
             raise ZeroDivisionError
 
         poller = Poller(
-            client_of(wire),
+            client=client_of(wire),
             site_id="docs",
             interval=INTERVAL,
             deadline=EPOCH + 3600,
             max_concurrency=8,
-            on_end=refuse,
+            on_finished=refuse,
         )
         with pytest.raises(ZeroDivisionError):
-            await poller.run([Pending(f"r{number}", EPOCH) for number in range(20)])
+            await poller.run(pending(20))
 
     simulated(main())
 
@@ -382,7 +389,7 @@ def test_a_clock_that_is_set_changes_nothing(jump):
         return AssistantClient(SETTINGS, async_transport=wire, now=lambda: EPOCH + now() + (jump if wire.sent else 0.0))
 
     polled = poll(lambda *_: PENDING, deadline=100.0, client=jumping)
-    assert (polled.poller.open, round(polled.took)) == (1, 100)
+    assert (polled.schedule.open, round(polled.took)) == (1, 100)
 
 
 @pytest.mark.parametrize("status", [302, 408, 425])

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
-from airflow_provider_assistant.chat_batch.questions import asked_as, read_questions
+from airflow_provider_assistant.chat_batch.questions import QuestionRows, read_questions
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 ROWS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(5)]
@@ -20,13 +20,19 @@ BATCH = 1000
 
 
 def questions(source, **options):
-    arguments = {"columns": None, "constants": None, "key_columns": ("id",), "session": None, "scope": "dag/run/ask/-1"}
+    arguments = {
+        "columns": None,
+        "constants": None,
+        "key_columns": ("id",),
+        "session": None,
+        "scope": "dag/run/batch/-1",
+    }
     return read_questions(source, **arguments | options)
 
 
 def messages(read):
     """Return the body of each valid row, or the problem of an invalid one."""
-    items = read.rows(lambda message: message).prepared(lambda _: True)
+    items = QuestionRows(read, lambda message: message).prepared(lambda _: True)
     return [item.call.body() if isinstance(item.call, ChatMessage) else item.problem for item in items]
 
 
@@ -62,8 +68,8 @@ def test_any_source_is_read_whole_and_in_order(kind):
     read = questions(SOURCES[kind](ROWS))
     assert len(read) == 5
     assert [message["message"] for message in messages(read)] == [row["message"] for row in ROWS]
-    assert read.carried() == {"id": list(range(5)), "expected": [row["expected"] for row in ROWS]}
-    assert read.labels() == list("01234")
+    assert read.passthrough_columns == {"id": list(range(5)), "expected": [row["expected"] for row in ROWS]}
+    assert read.display_keys == list("01234")
 
 
 @pytest.mark.parametrize(
@@ -74,22 +80,22 @@ def test_files(name, write, tmp_path):
     read = questions(str(tmp_path / name))
     assert [message["message"] for message in messages(read)] == [row["message"] for row in ROWS]
     number = str if name == "q.csv" else int
-    assert read.carried()["id"] == [number(row["id"]) for row in ROWS]
+    assert read.passthrough_columns["id"] == [number(row["id"]) for row in ROWS]
 
 
 def test_files_of_different_columns_are_filled_up(tmp_path):
     write_lines([{"id": 1, "message": "One?", "a": 1}], tmp_path / "1.jsonl")
     write_lines([{"id": 2, "message": "Two?", "b": 2}], tmp_path / "2.jsonl")
-    assert questions(str(tmp_path)).carried() == {"id": [1, 2], "a": [1, None], "b": [None, 2]}
+    assert questions(str(tmp_path)).passthrough_columns == {"id": [1, 2], "a": [1, None], "b": [None, 2]}
 
 
 def test_a_column_that_comes_late_is_filled_up():
     rows = [{"id": number, "message": f"{number}?"} for number in range(2 * BATCH)] + [
         {"id": -1, "message": "last", "late": True}
     ]
-    carried = questions(rows).carried()
-    assert carried["late"] == [None] * (2 * BATCH) + [True]
-    assert len(carried["id"]) == 2 * BATCH + 1
+    passthrough = questions(rows).passthrough_columns
+    assert passthrough["late"] == [None] * (2 * BATCH) + [True]
+    assert len(passthrough["id"]) == 2 * BATCH + 1
 
 
 def test_columns_and_constants():
@@ -103,10 +109,10 @@ def test_columns_and_constants():
     assert messages(read) == [
         {"session_id": "s", "message": "One?", "email": "a@example.com", "response_language": "de"}
     ]
-    assert read.carried() == {"nr": [1], "who": ["a@example.com"], "language": ["x"]}
+    assert read.passthrough_columns == {"nr": [1], "who": ["a@example.com"], "language": ["x"]}
 
 
-def test_optional_fields_are_sent_where_there_are_columns_and_carried():
+def test_optional_fields_are_sent_where_there_are_columns_and_passed_through():
     rows = [
         {"id": 1, "message": "One?", "email": "a@example.com", "response_language": None},
         {"id": 2, "message": "Two?", "email": "", "response_language": "de"},
@@ -116,7 +122,7 @@ def test_optional_fields_are_sent_where_there_are_columns_and_carried():
         {"session_id": "s", "message": "One?", "email": "a@example.com"},
         {"session_id": "s", "message": "Two?", "response_language": "de"},
     ]
-    assert read.carried()["email"] == ["a@example.com", ""]
+    assert read.passthrough_columns["email"] == ["a@example.com", ""]
 
 
 def test_an_empty_cell_of_a_csv_file_is_no_address(tmp_path):
@@ -130,23 +136,23 @@ def test_each_row_has_its_own_stable_session():
     first, again = sessions(questions(ROWS)), sessions(questions(list(reversed(ROWS))))
     assert len(set(first)) == 5
     assert again == list(reversed(first))
-    assert not set(first) & set(sessions(questions(ROWS, scope="dag/other/ask/-1")))
+    assert not set(first) & set(sessions(questions(ROWS, scope="dag/other/batch/-1")))
     assert sessions(questions(ROWS, session="per_row")) == first
 
 
 def test_without_key_columns_the_message_is_the_key():
     read = questions([{"message": "One?"}, {"message": "Two?"}, {"message": "One?"}], key_columns=())
-    one, two, again = read.digests()
+    one, two, again = read.question_ids
     assert one == again != two
     first, second, third = sessions(read)
     assert first == third != second
-    assert read.labels() == ["One?", "Two?", "One?"]
+    assert read.display_keys == ["One?", "Two?", "One?"]
 
 
 def test_one_session_for_all():
     (shared,) = set(sessions(questions(ROWS, session="shared")))
     assert {shared} == set(sessions(questions(list(reversed(ROWS)), session="shared")))
-    assert {shared}.isdisjoint(sessions(questions(ROWS, session="shared", scope="dag/other/ask/-1")))
+    assert {shared}.isdisjoint(sessions(questions(ROWS, session="shared", scope="dag/other/batch/-1")))
 
 
 @pytest.mark.parametrize("options", [{}, {"session": "thread"}, {"columns": {"session_id": "thread"}}])
@@ -156,28 +162,28 @@ def test_sessions_of_a_column(options):
     read = questions(rows, **options)
     assert sessions(read) == ["s0", "s1", "s0", "s1", "s0"]
     assert read.field("session_id") == sessions(read)
-    assert set(read.carried()) == {"id", "expected"}
+    assert set(read.passthrough_columns) == {"id", "expected"}
 
 
 def test_the_same_question_in_another_session_is_another_question():
     rows = [{"message": "And then?", "session_id": session} for session in "ab"]
-    one, other = questions(rows, key_columns=()).digests()
-    assert one.key != other.key
+    read = questions(rows, key_columns=())
+    assert len(set(read.keys)) == len(set(read.question_ids)) == 2
 
 
 def test_several_key_columns_have_a_readable_label():
     rows = [{"a": 1, "b": "x", "message": "?"}, {"a": None, "b": "y", "message": "?"}]
-    assert questions(rows, key_columns=["a", "b"]).labels() == ["a=1, b=x", "a=, b=y"]
+    assert questions(rows, key_columns=["a", "b"]).display_keys == ["a=1, b=x", "a=, b=y"]
 
 
 def test_a_key_column_may_be_called_key():
     read = questions([{"key": 7, "message": "?"}], key_columns=["key"])
-    assert (read.labels(), read.carried()) == (["7"], {})
+    assert (read.display_keys, read.passthrough_columns) == (["7"], {})
 
 
 def test_a_lone_surrogate_in_a_label_becomes_an_escape():
     read = questions([{"message": "half \ud83d"}], key_columns=())
-    assert read.labels() == ["half \\ud83d"]
+    assert read.display_keys == ["half \\ud83d"]
     assert messages(read)[0]["message"] == "half \ud83d"
 
 
@@ -235,18 +241,19 @@ def test_invalid_questions_are_named(source, options, part):
 
 
 def test_another_message_under_the_same_key_is_another_question():
-    one, other = (questions([{"id": 1, "message": text}]).digests()[0] for text in ("One?", "Other?"))
-    assert one.key == other.key
-    assert asked_as(one) != asked_as(other)
-    assert asked_as(one) == asked_as(questions([{"id": 1, "message": "One?", "more": 1}]).digests()[0])
+    one, other = (questions([{"id": 1, "message": text}]) for text in ("One?", "Other?"))
+    assert one.keys == other.keys
+    assert one.question_ids != other.question_ids
+    assert one.question_ids == questions([{"id": 1, "message": "One?", "more": 1}]).question_ids
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "string", "object"])
 def test_a_question_is_the_same_whatever_type_its_key_has(dtype):
     rows = [{"id": number, "message": f"{number}?"} for number in (1, 2)]
     frame = pd.DataFrame(rows).astype({"id": dtype})
-    assert questions(frame).digests() == questions(rows).digests()
-    assert questions(frame).labels() == ["1", "2"]
+    assert questions(frame).keys == questions(rows).keys
+    assert questions(frame).question_ids == questions(rows).question_ids
+    assert questions(frame).display_keys == ["1", "2"]
     assert [one["session_id"] for one in messages(questions(frame))] == [
         one["session_id"] for one in messages(questions(rows))
     ]

@@ -12,7 +12,7 @@ from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.chat_batch import state as module
-from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending
+from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
 from airflow_provider_assistant.chat_batch.state import BatchState, recording
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
@@ -21,7 +21,7 @@ MOMENT = 1_790_000_000.25
 
 def ended(number, **changes):
     fields = {
-        "asked_as": f"r{number}",
+        "question_id": f"q{number}",
         "request_id": f"r{number}",
         "status": "complete",
         "text": f"Answer {number} 🕘",
@@ -35,11 +35,11 @@ def ended(number, **changes):
 
 
 def pending(count):
-    return [Pending(f"r{number}", MOMENT + number) for number in range(count)]
+    return [PendingRequest(f"q{number}", f"r{number}", MOMENT + number) for number in range(count)]
 
 
 def by_name(answers):
-    return sorted(answers, key=lambda answer: answer.asked_as)
+    return sorted(answers, key=lambda answer: answer.request_id)
 
 
 @pytest.fixture(params=["path", "file", "memory"])
@@ -48,37 +48,37 @@ def folder(request, tmp_path):
     return {
         "path": str(tmp_path / "out" / ".a.parquet.chat-batch"),
         "file": f"file://{tmp_path}/out/.a.parquet.chat-batch",
-        "memory": f"memory://journals-{uuid4().hex}/.a.parquet.chat-batch",
+        "memory": f"memory://states-{uuid4().hex}/.a.parquet.chat-batch",
     }[request.param]
 
 
 @pytest.fixture
 def local(tmp_path):
-    return BatchState(str(tmp_path / "journal"))
+    return BatchState(str(tmp_path / "state"))
 
 
 def test_written_state_can_be_read(folder):
-    journal = BatchState(folder)
-    assert journal.read_answers() == []
-    journal.write_pending(pending(5))
-    assert journal.read_open() == pending(5)
+    state = BatchState(folder)
+    assert state.read_answers() == []
+    state.write_pending(pending(5))
+    assert state.read_open() == pending(5)
     first = [ended(0), ended(1, status="failed", text=None, error="no idea")]
-    journal.write_answers(first)
-    journal.write_answers([ended(2, status="lost", text=None, error="404", raw=None)])
+    state.write_answers(first)
+    state.write_answers([ended(2, status="lost", text=None, error="404", raw=None)])
     again = BatchState(folder)
     assert by_name(again.read_answers()) == [*first, ended(2, status="lost", text=None, error="404", raw=None)]
     assert again.read_open() == pending(5)[3:]
 
 
 def test_it_leaves_nothing_behind(folder, tmp_path):
-    journal = BatchState(folder)
-    journal.write_pending(pending(2))
-    journal.write_answers([ended(0)])
-    journal.remove()
-    assert journal.read_answers() == []
-    assert not journal.folder.exists()
+    state = BatchState(folder)
+    state.write_pending(pending(2))
+    state.write_answers([ended(0)])
+    state.remove()
+    assert state.read_answers() == []
+    assert not state.folder.exists()
     assert not list(tmp_path.glob("out/*"))
-    journal.remove()
+    state.remove()
 
 
 def test_the_path_keeps_its_connection():
@@ -89,20 +89,20 @@ def test_the_path_keeps_its_connection():
 
 
 def test_the_check_changes_nothing(folder, tmp_path):
-    journal = BatchState(folder)
-    journal.check()
+    state = BatchState(folder)
+    state.check()
     assert not list(tmp_path.glob("out/*"))
-    journal.write_pending(pending(2))
-    journal.write_answers([ended(0)])
-    journal.check()
-    assert journal.read_open() == pending(2)[1:]
-    assert len(list(journal.folder.iterdir())) == 2
+    state.write_pending(pending(2))
+    state.write_answers([ended(0)])
+    state.check()
+    assert state.read_open() == pending(2)[1:]
+    assert len(list(state.folder.iterdir())) == 2
 
 
 def test_a_folder_that_cannot_be_written_to_says_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AssistantError, match=r"nothing can be written.*Nothing was sent"):
-        BatchState(str(tmp_path / "file" / "journal")).check()
+        BatchState(str(tmp_path / "file" / "state")).check()
 
 
 def test_a_folder_that_cannot_be_removed_is_a_warning(local, monkeypatch, caplog):
@@ -132,7 +132,7 @@ def test_a_last_line_that_a_kill_cut_off_is_tolerated(cut, local):
     (path,) = local.folder.glob("answers-*")
     content = path.read_bytes()
     path.write_bytes(content[:-cut])
-    found = [answer.asked_as for answer in local.read_answers()]
+    found = [answer.request_id for answer in local.read_answers()]
     assert found == (["r0", "r1"] if cut == 1 else ["r0"])
     assert [one.request_id for one in local.read_open()] == (["r2"] if cut == 1 else ["r1", "r2"])
 
@@ -158,9 +158,9 @@ def test_a_storage_whose_package_is_missing_says_what_to_do(monkeypatch, local):
 
 
 def test_a_file_in_place_of_the_folder_says_what_to_do(tmp_path):
-    (tmp_path / "journal").touch()
+    (tmp_path / "state").touch()
     with pytest.raises(AssistantError, match="cannot be read here"):
-        BatchState(str(tmp_path / "journal")).read_open()
+        BatchState(str(tmp_path / "state")).read_open()
 
 
 class Written:
@@ -177,7 +177,7 @@ class Written:
         if self.failures:
             self.failures -= 1
             raise self.error
-        self.files.append([answer.asked_as for answer in answers])
+        self.files.append([answer.request_id for answer in answers])
 
 
 async def until(condition):
@@ -272,7 +272,7 @@ async def test_a_state_that_cannot_be_written_is_a_warning(quick, caplog):
     ]
 
 
-def test_a_journal_that_cannot_be_written_says_which_file(tmp_path):
-    (tmp_path / "journal").touch()
-    with pytest.raises(AssistantStorageError, match=r"journal/pending\.jsonl cannot be written.*a retry takes up"):
-        BatchState(str(tmp_path / "journal")).write_pending(pending(1))
+def test_a_folder_in_which_nothing_can_be_written_names_the_file(tmp_path):
+    (tmp_path / "state").touch()
+    with pytest.raises(AssistantStorageError, match=r"state/pending\.jsonl cannot be written.*a retry takes up"):
+        BatchState(str(tmp_path / "state")).write_pending(pending(1))

@@ -11,8 +11,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from airflow_provider_assistant.chat_batch import state as journal_module
-from airflow_provider_assistant.chat_batch.poller import Pending
+from airflow_provider_assistant.chat_batch import state as state_module
+from airflow_provider_assistant.chat_batch.requests import PendingRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
@@ -25,27 +25,28 @@ POLL = r"chat/requests/"
 
 
 @pytest.fixture
-def journal(tmp_path):
+def state(tmp_path):
     return BatchState(str(tmp_path / ".out.parquet.chat-batch"))
 
 
 @pytest.fixture
-def ask(service, journal):
+def submit(service, state):
     """Submit a number of questions, and write them to the batch state as open."""
 
-    def asked(count):
+    def submit_questions(count):
         headers = {"X-API-Key": "dev-acme-full"}
         pending = []
         with httpx.Client(headers=headers, base_url=service.url, verify=False) as client:
             for number in range(count):
                 body = {"session_id": f"s{number}", "message": f"Question {number}?"}
                 reply = client.post("m2m/sites/acme-docs/chat/async", json=body)
-                pending.append(Pending(reply.raise_for_status().json()["request_id"], time.time()))
-        journal.write_pending(pending)
+                request_id = reply.raise_for_status().json()["request_id"]
+                pending.append(PendingRequest(f"question {number}", request_id, time.time()))
+        state.write_pending(pending)
         service.server.service.journal.clear()
         return [one.request_id for one in pending]
 
-    return asked
+    return submit_questions
 
 
 @pytest.fixture
@@ -57,12 +58,12 @@ def client_defaults():
 
 
 @pytest.fixture
-def trigger(journal):
+def trigger(state):
     def made(**changes):
         arguments = {
             "assistant_conn_id": "assistant_default",
             "site_id": "acme-docs",
-            "folder": str(journal.folder),
+            "folder": str(state.folder),
             "deadline": time.time() + 30,
             "poll_interval": 0.05,
             "max_concurrency": 8,
@@ -91,78 +92,78 @@ def test_serialize_round_trip(trigger):
     assert deserialize(serialize(arguments)) == arguments
 
 
-async def test_its_arguments_do_not_grow_with_the_batch(service, connection, trigger, journal):
-    journal.write_pending([Pending(f"req_{number:020}", 1e9) for number in range(10_000)])
+async def test_its_arguments_do_not_grow_with_the_batch(service, connection, trigger, state):
+    state.write_pending([PendingRequest(f"{number:032x}", f"req_{number:020}", 1e9) for number in range(10_000)])
     assert len(json.dumps(trigger().serialize())) < 1000
 
 
-async def test_all_answers_are_saved(service, connection, ask, trigger, journal):
-    requests = ask(20)
+async def test_all_answers_are_saved(service, connection, submit, trigger, state):
+    requests = submit(20)
     one = trigger()
     event = await event_of(one)
     assert event == {
         "ended": {"complete": 20}, "open": 0, "polls": len(service.journal("GET", POLL)), "deadline": one.deadline,
     }  # fmt: skip
-    answers = journal.read_answers()
+    answers = state.read_answers()
     assert sorted(answer.request_id for answer in answers) == sorted(requests)
     assert all(answer.text.startswith("I don't know") and answer.polls >= 1 for answer in answers)
-    assert journal.read_open() == []
+    assert state.read_open() == []
     assert service.posts() == 0
     assert len(json.dumps(event)) < 1000
 
 
-async def test_failed_and_lost_requests_are_counted_and_saved(service, connection, ask, trigger, journal):
+async def test_failed_and_lost_requests_are_counted_and_saved(service, connection, submit, trigger, state):
     service.behave(fail_messages=r"Question 3\?")
-    requests = ask(5)
+    requests = submit(5)
     service.answer("status:404", path=f"{POLL}{requests[1]}", times=None)
     event = await event_of(trigger())
     assert event["ended"] == {"complete": 3, "failed": 1, "lost": 1}
-    statuses = {answer.request_id: answer.status for answer in journal.read_answers()}
+    statuses = {answer.request_id: answer.status for answer in state.read_answers()}
     assert (statuses[requests[1]], statuses[requests[3]]) == ("lost", "failed")
 
 
-async def test_at_the_deadline_the_event_counts_the_open_requests(service, connection, ask, trigger, journal):
+async def test_at_the_deadline_the_event_counts_the_open_requests(service, connection, submit, trigger, state):
     service.behave(processing_seconds=3600)
-    requests = ask(5)
+    requests = submit(5)
     one = trigger(deadline=time.time() + 0.2)
     event = await event_of(one)
     assert (event["ended"], event["open"], event["deadline"]) == ({}, 5, one.deadline)
     assert time.time() < one.deadline + 5
     assert polled(service) == set(requests)
-    assert len(journal.read_open()) == 5
+    assert len(state.read_open()) == 5
 
 
-async def test_a_deadline_in_the_past_still_polls_each_once(service, connection, ask, trigger):
+async def test_a_deadline_in_the_past_still_polls_each_once(service, connection, submit, trigger):
     service.behave(processing_seconds=3600)
-    requests = ask(10)
+    requests = submit(10)
     event = await event_of(trigger(deadline=1.0))
     assert (event["open"], event["polls"]) == (10, 10)
     assert polled(service) == set(requests)
 
 
-async def test_requests_with_a_saved_answer_are_not_polled_again(service, connection, ask, trigger, journal):
-    requests = ask(10)
+async def test_requests_with_a_saved_answer_are_not_polled_again(service, connection, submit, trigger, state):
+    requests = submit(10)
     await event_of(trigger())
-    done = journal.read_answers()
-    journal.remove()
-    journal.write_pending([Pending(request_id, time.time()) for request_id in requests])
-    journal.write_answers(done[:6])
+    done = state.read_answers()
+    state.remove()
+    state.write_pending([PendingRequest(request_id, request_id, time.time()) for request_id in requests])
+    state.write_answers(done[:6])
     service.server.service.journal.clear()
     event = await event_of(trigger())
     assert event["ended"] == {"complete": 4}
     assert polled(service) == {answer.request_id for answer in done[6:]}
-    assert len(journal.read_answers()) == 10
+    assert len(state.read_answers()) == 10
 
 
-async def test_a_restart_continues_at_the_saved_state(service, connection, ask, trigger, journal, monkeypatch):
-    monkeypatch.setattr(journal_module, "FLUSH", 0.01)
-    requests = ask(12)
+async def test_a_restart_continues_at_the_saved_state(service, connection, submit, trigger, state, monkeypatch):
+    monkeypatch.setattr(state_module, "FLUSH", 0.01)
+    requests = submit(12)
     late = requests[6:]
     service.answer("status:503", path=f"{POLL}({'|'.join(late)})", times=None)
     one = trigger()
     running = asyncio.create_task(event_of(one))
     async with asyncio.timeout(120):
-        while len(journal.read_answers()) < 6:  # noqa: ASYNC110 (the service lives in a thread)
+        while len(state.read_answers()) < 6:  # noqa: ASYNC110 (the service lives in a thread)
             await asyncio.sleep(0.005)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -173,12 +174,12 @@ async def test_a_restart_continues_at_the_saved_state(service, connection, ask, 
     event = await event_of(import_string(path)(**json.loads(json.dumps(arguments))))
     assert event["ended"] == {"complete": 6}
     assert polled(service) == set(late)
-    assert sorted(answer.request_id for answer in journal.read_answers()) == sorted(requests)
+    assert sorted(answer.request_id for answer in state.read_answers()) == sorted(requests)
     assert service.posts() == 0
 
 
-async def test_nothing_open_is_an_event_at_once(service, connection, ask, trigger):
-    ask(0)
+async def test_nothing_open_is_an_event_at_once(service, connection, submit, trigger):
+    submit(0)
     event = await event_of(trigger())
     assert (event["ended"], event["open"], event["polls"]) == ({}, 0, 0)
     assert service.journal() == []
@@ -193,32 +194,32 @@ async def test_a_folder_that_cannot_be_read_is_an_error_that_says_what_to_do(ser
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_refusal_of_all_is_an_error(status, service, connection, ask, trigger):
-    ask(20)
+async def test_a_refusal_of_all_is_an_error(status, service, connection, submit, trigger):
+    submit(20)
     service.answer(f"status:{status}", path=POLL, times=None)
     event = await event_of(trigger())
     assert event["error"]["fields"]["status"] == status
     assert len(service.journal("GET", POLL)) <= 8
 
 
-async def test_a_key_that_was_revoked_is_an_error(service, connect, ask, trigger):
-    ask(3)
+async def test_a_key_that_was_revoked_is_an_error(service, connect, submit, trigger):
+    submit(3)
     connect(key="no-such-key")
     with pytest.raises(AssistantAuthenticationError):
         raise_failure(await event_of(trigger()))
 
 
-async def test_an_incomplete_connection_is_an_error(service, connection, ask, trigger, monkeypatch):
-    ask(1)
+async def test_an_incomplete_connection_is_an_error(service, connection, submit, trigger, monkeypatch):
+    submit(1)
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", '{"conn_type": "assistant", "host": "no url"}')
     with pytest.raises(AssistantInputError):
         raise_failure(await event_of(trigger()))
 
 
 async def test_a_state_that_cannot_be_written_is_a_warning(
-    service, connection, ask, trigger, journal, monkeypatch, caplog
+    service, connection, submit, trigger, state, monkeypatch, caplog
 ):
-    ask(5)
+    submit(5)
 
     def refuse(*_):
         raise OSError("read-only file system")
@@ -229,11 +230,11 @@ async def test_a_state_that_cannot_be_written_is_a_warning(
     assert event["ended"] == {"complete": 5}
     assert "read-only file system" in caplog.text
     assert "5 answers were not saved" in caplog.text
-    assert len(journal.read_open()) == 5
+    assert len(state.read_open()) == 5
 
 
-async def test_transient_errors_are_one_warning(service, connection, ask, trigger, caplog):
-    ask(20)
+async def test_transient_errors_are_one_warning(service, connection, submit, trigger, caplog):
+    submit(20)
     service.answer("status:503", path=POLL, times=15)
     service.answer("drop", path=POLL, times=5)
     with caplog.at_level(logging.WARNING):
@@ -242,9 +243,9 @@ async def test_transient_errors_are_one_warning(service, connection, ask, trigge
     assert caplog.text.count("Polling goes on after this") == 1
 
 
-async def test_a_pause_that_is_longer_than_the_deadline_does_not_hold_it(service, connect, ask, trigger):
+async def test_a_pause_that_is_longer_than_the_deadline_does_not_hold_it(service, connect, submit, trigger):
     connect(timeout=0.5)
-    requests = ask(10)
+    requests = submit(10)
     service.answer("retry-after:3600", path=POLL, times=None)
     one = trigger(deadline=time.time() + 0.3)
     event = await event_of(one)
@@ -253,8 +254,8 @@ async def test_a_pause_that_is_longer_than_the_deadline_does_not_hold_it(service
     assert polled(service) <= set(requests)
 
 
-async def test_no_more_polls_than_allowed_are_in_flight(service, connection, ask, trigger, client_defaults):
-    ask(20)
+async def test_no_more_polls_than_allowed_are_in_flight(service, connection, submit, trigger, client_defaults):
+    submit(20)
     flying = most = 0
 
     class Counted(AiohttpTransport):
@@ -272,8 +273,8 @@ async def test_no_more_polls_than_allowed_are_in_flight(service, connection, ask
     assert most == 3
 
 
-async def test_two_batches_share_a_client(service, connection, ask, trigger, client_defaults):
-    ask(5)
+async def test_two_batches_share_a_client(service, connection, submit, trigger, client_defaults):
+    submit(5)
     opened = []
 
     def counted(settings):
@@ -285,8 +286,8 @@ async def test_two_batches_share_a_client(service, connection, ask, trigger, cli
     assert len(opened) == 1
 
 
-async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, ask, trigger):
-    ask(2)
+async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, submit, trigger):
+    submit(2)
     one = trigger()
     event = await event_of(one)
     service.answer("status:401", path=POLL, times=None)
@@ -295,10 +296,11 @@ async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, ask,
     assert canary not in f"{event} {refused} {one.serialize()} {vars(one)} {path.read_text()}"
 
 
-async def test_progress_is_logged(service, connection, ask, trigger, capfd):
-    ask(3)
-    await event_of(trigger())
-    logged = "".join(capfd.readouterr())
+async def test_progress_is_logged(service, connection, submit, trigger, capfd, caplog):
+    submit(3)
+    with caplog.at_level(logging.INFO, logger="airflow_provider_assistant.chat_batch.poller"):
+        await event_of(trigger())
+    logged = "".join(capfd.readouterr()) + caplog.text
     assert "Waiting for 3 requests on site 'acme-docs'." in logged
     assert "0 requests are open, ended are 3 complete" in logged
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.chat_batch import answers, batch, poller, state
+from airflow_provider_assistant.chat_batch import answers, batch, poller, schedule, state
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.triggers import chat_batch as triggers
 from tests.docs.conftest import QUESTIONS
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     from tests.conftest import Run, RunningService
 
-ASK, LEDGER, OPERATORS, ERRORS = (
+CHAT_BATCH, LEDGER, OPERATORS, ERRORS = (
     "docs/howto/chat-batch.md",
     "docs/concepts/ledger.md",
     "docs/reference/operators.md",
     "docs/reference/errors.md",
 )
-FILE = section(ASK, "What is in the file")
+FILE = section(CHAT_BATCH, "What is in the file")
 STATUSES = table(FILE[FILE.index("\n| Status") :])
 SUBMIT, POLL = r"chat/async$", r"chat/requests/"
 pytestmark = pytest.mark.usefixtures("files")
 
 
 @pytest.fixture
-def asked(connect: Callable[..., None], run_operator: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
+def run_batch(connect: Callable[..., None], run_operator: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
     def run(**arguments: Any) -> Run:
         arguments = {"source": QUESTIONS, "poll_interval": 0.05, "timeout": 30, **arguments}
         return run_operator(AssistantChatBatchOperator, output_path=str(tmp_path / "answers.parquet"), **arguments)
@@ -45,8 +45,8 @@ def asked(connect: Callable[..., None], run_operator: Callable[..., Run], tmp_pa
     return run
 
 
-def test_columns_of_the_file(asked: Callable[..., Run], tmp_path: Path) -> None:
-    assert asked().state == "success"
+def test_columns_of_the_file(run_batch: Callable[..., Run], tmp_path: Path) -> None:
+    assert run_batch().state == "success"
     schema = pq.read_schema(tmp_path / "answers.parquet")
     said = [(codes(row["Column"])[0], codes(row["Type"])[0]) for row in table(FILE)]
     assert [name for name, _ in said] == list(answers.COLUMNS)
@@ -68,11 +68,11 @@ def test_modes() -> None:
 
 
 def test_numbers_in_the_text() -> None:
-    text = words(ASK)
+    text = words(CHAT_BATCH)
     assert "saved within two seconds" in text
     assert state.FLUSH == 2
     assert "polled first at a quarter of it" in text
-    assert poller.FIRST == 0.25
+    assert schedule.FIRST == 0.25
     assert "has a line every 30 seconds" in text
     assert poller.PROGRESS == 30
 
@@ -83,11 +83,11 @@ def test_queries(
     import duckdb
 
     connect()
-    run = run_dag(dag_on(ASK, "ask_golden_set", tmp_path))
+    run = run_dag(dag_on(CHAT_BATCH, "ask_golden_set", tmp_path))
     assert run.state == "success"
     assert run.xcom("show_unanswered") == len(QUESTIONS)
     monkeypatch.chdir(tmp_path)
-    (query,) = queries(ASK)
+    (query,) = queries(CHAT_BATCH)
     ((path, questions, answered, p50, p99),) = duckdb.sql(query).fetchall()
     assert run.run_id in path
     assert (questions, answered) == (3, 3)
@@ -122,7 +122,7 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
 )
 def test_why_a_batch_fails(
     row: dict[str, str],
-    asked: Callable[..., Run],
+    run_batch: Callable[..., Run],
     service: RunningService,
     ledger_home: Path,
     tmp_path: Path,
@@ -138,7 +138,7 @@ def test_why_a_batch_fails(
         monkeypatch.setattr(triggers, "BatchState", lambda _: elsewhere)
     if "ledger" in name:
         (ledger_home / "assistant_ledger.db").write_text("This is no database, but long enough to be looked at." * 99)
-    run = asked(retries=1, max_concurrency=1, **arguments)
+    run = run_batch(retries=1, max_concurrency=1, **arguments)
     assert run.state == "failed"
     assert len(service.rows("requests")) == stored
     assert run.tries() == (2 if row["Airflow retries"] == "yes" else 1)

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from tests.benchmarks import posts
-from tests.benchmarks.asks import CONCURRENCY, LATENCY
-from tests.benchmarks.live_asks import LiveAsks
+from tests.benchmarks.chat_batches import CONCURRENCY, LATENCY
+from tests.benchmarks.live_chat_batches import LiveChatBatches
 from tests.benchmarks.measure import Figure, Size, alternated, percentile, ratio, worked
 from tests.benchmarks.service import Service, question
 from tests.live.postgres import programs
@@ -61,17 +61,17 @@ def thousand(service: Service, size: Size) -> list[Figure]:
 
 
 def _worked(what: str, service: Service, *arguments: object) -> dict[str, float]:
-    return worked("tests.benchmarks.asks", what, service.root, *map(str, arguments))
+    return worked("tests.benchmarks.chat_batches", what, service.root, *map(str, arguments))
 
 
-def ask(service: Service, size: Size) -> list[Figure]:
+def chat_batch(service: Service, size: Size) -> list[Figure]:
     """5,000 questions in a real Airflow, compared with a script. Answers are ready within 20 s, polled every 5 s."""
     count, spread, interval = size.rows(5_000), size.seconds * 2 / 3, size.seconds / 6
     questions = [question(number) for number in range(count)]
 
     def bare() -> float:
         service.reset(LATENCY, spread=spread)
-        seconds = count / posts.bare_asks(service.chats, questions, CONCURRENCY, interval)
+        seconds = count / posts.bare_chat_batch(service.chats, questions, CONCURRENCY, interval)
         service.asked().delays(count)
         return seconds
 
@@ -79,29 +79,35 @@ def ask(service: Service, size: Size) -> list[Figure]:
         # Starting Airflow takes half a minute.
         return [Figure("bare script: questions per second; Airflow is left out", count / bare(), unit="/s")]
     with (
-        tempfile.TemporaryDirectory(prefix="bench-asks-") as folder,
-        LiveAsks(Path(folder), service, questions, MAPPED, interval) as live,
+        tempfile.TemporaryDirectory(prefix="bench-chat-batches-") as folder,
+        LiveChatBatches(Path(folder), service, questions, MAPPED, interval) as live,
     ):
         starts = [live.start() for _ in range(3)]
         script = bare()
         service.reset(LATENCY, spread=spread)
-        asked = live.ask()
+        batch = live.chat_batch()
         chats = service.asked()
         chats.delays(count)
         service.reset(LATENCY, spread=spread)
         mapped = live.mapped()
         service.asked().delays(MAPPED)
-    samples = {"ask": asked, "bare": script, "start": starts, "closed": chats.closed, "polls_each": chats.polls_each}
+    samples = {
+        "chat_batch": batch,
+        "bare": script,
+        "start": starts,
+        "closed": chats.closed,
+        "polls_each": chats.polls_each,
+    }
     return [
         Figure(
             "to a bare script and Airflow's own start",
-            asked["seconds"] / (script + median(starts)),
+            batch["seconds"] / (script + median(starts)),
             1.25,
             at_most=True,
             samples=samples,
         ),
-        Figure("task instances", asked["tasks"], 3, at_most=True, unit=""),
-        Figure("questions per second", count / asked["seconds"], unit="/s"),
+        Figure("task instances", batch["tasks"], 3, at_most=True, unit=""),
+        Figure("questions per second", count / batch["seconds"], unit="/s"),
         Figure(
             f"questions per second, {MAPPED} mapped tasks and sensors",
             MAPPED / mapped["seconds"],
@@ -111,4 +117,4 @@ def ask(service: Service, size: Size) -> list[Figure]:
     ]
 
 
-CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {"batch": batch, "thousand": thousand, "ask": ask}
+CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {"batch": batch, "thousand": thousand, "ask": chat_batch}

@@ -1,8 +1,8 @@
 """
 Run triggers that wait for answers, in a separate process.
 
-``python -m tests.benchmarks.asks batch ROOT COUNT SPREAD INTERVAL`` waits in one trigger for many requests.
-``python -m tests.benchmarks.asks thousand ROOT COUNT SPREAD INTERVAL own|shared`` waits in one trigger for each.
+``python -m tests.benchmarks.chat_batches batch ROOT COUNT SPREAD INTERVAL`` waits in one trigger for many requests.
+``python -m tests.benchmarks.chat_batches thousand ROOT COUNT SPREAD INTERVAL own|shared`` waits with one for each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONCURRENCY = 32
 LATENCY = 0.02
 TICK = 0.01
 # Deadline of the triggers in seconds, longer than the benchmark takes.
-PATIENCE = 600.0
+TIMEOUT = 600.0
 
 
 def connection(service: Service) -> str:
@@ -93,26 +93,26 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
 
     gc.collect()
     idle = reset_peak()
-    from airflow_provider_assistant.chat_batch.poller import Pending
+    from airflow_provider_assistant.chat_batch.requests import PendingRequest
     from airflow_provider_assistant.chat_batch.state import BatchState
     from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
     with tempfile.TemporaryDirectory() as folder:
-        journal, now = BatchState(folder), time.time()
+        state, now = BatchState(folder), time.time()
         service.reset(LATENCY, spread=spread, outstanding=count)
-        journal.write_pending([Pending(request_id(number), now) for number in range(count)])
+        state.write_pending([PendingRequest(f"{number:032x}", request_id(number), now) for number in range(count)])
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id="assistant_default",
             site_id="bench",
             folder=folder,
-            deadline=now + PATIENCE,
+            deadline=now + TIMEOUT,
             poll_interval=interval,
             max_concurrency=CONCURRENCY,
         )
         watch = Watch()
         event = watch.run(lambda: _event(trigger))
         ended, peak = time.time(), status("VmHWM")
-        answers = {one.request_id: one.text for one in journal.read_answers()}
+        answers = {one.request_id: one.text for one in state.read_answers()}
     if answers != {request_id(number): answer(question(number)) for number in range(count)}:
         raise RuntimeError(f"not all of {count} questions have their answers, but {len(answers)}: {event}")
     return {**watch.as_dict(), "peak_mb": round(peak - idle, 1), "idle_mb": round(idle, 1), "ended": ended}
@@ -150,7 +150,7 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
             site_id="bench",
             request_id=request_id(number),
             since=now,
-            deadline=now + PATIENCE,
+            deadline=now + TIMEOUT,
             poll_interval=interval,
         )
         for number in range(count)

@@ -13,47 +13,47 @@ GLOBEX = {"assistant_conn_id": "assistant_globex"}
 SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 
 
-def ask(task_id: str, message: str, **arguments):
+def chat_batch(task_id: str, message: str, **arguments):
     """Ask forty variants of a message, and wait in the triggerer."""
     return AssistantChatBatchOperator(
         task_id=task_id,
         source=[{"id": number, "message": f"{message} {number}?"} for number in range(40)],
-        output_path=f"{{{{ var.value.assistant_lake }}}}/asked/{{{{ dag.dag_id }}}}/{task_id}.parquet",
+        output_path=f"{{{{ var.value.assistant_lake }}}}/chat_batches/{{{{ dag.dag_id }}}}/{task_id}.parquet",
         key_columns="id",
         **{"deferrable": True, "timeout": 300, "poll_interval": 1, "max_concurrency": 8, **arguments},
     )
 
 
 @dag(schedule=None, catchup=False)
-def asked_through_restarts():
+def batch_through_restarts():
     """The triggerer is killed and restarted."""
-    ask("ask", "Through restarts")
+    chat_batch("questions", "Through restarts")
 
 
 @dag(schedule=None, catchup=False, default_args={"retries": 1, "retry_delay": timedelta(seconds=1), **GLOBEX})
-def asked_by_a_killed_worker():
+def batch_of_a_killed_worker():
     """The worker is killed while it submits."""
-    ask("ask", "Killed", site_id="globex-labs")
+    chat_batch("questions", "Killed", site_id="globex-labs")
 
 
 @dag(schedule=None, catchup=False)
-def asked_and_cleared():
+def batches_cleared():
     """Tasks that are cleared while they wait, with and without reuse; and one that is marked failed, then cleared."""
-    ask("taken_up", "Taken up")
-    ask("anew", "Anew", reuse=False)
-    ask("marked", "Marked")
+    chat_batch("taken_up", "Taken up")
+    chat_batch("anew", "Anew", reuse=False)
+    chat_batch("marked", "Marked")
 
 
 @dag(schedule=None, catchup=False)
-def asked_in_vain():
+def batches_without_answers():
     """Three ways to get no answer: failed, lost and timed out."""
-    ask("failed", "This must fail", site_id="globex-help", **GLOBEX)
-    ask("lost", "Lost", site_id="acme-shop")
-    ask("late", "Late", timeout=10)
+    chat_batch("failed", "This must fail", site_id="globex-help", **GLOBEX)
+    chat_batch("lost", "Lost", site_id="acme-shop")
+    chat_batch("late", "Late", timeout=10)
 
 
 @dag(schedule=None, catchup=False)
-def asked_by_many():
+def requests_of_many_sensors():
     """One sensor per request, over a connection with few requests in flight."""
 
     @task
@@ -66,8 +66,8 @@ def asked_by_many():
     ).expand(request_id=submit())
 
 
-asked_and_cleared()
-asked_by_a_killed_worker()
-asked_by_many()
-asked_in_vain()
-asked_through_restarts()
+batches_cleared()
+batch_of_a_killed_worker()
+requests_of_many_sensors()
+batches_without_answers()
+batch_through_restarts()

@@ -40,12 +40,12 @@ def rule(action: str, path: str, times: int | None = None, skip: int = 0) -> dic
 
 
 class Runs:
-    """One run of each DAG of ``asking.py``, and its questions."""
+    """One run of each DAG of ``chat_batches.py``, and its questions."""
 
     def __init__(self, airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
         self.airflow = airflow
         self.service = service
-        self.folder = lake / "asked"
+        self.folder = lake / "chat_batches"
         self.ids: dict[str, str] = {}
         self.notes: dict[str, Any] = {}
 
@@ -64,7 +64,7 @@ class Runs:
 
     def progress(self) -> str | None:
         """Return the log of a deferred task after its trigger has logged its progress."""
-        log = self.log("asked_through_restarts", "ask")
+        log = self.log("batch_through_restarts", "questions")
         return log if "requests are open, ended are" in log else None
 
     def states(self, dag_id: str) -> Counter[str]:
@@ -96,17 +96,17 @@ class Runs:
         assert output.exists(), self.log(dag_id, task_id)
         return pq.read_table(output).to_pylist()
 
-    def noted(self, dag_id: str, task_id: str) -> set[str]:
+    def saved(self, dag_id: str, task_id: str) -> set[str]:
         """Return the requests whose answers are in the batch state of a task."""
         folders = (self.folder / dag_id).glob(f".{task_id}.parquet.*")
         return {answer.request_id or "" for folder in folders for answer in BatchState(str(folder)).read_answers()}
 
-    def asked(self, message: str) -> dict[str, int]:
+    def submitted(self, message: str) -> dict[str, int]:
         """Return the requests with a message, each with the number of its question."""
-        asked = {request_id: row["message"] for request_id, row in requests_of(self.service).items()}
+        messages = {request_id: row["message"] for request_id, row in requests_of(self.service).items()}
         return {
             request_id: int(text.removeprefix(message).strip(" ?"))
-            for request_id, text in asked.items()
+            for request_id, text in messages.items()
             if text.startswith(message)
         }
 
@@ -128,36 +128,36 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
         rule("hold", LABS, CONCURRENCY, COUNT // 2),
     ]
     service.faults(processing_seconds=SOON, rules=rules)
-    runs.start("asked_by_a_killed_worker", "asked_through_restarts", "asked_and_cleared", "asked_in_vain")
+    runs.start("batch_of_a_killed_worker", "batch_through_restarts", "batches_cleared", "batches_without_answers")
 
     wait_for("half of them, and more under way", lambda: runs.posts(LABS) == COUNT // 2 + CONCURRENCY, timeout=WAIT)
-    airflow.kill_task("asked_by_a_killed_worker", runs.ids["asked_by_a_killed_worker"], "ask")
+    airflow.kill_task("batch_of_a_killed_worker", runs.ids["batch_of_a_killed_worker"], "questions")
 
-    runs.wait_task("asked_through_restarts", "ask", "deferred")
-    answered = {request_id for request_id in runs.asked("Through restarts") if not HALF.match(request_id)}
-    wait_for("answers noted down", lambda: runs.noted("asked_through_restarts", "ask") >= answered, timeout=WAIT)
+    runs.wait_task("batch_through_restarts", "questions", "deferred")
+    answered = {request_id for request_id in runs.submitted("Through restarts") if not HALF.match(request_id)}
+    wait_for("saved answers", lambda: runs.saved("batch_through_restarts", "questions") >= answered, timeout=WAIT)
     airflow.stop("triggerer", kill=True)
     runs.notes["answered"] = answered
     before = runs.polled().total()
     airflow.start("triggerer")
 
     for task_id in ("taken_up", "anew", "marked"):
-        runs.wait_task("asked_and_cleared", task_id, "deferred")
-    airflow.set_task_state("asked_and_cleared", runs.ids["asked_and_cleared"], "marked", "failed")
+        runs.wait_task("batches_cleared", task_id, "deferred")
+    airflow.set_task_state("batches_cleared", runs.ids["batches_cleared"], "marked", "failed")
     for task_id in ("taken_up", "anew", "marked"):
-        airflow.clear("asked_and_cleared", runs.ids["asked_and_cleared"], task_id)
+        airflow.clear("batches_cleared", runs.ids["batches_cleared"], task_id)
     for task_id in ("taken_up", "anew", "marked"):
-        runs.wait_task("asked_and_cleared", task_id, "deferred", 2)
-    runs.wait_task("asked_by_a_killed_worker", "ask", "deferred", 2)
-    runs.wait("asked_in_vain")
+        runs.wait_task("batches_cleared", task_id, "deferred", 2)
+    runs.wait_task("batch_of_a_killed_worker", "questions", "deferred", 2)
+    runs.wait("batches_without_answers")
     runs.notes["log"] = wait_for("a line of progress", runs.progress, timeout=WAIT)
     runs.notes["polled"] = runs.polled(before)
-    runs.notes["journals"] = set(runs.folder.rglob("answers-*.jsonl"))
+    runs.notes["state_files"] = set(runs.folder.rglob("answers-*.jsonl"))
     runs.notes["keys"] = places(home, service.api_key, GLOBEX_FULL_KEY, database=airflow.database.url)
 
     service.reset("faults")
     service.faults(processing_seconds=SOON)
-    runs.wait("asked_by_a_killed_worker", "asked_through_restarts", "asked_and_cleared")
+    runs.wait("batch_of_a_killed_worker", "batch_through_restarts", "batches_cleared")
     return runs
 
 
@@ -174,20 +174,20 @@ def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
 
 
 def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Runs) -> None:
-    dag_id, message = "asked_through_restarts", "Through restarts"
-    assert runs.task(dag_id, "ask") == ("success", 1)
-    complete(runs, dag_id, "ask", message)
-    asked = runs.asked(message)
+    dag_id, message = "batch_through_restarts", "Through restarts"
+    assert runs.task(dag_id, "questions") == ("success", 1)
+    complete(runs, dag_id, "questions", message)
+    asked = runs.submitted(message)
     assert len(asked) == COUNT
 
     answered = runs.notes["answered"]
     assert 0 < len(answered) < COUNT
     again = runs.notes["polled"].keys() & asked.keys()
     assert again == asked.keys() - answered, "what was noted down is not polled again"
-    log = runs.log(dag_id, "ask")
+    log = runs.log(dag_id, "questions")
     assert f"Waiting for {COUNT} requests" in log
     assert f"Waiting for {COUNT - len(answered)} requests" in log
-    result = runs.xcom(dag_id, "ask")
+    result = runs.xcom(dag_id, "questions")
     assert (result["submitted"], result["reused"], result["complete"]) == (COUNT, 0, COUNT)
     assert not list((runs.folder / dag_id).glob(".*")), "neither a journal nor findings"
 
@@ -198,20 +198,20 @@ def test_progress_is_in_the_task_log_while_deferred(runs: Runs) -> None:
 
 
 def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) -> None:
-    dag_id = "asked_by_a_killed_worker"
-    assert runs.task(dag_id, "ask") == ("success", 2)
-    complete(runs, dag_id, "ask", "Killed")
+    dag_id = "batch_of_a_killed_worker"
+    assert runs.task(dag_id, "questions") == ("success", 2)
+    complete(runs, dag_id, "questions", "Killed")
     # The service continues to process requests even if no task waits for them.
-    wait_for("late ones", lambda: len(runs.asked("Killed")) == COUNT + CONCURRENCY, timeout=WAIT)
-    twice = {number for number, times in Counter(runs.asked("Killed").values()).items() if times > 1}
+    wait_for("late ones", lambda: len(runs.submitted("Killed")) == COUNT + CONCURRENCY, timeout=WAIT)
+    twice = {number for number, times in Counter(runs.submitted("Killed").values()).items() if times > 1}
     assert len(twice) == CONCURRENCY
-    result = runs.xcom(dag_id, "ask")
+    result = runs.xcom(dag_id, "questions")
     findings = pq.read_table(result["findings"]).to_pylist()
     assert {int(found["key"]) for found in findings if found["kind"] == "possibly_duplicated"} == twice
     assert (result["submitted"], result["reused"]) == (COUNT // 2, COUNT // 2)
     assert result["possibly_duplicated"] == CONCURRENCY
     assert f"{COUNT // 2} created, {COUNT // 2} unchanged ({CONCURRENCY} possibly duplicated)" in runs.log(
-        dag_id, "ask"
+        dag_id, "questions"
     )
 
 
@@ -219,19 +219,19 @@ def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) 
 def test_a_task_cleared_or_marked_failed_while_deferred_takes_up_its_requests(
     runs: Runs, task_id: str, message: str
 ) -> None:
-    assert runs.task("asked_and_cleared", task_id) == ("success", 2)
-    complete(runs, "asked_and_cleared", task_id, message)
-    assert len(runs.asked(message)) == COUNT
-    result = runs.xcom("asked_and_cleared", task_id)
+    assert runs.task("batches_cleared", task_id) == ("success", 2)
+    complete(runs, "batches_cleared", task_id, message)
+    assert len(runs.submitted(message)) == COUNT
+    result = runs.xcom("batches_cleared", task_id)
     assert (result["submitted"], result["reused"], result["possibly_duplicated"]) == (0, COUNT, 0)
-    assert "0 created, 40 unchanged" in runs.log("asked_and_cleared", task_id)
+    assert "0 created, 40 unchanged" in runs.log("batches_cleared", task_id)
 
 
 def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
-    assert runs.task("asked_and_cleared", "anew") == ("success", 2)
-    complete(runs, "asked_and_cleared", "anew", "Anew")
-    assert set(Counter(runs.asked("Anew").values()).values()) == {2}
-    result = runs.xcom("asked_and_cleared", "anew")
+    assert runs.task("batches_cleared", "anew") == ("success", 2)
+    complete(runs, "batches_cleared", "anew", "Anew")
+    assert set(Counter(runs.submitted("Anew").values()).values()) == {2}
+    result = runs.xcom("batches_cleared", "anew")
     assert (result["submitted"], result["reused"]) == (COUNT, 0)
 
 
@@ -246,27 +246,27 @@ def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
 def test_each_bad_end_has_an_error_of_its_own_that_says_what_a_retry_does(
     runs: Runs, task_id: str, status: str, error: str, plan: str
 ) -> None:
-    assert runs.task("asked_in_vain", task_id) == ("failed", 1)
-    rows = runs.rows("asked_in_vain", task_id)
+    assert runs.task("batches_without_answers", task_id) == ("failed", 1)
+    rows = runs.rows("batches_without_answers", task_id)
     bad = Counter(row["status"] for row in rows)[status]
     assert {row["status"] for row in rows} == ({"complete", status} if task_id == "late" else {status})
     assert all(row["answer"] for row in rows if row["status"] == "complete")
-    log = runs.log("asked_in_vain", task_id)
+    log = runs.log("batches_without_answers", task_id)
     assert error in log
     assert f"{bad} of" in log
     assert f"A retry keeps the answers and {plan}." in log
     assert not (ENDS - {error}) & set(re.findall(r"AssistantRequest\w+", log))
 
 
-def test_no_key_is_in_a_journal_a_ledger_a_log_or_the_output(runs: Runs, home: Path) -> None:
-    assert runs.notes["journals"], "the search came while there was something to find"
+def test_no_key_is_in_a_batch_state_a_ledger_a_log_or_the_output(runs: Runs, home: Path) -> None:
+    assert runs.notes["state_files"], "the search came while there was something to find"
     assert runs.notes["keys"] == set()
     assert places(runs.folder, "Through restarts 7?")
 
 
 def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
     """Without the limit, each trigger would open its own connection; the Airflow connection allows four."""
-    dag_id, runs = "asked_by_many", Runs(airflow, service, lake)
+    dag_id, runs = "requests_of_many_sensors", Runs(airflow, service, lake)
     service.reset("journal", "faults")
     service.faults(processing_seconds=NEVER, latency=0.1)
     runs.start(dag_id)
@@ -283,6 +283,6 @@ def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantS
     service.faults(processing_seconds=SOON, latency=0)
     runs.wait(dag_id, timeout=WAIT)
     assert runs.states(dag_id) == {"success": SENSORS + 1}
-    assert len(runs.asked("Of many")) == SENSORS
+    assert len(runs.submitted("Of many")) == SENSORS
     assert 1 < most <= FEW
     print(f"{SENSORS} sensors, {len(service.journal(method='GET', limit=100_000))} polls, {most} connections")

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from tests.benchmarks.asks import CONCURRENCY, CONNECTION, PATIENCE, connection
+from tests.benchmarks.chat_batches import CONCURRENCY, CONNECTION, TIMEOUT, connection
 from tests.benchmarks.service import Service, answer
 from tests.live.airflow import LiveAirflow
 
@@ -29,19 +29,19 @@ with DAG("start", schedule=None):
     Defer(task_id="defer")
 """
 
-ASK = """
+CHAT_BATCH = """
 from airflow.sdk import DAG
 
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
-with DAG("ask", schedule=None):
+with DAG("chat_batch", schedule=None):
     AssistantChatBatchOperator(
-        task_id="ask",
+        task_id="chat_batch",
         source={source!r},
         output_path={output!r},
         key_columns=["id"],
         deferrable=True,
-        timeout={patience},
+        timeout={timeout},
         poll_interval={interval},
         max_concurrency={concurrency},
     )
@@ -61,9 +61,9 @@ with DAG("mapped", schedule=None):
 """
 
 
-class LiveAsks:
+class LiveChatBatches:
     """
-    An Airflow with three DAGs: one that does nothing, one that asks all questions, one that maps over some.
+    An Airflow with three DAGs: one that does nothing, a chat batch of all questions, one that maps over some.
 
     :param folder: Folder for all files.
     :param service: The service.
@@ -90,16 +90,16 @@ class LiveAsks:
             {"session_id": f"session-{number}", "message": message}
             for number, message in enumerate(self._questions[: self._mapped])
         ]
-        ask = ASK.format(
+        chat_batch = CHAT_BATCH.format(
             source=str(self._source),
             output=str(self._output),
-            patience=PATIENCE,
+            timeout=TIMEOUT,
             interval=self._interval,
             concurrency=CONCURRENCY,
         )
         self._dags.mkdir()
         (self._dags / "start.py").write_text(START)
-        (self._dags / "ask.py").write_text(ask)
+        (self._dags / "chat_batch.py").write_text(chat_batch)
         (self._dags / "mapped.py").write_text(MAPPED.format(messages=messages, interval=self._interval))
         self._airflow.__enter__()
         return self
@@ -111,24 +111,24 @@ class LiveAsks:
         """Return the seconds that Airflow takes for a task that only defers."""
         return self._run("start")["seconds"]
 
-    def ask(self) -> dict[str, Any]:
-        """Ask all questions in one task, and check that each has an answer."""
+    def chat_batch(self) -> dict[str, Any]:
+        """Run all questions in one task, and check that each has an answer."""
         import pyarrow.parquet as pq
 
-        ran = self._run("ask")
+        ran = self._run("chat_batch")
         answers = pq.read_table(self._output, columns=["answer"])["answer"].to_pylist()
         if answers != [answer(message) for message in self._questions]:
             raise RuntimeError(f"not all of {len(self._questions)} questions have their answers: {ran}")
         return ran
 
     def mapped(self) -> dict[str, Any]:
-        """Ask some questions with one task and one sensor each."""
+        """Submit some questions with one task and one sensor each."""
         return self._run("mapped")
 
     def _run(self, dag_id: str) -> dict[str, Any]:
         """Run a DAG. Return its duration by Airflow's records and its task instances."""
         run_id = self._airflow.trigger(dag_id)
-        state = self._airflow.wait_run(dag_id, run_id, timeout=PATIENCE)
+        state = self._airflow.wait_run(dag_id, run_id, timeout=TIMEOUT)
         tasks = self._airflow.task_instances(dag_id, run_id)
         if state != "success":
             raise RuntimeError(f"{dag_id} is {state}: {self._airflow.task_log(dag_id, run_id, tasks[0]['task_id'])}")

@@ -40,7 +40,7 @@ def questions(count: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """One attempt of a task that asks a number of questions."""
+    """One attempt of a chat batch task with a number of questions."""
 
     home: Path
     connection: str
@@ -64,7 +64,7 @@ class Try:
             **self.options,
         }
         operator = AssistantChatBatchOperator(
-            task_id="ask",
+            task_id="chat_batch",
             source=questions(self.count),
             output_path=str(self.home / OUTPUT),
             key_columns=["id"],
@@ -74,12 +74,12 @@ class Try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
         instance = SimpleNamespace(
-            dag_id="dag", run_id=self.run_id, task_id="ask", map_index=-1, try_number=1, max_tries=self.max_tries
+            dag_id="dag", run_id=self.run_id, task_id="chat_batch", map_index=-1, try_number=1, max_tries=self.max_tries
         )
         return operator.execute({"ti": instance, "outlet_events": {}})
 
 
-class Asking:
+class ChatBatchCase:
     """A chat batch, the attempts of its task, and an audit of their result."""
 
     def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ class Asking:
         """Return the chat requests at the service, by id."""
         return requests_of(self.service)
 
-    def asked(self) -> Counter[int]:
+    def received(self) -> Counter[int]:
         """Return how often the service received each question."""
         return Counter(int(row["message"].split()[1].rstrip("?")) for row in self.requests().values())
 
@@ -145,10 +145,10 @@ class Asking:
     def statuses(self) -> Counter[str]:
         return Counter(row["status"] for row in self.rows())
 
-    def noted(self) -> set[str]:
+    def saved(self) -> set[str]:
         """Return the ids of the chat requests whose answers are in the batch state."""
-        journals = [BatchState(str(folder)) for folder in self.home.glob(".*.chat-batch")]
-        return {answer.request_id or "" for journal in journals for answer in journal.read_answers()}
+        states = [BatchState(str(folder)) for folder in self.home.glob(".*.chat-batch")]
+        return {answer.request_id or "" for state in states for answer in state.read_answers()}
 
     def suspected(self) -> set[int]:
         return listed(self.findings, "possibly_duplicated")
@@ -170,7 +170,7 @@ class Asking:
                 request = requests[row["request_id"]]
                 assert (row["message"], row["session_id"]) == (request["message"], request["session_id"])
                 assert row["answer"] == request["answer"]
-        twice = Counter({number: asked - 1 for number, asked in self.asked().items() if asked > 1})
+        twice = Counter({number: times - 1 for number, times in self.received().items() if times > 1})
         assert set(twice) <= self.suspected()
         assert twice.total() <= bound
         assert not list(self.home.glob(".*.chat-batch")), "the batch state is removed once the output is written"
@@ -183,6 +183,6 @@ class Asking:
             found = dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
         done = {int(label) for label, outcome in found.items() if outcome == "done"}
         ambiguous = {int(label) for label, outcome in found.items() if outcome in {"intended", "ambiguous"}}
-        assert done <= set(self.asked())
-        assert set(self.asked()) <= done | ambiguous
+        assert done <= set(self.received())
+        assert set(self.received()) <= done | ambiguous
         return len(ambiguous)

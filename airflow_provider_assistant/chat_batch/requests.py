@@ -1,0 +1,53 @@
+"""The records of a chat batch: its open chat requests, and the results of its questions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+State: TypeAlias = Literal["complete", "failed", "lost"]
+
+
+class PendingRequest(NamedTuple):
+    """
+    An open chat request.
+
+    :param question_id: Identity of its question.
+    :param request_id: Id of the chat request.
+    :param submitted_at: Time of its submission, in seconds since the epoch.
+    """
+
+    question_id: str
+    request_id: str
+    submitted_at: float
+
+
+class FinishedRequest(NamedTuple):
+    """
+    The result of one question.
+
+    :param question_id: Identity of the question.
+    :param request_id: Id of the chat request; None if the service returned none.
+    :param status: ``complete``; ``failed``; or ``lost``, if the service no longer knows the chat request.
+    :param text: Text of the answer, or None.
+    :param error: Reason why there is no answer, or None.
+    :param raw: The last reply as received.
+    :param ended_at: Time of the end by the service's own times, or else of the poll that found it, in seconds since the
+        epoch.
+    :param seconds: Seconds from the submission to ``ended_at``.
+    :param polls: Number of polls; 0 in sync mode.
+    :param latency: Seconds that the service took, by its own times or, in sync mode, by the round trip. Default: None,
+        unknown.
+    :param noticed_after: Seconds from the submission to the poll that found the end. Default: None, in sync mode.
+    """
+
+    question_id: str
+    request_id: str | None
+    status: State
+    text: str | None
+    error: str | None
+    raw: Any
+    ended_at: float
+    seconds: float
+    polls: int
+    latency: float | None = None
+    noticed_after: float | None = None
