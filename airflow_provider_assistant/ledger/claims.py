@@ -1,92 +1,31 @@
-"""Ledger entries of documents and questions, claimed and recorded in groups of many rows."""
+"""Claims and outcomes of documents and questions, recorded in groups of many rows."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, Self
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
-from airflow_provider_assistant.ledger.database import attempts_on, said
-from airflow_provider_assistant.ledger.schema import Outcome, RunRef, scope_on, storable
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.database import stream, transaction
+from airflow_provider_assistant.ledger.entries import LEASE, EntryReader, Known
+from airflow_provider_assistant.ledger.schema import Outcome, RunRef
 
-# Duration of the lease of a claim without an outcome. A load that takes longer renews its claims every RENEWAL.
-LEASE = timedelta(hours=1)
+# A task that waits renews the leases of its claims every RENEWAL.
 RENEWAL = LEASE / 4
 
-
-def is_leased(intended_at: datetime, now: datetime) -> bool:
-    """
-    Return whether the lease of a claim without an outcome is still valid.
-
-    A claim from the future, made before the clock was set back, is valid only within the lease as well. Otherwise it
-    would block its row until the clock has caught up.
-
-    :param intended_at: Time of the claim, timezone-aware.
-    :param now: Current time, timezone-aware.
-    """
-    return abs(now - intended_at) < LEASE
-
-
-class Known(NamedTuple):
-    """
-    Hold the ledger entry of a key.
-
-    :param state: ``done``: the document exists on the site. ``absent``: it does not exist, because the service refused
-        it. ``unclear``: the last attempt is ambiguous. ``elsewhere``: another task has claimed the key.
-    :param content_hash: Content hash of the document on the site; None if there is none.
-    :param document_id: Id of that document; None if the service returned none.
-    :param superseded: JSON list of the ids of superseded documents of the key, or None.
-    :param claim: Token of the latest claim.
-    :param source: Name of the source that the key belongs to.
-    """
-
-    state: Literal["done", "absent", "unclear", "elsewhere"]
-    content_hash: str | None
-    document_id: str | None
-    superseded: str | None
-    claim: str
-    source: str = ""
-
-
-class Standing(NamedTuple):
-    """
-    Hold the entry of a key whose document or question the service has accepted.
-
-    :param key: The key.
-    :param content_hash: Content hash of what was sent.
-    :param document_id: Id of the document, or of the question's request; None if the service returned none.
-    :param settled_at: Time at which the outcome was recorded, UTC.
-    :param attempts: Number of requests sent for it.
-    """
-
-    key: str
-    content_hash: str | None
-    document_id: str | None
-    settled_at: datetime
-    attempts: int
-
-
-class Doubled(NamedTuple):
-    """
-    Hold a document that an earlier try of this task instance created and that may not be the only one of its key.
-
-    :param label: Key as readable text.
-    :param document_id: Id of the document; None if the service returned none.
-    :param ambiguous: Number of attempts that may have created another document.
-    :param superseded: Ids of the superseded documents of the key.
-    """
-
-    label: str
-    document_id: str | None
-    ambiguous: int
-    superseded: list[str]
+# Columns of the bulk statements: those that all rows of a group share come first.
+_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
+_START = ("scope", "site_id", "source", "claim", *_RUN, "intended_at")
+_COUNTS = ("attempts", "ambiguous")
+_CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
+_FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
+_SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
+_END = ("state", "completed_at", "session_id")
 
 
 class End(NamedTuple):
@@ -143,11 +82,9 @@ class Settlement:
     error: str | None = None
 
 
-class BatchLedger:
+class BatchLedger(EntryReader):
     """
-    Keep the ledger of one scope for one try of one task: documents of a site and endpoint, or questions of a batch.
-
-    The docstrings say "document"; for questions, the document is the chat request.
+    Keep the ledger of one scope for one try of one task: read its entries, claim keys, and record outcomes.
 
     :param engine: Engine of the ledger's database.
     :param table: Table of the entries: ``documents`` or ``questions``.
@@ -170,56 +107,11 @@ class BatchLedger:
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._attempts = attempts_on(engine.dialect.name)
-        with said(engine, "cannot be opened"):
-            self._connection = self._attempts(engine.connect)
-        self._table = table
-        self._scope = scope_on(engine.dialect, scope)
+        super().__init__(engine, table, scope=scope, source=source, run=run, now=now)
         self._site_id = site_id
-        self._source = storable(source)
-        self._run = run
-        self._now = now
-        self._token = uuid.uuid4().hex
-        self._bulk = Bulk(self._connection, table)
         self._claim_again = _claim_again(table)
         self._claimed: set[str] = set()
         self._renewed = now()
-
-    def known(self, keys: Sequence[str]) -> dict[str, Known]:
-        """
-        Return the entries of these keys.
-
-        :param keys: The keys.
-        :return: Entry by key; keys without an entry are left out.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        entries: dict[str, Known] = {}
-        with said(self._connection, "cannot be read"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    entries = self._entries(keys)
-        return entries
-
-    def _entries(self, keys: Sequence[str]) -> dict[str, Known]:
-        states: dict[str, Any] = {"done": "done", "refused": "absent", "ambiguous": "unclear"}
-        entries: dict[str, Known] = {}
-        claimed: list[str] = []
-        for key, outcome, *facts in self._bulk.select(_KNOWN, self._scope, keys):
-            entries[key] = Known(states.get(outcome, "unclear"), *facts)
-            if outcome == "intended":
-                claimed.append(key)
-        return entries | {key: entries[key]._replace(state="elsewhere") for key in self._claimed_elsewhere(claimed)}
-
-    def _claimed_elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
-        """Yield those of the claimed keys whose claim belongs to another task and whose lease is valid."""
-        c = self._table.c
-        now = self._now()
-        for start in range(0, len(keys), PARAMETERS - 1):
-            wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
-            query = sa.select(c.key, c.claim, c.intended_at, *(c[name] for name in _RUN))
-            for key, claim, intended_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
-                if claim == self._token or (is_leased(intended_at, now) and RunRef(*run) != self._run):
-                    yield key
 
     def commit_and_claim(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
         """
@@ -237,32 +129,19 @@ class BatchLedger:
         renewed = self._claimed - {one.claim.key for one in settled} if abs(now - self._renewed) >= RENEWAL else set()
         if not (settled or wanted or renewed):
             return set()
-        won: set[str] = set()
-        with said(self._connection, "cannot be written"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    if settled:
-                        self._record(settled)
-                    won = self._claim(wanted) if wanted else set()
-                    self._renew(sorted(renewed))
+
+        def write(_: sa.Connection) -> set[str]:
+            if settled:
+                self._record(settled)
+            won = self._claim(wanted) if wanted else set()
+            self._renew(sorted(renewed))
+            return won
+
+        won = transaction(self._connection, write, writes=True)
         self._claimed = (self._claimed - {one.claim.key for one in settled}) | won
         if renewed:
             self._renewed = now
         return won
-
-    def standing(self) -> Iterator[Standing]:
-        """
-        Yield the keys of this scope whose documents exist on the site.
-
-        :return: One :class:`Standing` per key.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        c = self._table.c
-        query = sa.select(c.key, c.content_hash, c.document_id, c.settled_at, c.attempts).where(
-            c.scope == self._scope, c.outcome == "done"
-        )
-        for row in self._streamed(query):
-            yield Standing(*row)
 
     def ended(self, ends: Mapping[str, End]) -> None:
         """
@@ -271,17 +150,18 @@ class BatchLedger:
         :param ends: End by request id.
         :raises AssistantLedgerError: The database cannot be written.
         """
-        start, moment = self._start, self._bulk.moment
-        # If an entry is deleted concurrently, the upsert inserts it again as refused.
-        rows = [
-            (*start, one.key, "", 0, 0, "refused", one.document_id, end.state, moment(end.completed_at), end.session_id)
+        found = [
+            {"k": one.key, "r": one.document_id, **end._asdict()}
             for one in self.standing()
             if one.document_id and (end := ends.get(one.document_id))
         ]
-        with said(self._connection, "cannot be written"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    self._bulk.upsert(_ENDED, rows, change=_END, add=(), if_same="document_id")
+        if not found:
+            return
+        c = self._table.c
+        # The request of an entry may have been replaced since it was read.
+        is_same = (c.scope == self._scope, c.key == sa.bindparam("k"), c.document_id == sa.bindparam("r"))
+        change = sa.update(self._table).where(*is_same).values({name: sa.bindparam(name) for name in _END})
+        transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
 
     def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:
         """
@@ -304,40 +184,6 @@ class BatchLedger:
         )
         self._change(keys, change)
 
-    def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
-        """
-        Yield the stale documents: those that this source loaded and no longer contains.
-
-        :param is_seen: Returns whether the source still contains a key.
-        :return: Pairs of key label and document id; the id is None if the service returned none.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        c = self._table.c
-        query = sa.select(c.key, c.label, c.document_id).where(*self._own)
-        for key, label, document_id in self._streamed(query):
-            if not is_seen(key):
-                yield label, document_id
-
-    @property
-    def source(self) -> str:
-        """Name of the source that is loaded."""
-        return self._source
-
-    def size(self) -> int:
-        """
-        Return the number of this source's documents on the site, according to the ledger.
-
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
-        ((count,),) = self._streamed(query)
-        return int(count)
-
-    @property
-    def _own(self) -> tuple[sa.ColumnElement[bool], ...]:
-        c = self._table.c
-        return c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
-
     def adopt(self, is_seen: Callable[[str], bool]) -> int:
         """
         Assign the keys of other sources that this source contains to this source.
@@ -348,63 +194,20 @@ class BatchLedger:
         """
         c = self._table.c
         foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self._source)
-        keys = [key for (key,) in self._streamed(foreign) if is_seen(key)]
+        keys = [key for (key,) in stream(self._connection, foreign) if is_seen(key)]
         self._change(keys, sa.update(self._table).values(source=self._source))
         return len(keys)
 
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
         """Apply one update to the entries of these keys in one transaction."""
         c, ordered = self._table.c, sorted(keys)
-        with said(self._connection, "cannot be written"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    for start in range(0, len(ordered), PARAMETERS - 5):
-                        some = ordered[start : start + PARAMETERS - 5]
-                        self._connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
 
-    def doubled(self) -> Iterator[Doubled]:
-        """
-        Yield possibly duplicated and superseding documents of earlier tries of this task instance.
+        def write(connection: sa.Connection) -> None:
+            for start in range(0, len(ordered), PARAMETERS - 5):
+                some = ordered[start : start + PARAMETERS - 5]
+                connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
 
-        A killed try leaves no findings file, so the next try lists these documents.
-
-        :return: One :class:`Doubled` per document.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        c = self._table.c
-        query = sa.select(c.label, c.document_id, c.ambiguous, c.superseded).where(
-            c.scope == self._scope,
-            *(c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()),
-            c.claim != self._token,
-            c.outcome == "done",
-            (c.ambiguous > 0) | c.superseded.is_not(None),
-        )
-        for label, document_id, ambiguous, superseded in self._streamed(query):
-            yield Doubled(label, document_id, ambiguous, json.loads(superseded or "[]"))
-
-    def close(self) -> None:
-        """Return the database connection to its pool."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
-        with said(self._connection, "cannot be read"):
-            rows, opened = self._attempts(self._executed, query)
-            with opened:
-                yield from rows
-
-    def _executed(self, query: sa.Select[Any]) -> tuple[sa.CursorResult[Any], contextlib.ExitStack]:
-        """Return the rows of a query, and a stack that closes the transaction after them."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self._connection.begin())
-            rows = self._connection.execute(query, execution_options={"yield_per": 1000})
-            stack.enter_context(contextlib.closing(rows))
-            return rows, stack.pop_all()
+        transaction(self._connection, write, writes=True)
 
     def _record(self, outcomes: Collection[Settlement]) -> None:
         start, now = self._start, self._bulk.moment(self._now())
@@ -460,18 +263,6 @@ class BatchLedger:
         """The current values of the columns of ``_START``."""
         names = (self._scope, self._site_id, self._source, self._token)
         return (*names, *self._run.columns().values(), self._bulk.moment(self._now()))
-
-
-# Columns of the bulk statements: those that all rows of a group share come first.
-_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
-_START = ("scope", "site_id", "source", "claim", *_RUN, "intended_at")
-_COUNTS = ("attempts", "ambiguous")
-_CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
-_FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
-_SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
-_END = ("state", "completed_at", "session_id")
-_ENDED = (*_CLAIMED, "document_id", *_END)
-_KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim", "source")
 
 
 def _claim_again(table: sa.Table) -> sa.Update:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger.claims import is_leased
 from airflow_provider_assistant.ledger.database import transaction
+from airflow_provider_assistant.ledger.entries import is_leased
 from airflow_provider_assistant.ledger.schema import RunRef, documents, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 

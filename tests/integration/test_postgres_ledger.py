@@ -25,8 +25,8 @@ from airflow_provider_assistant.ledger import (
     requests_between,
     submissions,
 )
-from airflow_provider_assistant.ledger.claims import LEASE, Known
 from airflow_provider_assistant.ledger.database import ATTEMPTS
+from airflow_provider_assistant.ledger.entries import LEASE, Known
 from airflow_provider_assistant.ledger.queries import entry_of, outcomes, resolve, superseded, unsettled
 from airflow_provider_assistant.ledger.schema import metadata
 from tests.integration.faults.conftest import Case, _process, remote

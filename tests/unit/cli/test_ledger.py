@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_assistant.ledger import Claim, Ledger, RunRef
-from airflow_provider_assistant.ledger.claims import LEASE
+from airflow_provider_assistant.ledger.entries import LEASE
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.loading.rows import digest_of, encoded
 from tests.unit.cli.conftest import rows

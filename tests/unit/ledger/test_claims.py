@@ -162,7 +162,7 @@ def test_a_question_that_is_removed_meanwhile_does_not_come_back_as_asked(ledger
         with ledger.engine.begin() as connection:
             connection.execute(sa.text("DELETE FROM assistant_questions"))
         memory.ended({"r-a": End("complete", ENDED, "s")})
-        assert states(memory, "a") == {"a": "absent"}
+        assert states(memory, "a") == {}
 
 
 def test_ends_are_recorded_in_few_statements(ledger):

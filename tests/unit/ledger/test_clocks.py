@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_assistant.ledger import RENEWAL, Claim, RunRef
-from airflow_provider_assistant.ledger.claims import LEASE
+from airflow_provider_assistant.ledger.entries import LEASE
 
 ONE, OTHER = RunRef("dag", "one", "load", -1), RunRef("dag", "other", "load", -1)
 
@@ -37,16 +37,16 @@ def batch(ledger):
     ],
 )
 def test_a_claim_of_a_task_that_was_killed_is_free_however_the_clock_was_set(batch, clock, seconds, state):
-    batch(ONE).exchange((), [Claim("k", "k", None)])
+    batch(ONE).commit_and_claim((), [Claim("k", "k", None)])
     clock.advance(seconds)
     assert batch(OTHER).known(["k"])["k"].state == state
 
 
 def test_a_live_load_renews_its_claims_when_the_clock_is_set_back(batch, clock):
     live = batch(ONE)
-    live.exchange((), [Claim("k", "k", None)])
+    live.commit_and_claim((), [Claim("k", "k", None)])
     clock.advance(-timedelta(days=30).total_seconds())
-    live.exchange((), ())
+    live.commit_and_claim((), ())
     assert batch(OTHER).known(["k"])["k"].state == "elsewhere"
     clock.advance(RENEWAL.total_seconds())
     assert batch(OTHER).known(["k"])["k"].state == "elsewhere"

@@ -175,7 +175,7 @@ def test_version_1_gets_documents_and_keeps_the_rest(old):
 
 def test_a_migrated_ledger_is_too_new_for_the_old_package(old, monkeypatch):
     Ledger(sqlite_engine(old)).close()
-    for module in ("schema", "store"):
+    for module in ("migrate", "store"):
         monkeypatch.setattr(f"airflow_provider_assistant.ledger.{module}.SCHEMA_VERSION", 1)
     with pytest.raises(AssistantLedgerError, match=rf"{SCHEMA_VERSION}.*Upgrade"):
         Ledger(sqlite_engine(old))

@@ -13,7 +13,7 @@ from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.models import TextDocument
 from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
-from airflow_provider_assistant.ledger.claims import LEASE
+from airflow_provider_assistant.ledger.entries import LEASE
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Findings
