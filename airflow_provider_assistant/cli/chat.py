@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_assistant.cli.output import Out
 from airflow_provider_assistant.cli.runner import LATER, OK, command, exit_code, failed, open_hook
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 
 
@@ -66,4 +66,7 @@ def _typed(out: Out) -> Iterator[str]:
 
 
 def _piped() -> Iterator[str]:
-    yield from (line.strip() for line in sys.stdin if line.strip())
+    try:
+        yield from (line.strip() for line in sys.stdin if line.strip())
+    except UnicodeDecodeError as error:
+        raise AssistantInputError(f"standard input is not {error.encoding} text: {error}", field="message") from None

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_assistant.cli.output import GOOD, Out
 from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.paths import usable_path
 
 COLUMNS = ("kind", "row", "key", "reason", "document_ids")
 
@@ -39,7 +39,7 @@ def read_findings(path: str) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        with storage_path(path).open("rb") as file:
+        with usable_path(path).open("rb") as file:
             rows: list[dict[str, Any]] = pq.read_table(file, columns=list(COLUMNS)).to_pylist()
     except (OSError, ValueError) as error:
         raise AssistantInputError(f"{path} is not a findings file or cannot be read: {error}", field="file") from error

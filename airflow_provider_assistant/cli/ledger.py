@@ -21,7 +21,7 @@ from airflow_provider_assistant.ledger.queries import resolve as record_outcome
 from airflow_provider_assistant.ledger.queries import superseded as older_documents
 from airflow_provider_assistant.loading.preflight import plan_load
 from airflow_provider_assistant.loading.rows import FileRows, RowFingerprint, Rows
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.storage.uploads import as_upload
 
 # Length limit of an error in text output, in characters. JSON has the whole error.
@@ -174,7 +174,7 @@ def _digests(entry: Entry, args: argparse.Namespace) -> Iterator[RowFingerprint]
         if entry.scope.endswith(tuple(f"/{kind.endpoint}" for kind in KINDS.values())):
             rows = stack.enter_context(rows_of(args.file, args, entry.site_id))
         else:
-            path = storage_path(args.file)
+            path = usable_path(args.file)
             as_upload(path)
             rows = FileRows([(entry.label, path)], upload=as_upload, call=lambda _: None)  # type: ignore[arg-type, return-value]
         for digests in rows.digests():

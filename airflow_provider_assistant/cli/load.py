@@ -22,7 +22,7 @@ from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
 from airflow_provider_assistant.operators.loads import load_failure
-from airflow_provider_assistant.storage.paths import StoragePath, storage_path
+from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
 SHOWN = 20
@@ -55,7 +55,7 @@ def load(out: Out, args: argparse.Namespace) -> int:
             adopt=args.adopt,
             allow_mass_change=args.allow_mass_change,
         )
-        parts: dict[str, Any] = {"rows": rows, "options": options, "memory": memory, "findings": findings}
+        parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": memory, "findings": findings}
         parts["judge_stale"] = args.on_missing == "stale"
         asyncio.run(_run(out, hook, args.dry_run, done, **parts))
         flaw = load_failure(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
@@ -164,7 +164,7 @@ class _Shown(Findings):
 
 def _findings_path(args: argparse.Namespace) -> StoragePath:
     if args.findings:
-        return storage_path(args.findings)
+        return usable_path(args.findings)
     run = this_run()
     return airflow_home() / "assistant_loads" / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 

@@ -20,6 +20,8 @@ from airflow_provider_assistant.client.client import is_recognisable
 from airflow_provider_assistant.exceptions import escaped
 
 REDACTED = "***"
+# Length limit of an error, in characters. Errors may contain ids of any length.
+ERROR_LENGTH = 900
 GOOD, BAD, DIM, WARNING = "green", "bold red", "dim", "yellow"
 
 
@@ -126,8 +128,11 @@ class Out:
         self._err.print(Text(self.clean(text), style))
 
     def error(self, text: str) -> None:
-        """Write an error to standard error."""
-        self._err.print(Text.assemble(("error: ", BAD), self.clean(text)))
+        """Write an error to standard error, without the middle of a text that would fill the screen."""
+        cleaned = self.clean(text)
+        if len(cleaned) > ERROR_LENGTH:
+            cleaned = f"{cleaned[: ERROR_LENGTH // 2]} … {cleaned[-ERROR_LENGTH // 2 :]}"
+        self._err.print(Text.assemble(("error: ", BAD), cleaned))
 
     def ask(self, prompt: str) -> str:
         """Prompt for a line of input and return it."""

@@ -14,6 +14,11 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, admin
 from airflow_provider_assistant.ledger.store import airflow_home
 
+# Longest --older-than, in days: about a century.
+LONGEST = 36_500
+# Largest --limit: the integers of every database.
+MOST = 2**31 - 1
+
 
 @command
 def forget(out: Out, args: argparse.Namespace) -> int:
@@ -41,6 +46,8 @@ def forgotten(out: Out, args: argparse.Namespace) -> int:
 @command
 def loads(out: Out, args: argparse.Namespace) -> int:
     """List the latest loads."""
+    if not 1 <= args.limit <= MOST:
+        raise AssistantInputError(f"--limit must be 1 to {MOST}, not {args.limit}", field="limit")
     with Ledger.open() as ledger:
         found = admin.load_records(ledger, args.site, args.limit)
     out.result(found)
@@ -54,8 +61,10 @@ def loads(out: Out, args: argparse.Namespace) -> int:
 @command
 def prune(out: Out, args: argparse.Namespace) -> int:
     """Delete old entries and old findings files."""
-    if args.older_than < 1:
-        raise AssistantInputError(f"--older-than must be at least 1 day, not {args.older_than}", field="older_than")
+    if not 1 <= args.older_than <= LONGEST:
+        raise AssistantInputError(
+            f"--older-than must be 1 to {LONGEST} days, not {args.older_than}", field="older_than"
+        )
     before = datetime.now(UTC) - timedelta(days=args.older_than)
     with Ledger.open() as ledger:
         counts = admin.prune(ledger, before, dry_run=args.dry_run)

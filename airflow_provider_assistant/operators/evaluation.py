@@ -174,8 +174,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
         scorers = scorers_of(self.scorers)
         pass_if, rules = self._parsed([scorer.name for scorer in scorers])
-        for module in ("numpy", "matplotlib"):
-            require_extra(module)
+        require_extra("numpy")
         run, moment = self._run(context)
         place = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
         _check_owner(place, run)

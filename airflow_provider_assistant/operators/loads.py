@@ -29,7 +29,7 @@ from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator, findings_of, tolerance, warn_of_findings
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _findings(self, run: RunRef) -> Findings:
         if self.findings_path:
-            return Findings(storage_path(self.findings_path))
+            return Findings(usable_path(self.findings_path))
         return findings_of(run)
 
     def _source_name(self, context: Context) -> str:

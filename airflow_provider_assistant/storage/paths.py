@@ -21,17 +21,47 @@ def storage_path(path: Any) -> StoragePath:
 
     :param path: Text or a path object.
     :return: An ``ObjectStoragePath`` for a URL, otherwise a ``Path``.
-    :raises AssistantInputError: The value is neither a path nor a URL.
+    :raises AssistantInputError: The value is neither a path nor a URL, or the URL has an unknown scheme.
     """
     if isinstance(path, ObjectStoragePath | Path):
         return path
     if isinstance(path, str) and path.strip():
-        return ObjectStoragePath(path) if "://" in path else Path(path)
+        return _url(path) if "://" in path else Path(path)
     if isinstance(path, os.PathLike):
         return Path(path)
     raise AssistantInputError(
         f"a file must be a path or an object storage URL, not {type(path).__name__}", field="file"
     )
+
+
+def usable_path(path: Any) -> StoragePath:
+    """
+    Return a path object, after checking that an installed package reads such URLs.
+
+    The check looks up the connection of the URL, so do not call it in an event loop.
+
+    :param path: Text or a path object.
+    :return: As :func:`storage_path`.
+    :raises AssistantInputError: The value is neither a path nor a URL, or no installed package reads such URLs.
+    """
+    found = storage_path(path)
+    if isinstance(found, ObjectStoragePath):
+        try:
+            _ = found.fs
+        except (ValueError, ImportError) as error:
+            raise _unusable(path, error) from error
+    return found
+
+
+def _url(url: str) -> ObjectStoragePath:
+    try:
+        return ObjectStoragePath(url)
+    except (ValueError, ImportError) as error:
+        raise _unusable(url, error) from error
+
+
+def _unusable(path: Any, error: Exception) -> AssistantInputError:
+    return AssistantInputError(f"{str(path)!r} cannot be used as a file: {error}", field="file")
 
 
 def storage_files(
@@ -50,7 +80,7 @@ def storage_files(
     :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``allowed_root``.
     """
     found: list[tuple[str, StoragePath]] = []
-    for path in map(storage_path, source if isinstance(source, list | tuple) else [source]):
+    for path in map(usable_path, source if isinstance(source, list | tuple) else [source]):
         if path.is_dir():
             found += _below(path, path.rglob("*"))
         elif (split := _split_glob(str(path)))[1]:

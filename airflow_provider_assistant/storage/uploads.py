@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import StoragePath, storage_path
+from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 
 FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
 
@@ -34,7 +34,7 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
     """
     if hasattr(file, "read"):
         return _from_open_file(cast("BinaryIO", file), filename, content_type)
-    path = storage_path(file)
+    path = usable_path(file)
     name = _sendable(filename or path.name)
     _check_readable(path)
     return Upload(lambda: _opened(path), name, _type(name, content_type))

@@ -21,7 +21,9 @@ SITE, TENANT, HOST = "docs", "acme", "assistant.test"
 ESCAPED_SECRET = "".join(f"\\u{ord(char):04x}" for char in SECRET)
 # Ids that cannot be part of a path.
 UNUSABLE = {"", ".", "..", " "}
-Body = Literal["good", "empty", "page", "truncated", "list", "number", "deep", "large", "typed", "echo"]
+Body = Literal[
+    "good", "empty", "page", "truncated", "list", "number", "deep", "large", "typed", "echo", "infinite", "controls"
+]
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Entry:
     The journal entry of a request.
 
     :param endpoint: Name of the endpoint.
-    :param item: Subject of the request: a message, a request id, a session id or a file name.
+    :param item: Subject of the request: a message, a request id, a session id, a title or a file name.
     :param status: HTTP status; 0 without a response, 404 for an unknown chat request.
     :param is_done: Whether the request took effect.
     :param at: Virtual time in seconds.
@@ -130,6 +132,7 @@ class Service:
     ratings: list[tuple[str, str, str]] = field(default_factory=list)
     closed: Counter[str] = field(default_factory=Counter)
     files: list[tuple[str, bytes]] = field(default_factory=list)
+    documents: Counter[str] = field(default_factory=Counter)
     _ids: int = 0
 
     def receive(self, call: Call[Any], answer: Answer, at: float, timeout: float) -> tuple[int, bytes]:
@@ -174,6 +177,8 @@ class Service:
                 return sent["session_id"], lambda: self._close(sent["session_id"])
             case "documents.upload":
                 return call.upload.filename if call.upload else "", lambda: self._upload(call)
+            case "documents.qa":
+                return sent["title"], lambda: self._create(sent["title"], answer)
             case _:
                 site = unquote(call.path.split("/")[3])
                 return site, lambda: {"name": site, "chats": {"total": 7, "share": 0.5}, "tags": ["a", None]}
@@ -221,6 +226,10 @@ class Service:
         self.files.append((call.upload.filename, form.partition(b"\r\n\r\n")[2].rpartition(b"\r\n--")[0]))
         return {"document_id": f"d{len(self.files)}"}
 
+    def _create(self, title: str, answer: Answer) -> dict[str, Any]:
+        self.documents[title] += 1
+        return {"document_id": self._new_id(answer)}
+
     def _new_id(self, answer: Answer) -> str | int:
         self._ids += 1
         if answer.identifier is None:
@@ -244,6 +253,8 @@ ODD_BODIES: dict[str, bytes] = {
     "deep": b"[" * 5000,
     "large": b'"' + b"x" * 1_000_000 + b'"',
     "typed": b'{"request_id": {}, "status": 7, "answer": [], "error": null, "document_id": false}',
+    "infinite": b'{"name": 1e400, "answer": -1e400, "document_id": NaN, "request_id": Infinity, "chats": [1e400]}',
+    "controls": b'{"name": "\\u001b[2J\\u0007", "answer": "\\u001b]0;\\u202e\\r\\n \\ud800", "request_id": "\\u0000"}',
     "echo": f'{{"error": "bad key {SECRET}, {ESCAPED_SECRET}", "{SECRET}": 1}}'.encode(),
 }
 

@@ -28,18 +28,20 @@ from tests.adversary.chat_nights import (
     check_upload,
     check_waiting,
 )
+from tests.adversary.cli_call_nights import ARGUMENT_NIGHTS, CALL_NIGHTS, check_arguments, check_call
+from tests.adversary.cli_load_nights import CLI_LOAD_NIGHTS, UNUSABLE_NIGHTS, check_cli_load, check_unusable
 from tests.adversary.export_nights import EXPORT_NIGHTS, check_export
 from tests.adversary.night_generation import NIGHTS
 from tests.adversary.rating_nights import RATING_NIGHTS, check_ratings
 from tests.adversary.upload_generation import UPLOAD_NIGHTS
 
-COUNT = int(os.environ.get("ASSISTANT_TEST_NIGHTS", "600"))
+COUNT = int(os.environ.get("ASSISTANT_TEST_NIGHTS", "300"))
 # Hypothesis keeps what it has generated, up to 1 MB a night, until a part ends.
 PART = 100
 
 # What is done in a night, how it is judged, what is generated, and the percentage of all nights.
 OPERATIONS: list[tuple[str, Callable[[Any], None], st.SearchStrategy[Any], int]] = [
-    ("load rows", nights.check, NIGHTS, 40),
+    ("load rows", nights.check, NIGHTS, 38),
     ("load files", upload_nights.check, UPLOAD_NIGHTS, 10),
     ("chat", check_chat, CHAT_NIGHTS, 10),
     ("submit and wait", check_waiting, WAITING_NIGHTS, 5),
@@ -47,9 +49,13 @@ OPERATIONS: list[tuple[str, Callable[[Any], None], st.SearchStrategy[Any], int]]
     ("chat batch", check_batch, BATCH_NIGHTS, 5),
     ("rate one answer", check_rating, PLAIN_NIGHTS, 4),
     ("rate by rule", check_ratings, RATING_NIGHTS, 4),
-    ("close a session", check_close, PLAIN_NIGHTS, 6),
-    ("upload one file", check_upload, PLAIN_NIGHTS, 6),
-    ("export", check_export, EXPORT_NIGHTS, 6),
+    ("close a session", check_close, PLAIN_NIGHTS, 5),
+    ("upload one file", check_upload, PLAIN_NIGHTS, 5),
+    ("export", check_export, EXPORT_NIGHTS, 5),
+    ("command line: load", check_cli_load, CLI_LOAD_NIGHTS, 2),
+    ("command line: calls", check_call, CALL_NIGHTS, 1),
+    ("command line: arguments", check_arguments, ARGUMENT_NIGHTS, 1),
+    ("command line: files", check_unusable, UNUSABLE_NIGHTS, 1),
 ]
 
 

@@ -39,6 +39,7 @@ from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, store
 from airflow_provider_assistant.operators import chat, chat_batch
+from tests.adversary.load_faults import scratch
 from tests.adversary.request_service import HOST, SITE, TENANT, Answer, Entry, Service, Try
 from tests.adversary.service import SECRET
 from tests.virtual_time import VirtualTimeLoop
@@ -95,7 +96,7 @@ class World:
         self.timeout = timeout
         self.elapsed = 0.0
         self.jumped = 0.0
-        self.folder = Path(tempfile.mkdtemp(prefix="night-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="night-", dir=scratch()))
         self.logged: list[str] = []
         self.most = 10_000.0
         self._try = Try()
@@ -369,19 +370,22 @@ _open = builtins.open
 _sqlite_engine = store.sqlite_engine
 # SQL takes longer to compile than to execute.
 _compiled: dict[Any, Any] = {}
+_dialects: dict[str, Any] = {}
 _templates: list[Path] = []
 
 
 def _engine(path: Path) -> sa.Engine:
     engine = _sqlite_engine(path)
     engine.update_execution_options(compiled_cache=_compiled)
+    # The key of the cache contains the dialect.
+    engine.dialect = _dialects.setdefault("sqlite", engine.dialect)
     return engine
 
 
 def _empty_ledger() -> Path:
     """Return the file of an empty ledger, which is created once."""
     if not _templates:
-        path = Path(tempfile.mkdtemp(prefix="night-")) / "ledger.db"
+        path = Path(tempfile.mkdtemp(prefix="night-", dir=scratch())) / "ledger.db"
         Ledger(_sqlite_engine(path)).close()
         _templates.append(path)
     return _templates[0]

@@ -262,4 +262,4 @@ def test_parsing_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", PARSE, *paths], capture_output=True, text=True, check=True)
     added = set(json.loads(done.stdout.splitlines()[-1]))
     assert "airflow_provider_assistant" in added
-    assert not added & {"aiohttp", "duckdb", "fastapi", "matplotlib", "numpy", "pandas", "polars", "pyarrow", "uvicorn"}
+    assert not added & {"aiohttp", "duckdb", "fastapi", "numpy", "pandas", "polars", "pyarrow", "uvicorn"}

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.executors.local_executor import LocalExecutor
+from airflow.sdk import ObjectStoragePath
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.executors.workloads.types import WorkloadKey
     from airflow.models.taskinstance import TaskInstance
+
+# Slow imports of most tasks, none of them of this package. A forked worker inherits what the scheduler has imported.
+PRELOADED = (
+    "aiohttp",
+    "airflow.providers.openlineage.plugins.listener",
+    "airflow.sdk.execution_time.task_runner",
+    "duckdb",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+)
 
 
 class DeferralSafeExecutor(LocalExecutor):
@@ -27,6 +40,15 @@ class DeferralSafeExecutor(LocalExecutor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._started: Counter[WorkloadKey] = Counter()
+
+    def start(self) -> None:
+        """Import once what every task would import, then fork the workers."""
+        for name in PRELOADED:
+            with suppress(ImportError):
+                importlib.import_module(name)
+        # Airflow imports the file systems of all providers when a path is used for the first time.
+        ObjectStoragePath("file:///").fs  # noqa: B018
+        super().start()
 
     def _process_workloads(self, workload_list: Sequence[Any]) -> None:
         self._started.update(workload.key for workload in workload_list)

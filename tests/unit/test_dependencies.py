@@ -45,7 +45,7 @@ def imported() -> Iterator[tuple[str, str]]:
 
 def modules_of(node: ast.AST) -> list[str]:
     """
-    Return what a statement imports, or a call of ``import_module`` or the extra's ``needs``.
+    Return what a statement imports, or a call of ``import_module`` or ``require_extra``.
 
     For ``from a import b`` that is ``a.b``, whether ``b`` is a module or not.
     """
@@ -54,7 +54,7 @@ def modules_of(node: ast.AST) -> list[str]:
             return [alias.name for alias in node.names]
         case ast.ImportFrom(level=0, module=str(module)):
             return [f"{module}.{alias.name}" for alias in node.names]
-        case ast.Call(func=ast.Name("needs" | "import_module"), args=[ast.Constant(str(module)), *_]):
+        case ast.Call(func=ast.Name("require_extra" | "import_module"), args=[ast.Constant(str(module)), *_]):
             return [module]
     return []
 

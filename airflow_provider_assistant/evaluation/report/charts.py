@@ -6,25 +6,21 @@ The charts use the colours and fonts of the page, so they support dark mode. The
 
 from __future__ import annotations
 
-import io
-import re
-from threading import Lock
-from typing import TYPE_CHECKING
-
-from airflow_provider_assistant.evaluation.extra import require_extra
+import math
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from matplotlib.axes import Axes
+# Size of a chart and its margins, in CSS pixels at its natural size.
+WIDTH, TOP, RIGHT, BOTTOM = 320, 16, 12, 20
+BINS = 30
+MAX_TICKS = 6
 
-WIDTH = 320  # in points; one point is one pixel at the natural size of the chart
-# Placeholders that are replaced by CSS variables of the page.
-BAR, INK, FAINT, AXIS = "#010101", "#020202", "#030303", "#040404"
-_COLOURS = {BAR: "--bar", INK: "--ink", FAINT: "--faint", AXIS: "--muted"}
-# matplotlib settings are global to the process, so they are restored after drawing.
-_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "assistant", "text.parse_math": False, "axes.unicode_minus": False}
-_lock = Lock()
+Anchor = Literal["start", "middle", "end"]
 
 
 def histogram(counts: Sequence[int]) -> str:
@@ -34,15 +30,13 @@ def histogram(counts: Sequence[int]) -> str:
     :param counts: Number of scores per bin. The bins have equal width.
     :return: The chart as SVG.
     """
-
-    def draw(axes: Axes) -> None:
-        _bars(axes, counts, 1 / len(counts))
-        axes.set_xlim(0, 1)
-        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
-        most = max(range(len(counts)), key=lambda part: counts[part])
-        axes.text((most + 0.43) / len(counts), counts[most], f"{counts[most]:,}", color=AXIS, ha="center", va="bottom")
-
-    return _picture(draw, height=110)
+    chart = _Chart(height=110, x=(0, 1), y=(0, 1.02 * max(1, *counts)))
+    chart.bars(counts, 1 / len(counts))
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        chart.tick(tick, f"{tick:g}")
+    highest = max(range(len(counts)), key=lambda number: counts[number])
+    chart.text((highest + 0.43) / len(counts), counts[highest], f"{counts[highest]:,}", "muted", up=3)
+    return chart.svg()
 
 
 def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> str:
@@ -53,25 +47,21 @@ def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> st
     :param marks: Label and position in seconds of each vertical line. The chart ends just after the last line.
     :return: The chart as SVG.
     """
-    parts = 30
-    end = max(1.05 * max((place for _, place in marks), default=max(values)), 1e-3)
-    counts = [0] * parts
+    end = max(1.05 * max((position for _, position in marks), default=max(values)), 1e-3)
+    counts = [0] * BINS
     for value in values:
         if value <= end:
-            counts[min(int(parts * value / end), parts - 1)] += 1
-
-    def draw(axes: Axes) -> None:
-        _bars(axes, counts, end / parts)
-        axes.set_xlim(0, end)
-        top = axes.get_ylim()[1]
-        axes.set_ylim(0, 1.5 * top)
-        for number, (name, place) in enumerate(marks):
-            height = top * (1.48 - 0.16 * number)
-            axes.plot([place, place], [0, height], color=INK, linewidth=1, clip_on=False)
-            axes.text(place - 0.012 * end, height, name, color=INK, ha="right", va="top")
-        axes.locator_params(axis="x", nbins=6)
-
-    return _picture(draw, height=150)
+            counts[min(int(BINS * value / end), BINS - 1)] += 1
+    top = 1.02 * max(1, *counts)
+    chart = _Chart(height=150, x=(0, end), y=(0, 1.5 * top))
+    chart.bars(counts, end / BINS)
+    for tick in _ticks(end):
+        chart.tick(tick, f"{tick:g}")
+    for number, (name, position) in enumerate(marks):
+        height = top * (1.48 - 0.16 * number)
+        chart.line([(position, 0), (position, height)], "ink", width=1)
+        chart.text(position, height, name, "ink", "end", right=-4, up=-9)
+    return chart.svg()
 
 
 def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[float], str], most: float) -> str:
@@ -84,72 +74,94 @@ def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[
     :param most: Upper limit of the figure. The lower limit is 0.
     :return: The chart as SVG.
     """
-    known = [value for value in values if value is not None]
-    low, high = min(known), max(known)
-    # Use a minimum range, so that small noise does not look like a large change.
+    points = [(number, value) for number, value in enumerate(values) if value is not None]
+    low, high = _scale([value for _, value in points], most)
+    margin = 0.1 * (high - low)
+    chart = _Chart(height=110, left=46, x=(-0.4, len(values) - 0.6), y=(low - margin, high + margin))
+    chart.tick(0, dates[0], "start")
+    chart.tick(len(values) - 1, dates[-1], "end")
+    for value in (low, high):
+        chart.line([(-0.4, value), (len(values) - 0.6, value)], "faint", width=1)
+        chart.text(-0.4, value, write(value), "muted", "end", right=-6, up=-4)
+    for before, after in pairwise(points):
+        # A run without the figure interrupts the line.
+        if after[0] == before[0] + 1:
+            chart.line([before, after], "bar", width=1.8)
+    for point in points[:-1]:
+        chart.dot(point, "bar", radius=1.8)
+    chart.dot(points[-1], "ink", radius=3)
+    return chart.svg()
+
+
+def _scale(values: Sequence[float], most: float) -> tuple[float, float]:
+    """Return the ends of an axis, with a minimum range, so that small noise does not look like a large change."""
+    low, high = min(values), max(values)
     span = max(high - low, 0.05, 0.04 * abs(high))
     high = min((low + high + span) / 2, max(high, most))
-    low = max(high - span, min(low, 0.0))
-    places = range(len(values))
-
-    def draw(axes: Axes) -> None:
-        axes.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
-        axes.set_xlim(-0.4, len(values) - 0.6)
-        heights = [float("nan") if value is None else value for value in values]
-        axes.plot(places, heights, color=BAR, linewidth=1.8, marker="o", markersize=3.5, clip_on=False)
-        last = max(place for place in places if values[place] is not None)
-        axes.plot([last], [heights[last]], color=INK, marker="o", markersize=6, clip_on=False)
-        axes.set_yticks([low, high], [write(low), write(high)])
-        axes.grid(visible=True, axis="y", color=FAINT, linewidth=1)
-        axes.set_xticks([0, len(values) - 1], [dates[0], dates[-1]])
-        axes.get_xticklabels()[0].set_horizontalalignment("left")
-        axes.get_xticklabels()[1].set_horizontalalignment("right")
-
-    return _picture(draw, height=110, left=46)
+    return max(high - span, min(low, 0.0)), high
 
 
-def _bars(axes: Axes, counts: Sequence[int], width: float) -> None:
-    places = [width * place for place in range(len(counts))]
-    axes.bar(places, counts, width=0.86 * width, align="edge", color=BAR, clip_on=False)
-    axes.set_ylim(0, 1.02 * max(1, *counts))
-    axes.set_yticks([])
+def _ticks(end: float) -> list[float]:
+    """Return round positions from 0 to the end of an axis."""
+    power = 10.0 ** math.floor(math.log10(end / MAX_TICKS))
+    step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if end / step <= MAX_TICKS)
+    return [round(number * step, 12) for number in range(int(end / step) + 1)]
 
 
-def _picture(draw: Callable[[Axes], None], *, height: int, left: int = 6) -> str:
-    matplotlib = require_extra("matplotlib")
-    defaults = {name: value for name, value in matplotlib.rcParamsDefault.items() if name != "backend"}
-    with _lock, matplotlib.rc_context({**defaults, **_SETTINGS}):
-        figure = require_extra("matplotlib.figure").Figure(figsize=(WIDTH / 72, height / 72))
-        axes = figure.add_axes((left / WIDTH, 20 / height, 1 - (left + 12) / WIDTH, 1 - 36 / height))
-        figure.patch.set_visible(False)
-        axes.patch.set_visible(False)
-        for side in ("left", "right", "top"):
-            axes.spines[side].set_visible(False)
-        axes.spines["bottom"].set_color(FAINT)
-        axes.tick_params(length=0, labelsize=11, labelcolor=AXIS)
-        draw(axes)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return _inlined(file.getvalue())
+@dataclass
+class _Chart:
+    """
+    A chart under construction: a plot area with a horizontal axis, and shapes at positions in the units of the data.
 
+    :param height: Height of the chart, in pixels.
+    :param x: Range of the horizontal axis.
+    :param y: Range of the vertical axis.
+    :param left: Left margin, in pixels.
+    """
 
-def _rounded(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.1f}"
+    height: int
+    x: tuple[float, float]
+    y: tuple[float, float]
+    left: int = 6
+    _shapes: list[str] = field(default_factory=list)
 
+    def bars(self, counts: Sequence[int], width: float) -> None:
+        for number, count in enumerate(counts):
+            (left, top), (right, bottom) = self._at(number * width, count), self._at((number + 0.86) * width, 0)
+            self._shapes.append(
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
+                'style="fill: var(--bar)"/>'
+            )
 
-def _inlined(svg: str) -> str:
-    """Return an SVG file as inline SVG: without a size, and without ids that could clash with other charts."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    box = re.search(r'viewBox="[^"]*"', svg)
-    svg = svg.replace(
-        svg[: svg.index(">") + 1], f'<svg {box[0] if box else ""} aria-hidden="true" focusable="false">', 1
-    )
-    svg = re.sub(r"font: [^;\"]*;?\s*", "", svg)
-    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{2,}", _rounded, tag[0]), svg)
-    for stand_in, name in _COLOURS.items():
-        svg = svg.replace(stand_in, f"var({name})")
-    used = set(re.findall(r"#(\w+)", svg))
-    svg = re.sub(r' id="(\w+)"', lambda found: found[0] if found[1] in used else "", svg)
-    svg = re.sub(r"<defs>\s*</defs>", "", svg)
-    return re.sub(r">\s+<", "><", svg).strip()
+    def line(self, points: Sequence[tuple[float, float]], colour: str, *, width: float) -> None:
+        path = " ".join("{:.1f},{:.1f}".format(*self._at(*point)) for point in points)
+        style = f"fill: none; stroke: var(--{colour}); stroke-width: {width:g}; stroke-linecap: round"
+        self._shapes.append(f'<polyline points="{path}" style="{style}"/>')
+
+    def dot(self, point: tuple[float, float], colour: str, *, radius: float) -> None:
+        x, y = self._at(*point)
+        self._shapes.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" style="fill: var(--{colour})"/>')
+
+    def tick(self, position: float, label: str, anchor: Anchor = "middle") -> None:
+        self.text(position, self.y[0], label, "muted", anchor, up=-14)
+
+    def text(
+        self, x: float, y: float, text: str, colour: str, anchor: Anchor = "middle", *, right: float = 0, up: float = 0
+    ) -> None:
+        """Write a text at a position, moved by some pixels."""
+        left, top = self._at(x, y)
+        style = f"fill: var(--{colour}); text-anchor: {anchor}"
+        self._shapes.append(f'<text x="{left + right:.1f}" y="{top - up:.1f}" style="{style}">{escape(text)}</text>')
+
+    def svg(self) -> str:
+        axis, end = self.height - BOTTOM, WIDTH - RIGHT
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {self.height}" aria-hidden="true" focusable="false">'
+            f'<path d="M{self.left} {axis}H{end}" style="stroke: var(--faint)"/>{"".join(self._shapes)}</svg>'
+        )
+
+    def _at(self, x: float, y: float) -> tuple[float, float]:
+        width, height = WIDTH - RIGHT - self.left, self.height - TOP - BOTTOM
+        across = (x - self.x[0]) / (self.x[1] - self.x[0])
+        up = (y - self.y[0]) / (self.y[1] - self.y[0])
+        return self.left + width * across, TOP + height * (1 - up)

@@ -41,7 +41,6 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
     :param scores: The table of scores, one row per question and scorer.
     :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30. Default: none.
     :return: The HTML page.
-    :raises AssistantInputError: matplotlib is not installed.
     """
     runs = sections.runs(summary, trend)
     measure = _measure(summary)
@@ -88,7 +87,7 @@ def _legible(value: Any) -> Any:
 def _markup(svg: str) -> Any:
     from markupsafe import Markup
 
-    # Safe: matplotlib escapes text, and the charts contain only numbers and dates.
+    # Safe: the charts escape their text.
     return Markup(svg)  # noqa: S704
 
 

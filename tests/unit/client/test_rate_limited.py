@@ -55,7 +55,7 @@ class Wire:
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     wire = Wire()
-    monkeypatch.setattr(AssistantClient, "_aexchange", wire.call_info)
+    monkeypatch.setattr(AssistantClient, "_aexchange", wire.exchange)
     return wire
 
 

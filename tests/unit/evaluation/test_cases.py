@@ -206,7 +206,7 @@ def test_several_columns_are_one_key():
         (answered("q1", " "), None, "key", r"answers: 'key' is empty in 1 rows"),
         (answered("q1"), None, "id", r"answers have no column 'id', only 'key'"),
         (answered("q1"), table({"id": "q1", "expected": "x"}), "key", r"expectations have no column 'key', only 'id'"),
-        (answered("q1"), None, [], r"key must name at least one column"),
+        (answered("q1"), None, [], r"key_columns must name at least one column"),
         (table({"key": "q1", "text": "x"}), None, "key", r"answers have no column 'answer', only 'key', 'text'"),
         (
             answered("q1"),

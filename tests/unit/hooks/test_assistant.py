@@ -75,12 +75,16 @@ def test_an_open_file_is_sent_from_its_beginning_and_left_open(hook, service, tm
 def test_site_and_tenant_may_be_given_at_each_level(connect, service):
     connect(tenant_id="acme-inc", site_id="acme-docs")
     hook = AssistantHook(site_id="acme-shop")
-    assert (hook.resolve_site_id(), hook.resolve_site_id("acme-docs"), AssistantHook().site()) == (
+    assert (hook.resolve_site_id(), hook.resolve_site_id("acme-docs"), AssistantHook().resolve_site_id()) == (
         "acme-shop",
         "acme-docs",
         "acme-docs",
     )
-    assert (hook.resolve_tenant_id(), hook.resolve_tenant_id("other"), AssistantHook(tenant_id="t").tenant()) == (
+    assert (
+        hook.resolve_tenant_id(),
+        hook.resolve_tenant_id("other"),
+        AssistantHook(tenant_id="t").resolve_tenant_id(),
+    ) == (
         "acme-inc",
         "other",
         "t",
@@ -95,7 +99,7 @@ def test_site_and_tenant_may_be_given_at_each_level(connect, service):
 def test_a_missing_scope_is_named(scope, connect):
     connect(tenant_id="", site_id="")
     with pytest.raises(AssistantInputError, match=f"{scope}_id.*'assistant_default'") as caught:
-        getattr(AssistantHook(), scope)()
+        getattr(AssistantHook(), f"resolve_{scope}_id")()
     assert caught.value.field == f"{scope}_id"
 
 

@@ -271,7 +271,7 @@ def test_tenant_and_site_of_a_template_are_stripped(monkeypatch):
         "shop",
     )
     with pytest.raises(AssistantInputError, match="no site_id"):
-        AssistantHook("c", site_id=" \n").site()
+        AssistantHook("c", site_id=" \n").resolve_site_id()
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ async def test_two_names_of_one_connection_are_one_client(service, point):
         shared_client(second := AssistantHook("two")) as two,
     ):
         assert one is two
-        assert (first.site(), second.site()) == ("docs", "shop")
+        assert (first.resolve_site_id(), second.resolve_site_id()) == ("docs", "shop")
 
 
 async def test_the_last_to_leave_closes_it_and_the_next_gets_a_new_one(service, point):

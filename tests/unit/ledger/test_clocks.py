@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_assistant.ledger import RENEWAL, Claim, RunRef
-from airflow_provider_assistant.ledger.entries import LEASE
+from airflow_provider_assistant.ledger.claims import LEASE
 
 ONE, OTHER = RunRef("dag", "one", "load", -1), RunRef("dag", "other", "load", -1)
 

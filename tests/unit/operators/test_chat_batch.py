@@ -378,7 +378,7 @@ def test_a_link_that_leads_out_of_the_root_ends_a_batch_before_any_request(servi
     root.mkdir()
     outside.write_text('{"id": 1, "message": "What is in here?"}\n')
     (root / "link.jsonl").symlink_to(outside)
-    with pytest.raises(AssistantInputError, match=r"leads to .*outside\.jsonl.* not below root"):
+    with pytest.raises(AssistantInputError, match=r"leads to .*outside\.jsonl.* not below allowed_root"):
         execute(str(root), allowed_root=str(root))
     assert service.seen() == []
     assert execute(str(root), allowed_root=str(tmp_path))["complete"] == 1

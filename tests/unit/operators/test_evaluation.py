@@ -25,7 +25,7 @@ from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOpe
 from tests.processes import preload, processes
 from tests.versions import read_back
 
-preload(__name__, "jinja2", "matplotlib.figure", "pandas")
+preload(__name__, "jinja2", "pandas")
 
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 SCORERS = ["exact_match", "token_f1", "must_include"]
@@ -557,7 +557,7 @@ def test_an_unknown_way_to_fail_is_refused(operator):
 def test_without_the_extra_the_error_says_what_to_install(operator, monkeypatch, tmp_path):
     import sys
 
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[evaluation\]'"):
         execute(operator(good()))
     assert files(tmp_path) == {}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -32,6 +36,7 @@ from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
+AT = datetime(2026, 11, 21, tzinfo=UTC)
 DOCUMENT = {"title": "T", "content": "C", "category": "faq"}
 QA = {"title": "T", "question": "Q", "answer": "A", "category": "faq"}
 OPERATORS = {
@@ -49,6 +54,7 @@ OPERATORS = {
     "sensor deferred": (AssistantChatRequestSensor, {"request_id": "r", "deferrable": True}),
 }
 LOADS = {"upload", "text", "qa"}
+DIRECT = [name for name in OPERATORS if "deferred" not in name]
 PERMANENT = {
     400: AssistantBadRequestError,
     401: AssistantAuthenticationError,
@@ -57,20 +63,53 @@ PERMANENT = {
 }
 
 
+def is_permanent(error, status, name):
+    """Check the error of an operator; Airflow does not retry after an AirflowFailException."""
+    assert isinstance(error, AirflowFailException)
+    if status == 400 and name in LOADS:
+        assert "1 rejected" in str(error)
+    else:
+        assert type(error) is PERMANENT[status]
+        assert error.status == status
+
+
 @pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("status", PERMANENT)
-def test_permanent(name, status, service, connect, run_operator):
+def test_airflow_does_not_retry_after_a_permanent_rejection(name, service, connect, run_operator):
+    connect(retries=5)
+    operator, arguments = OPERATORS[name]
+    service.answer("status:403", times=None)
+    run = run_operator(operator, retries=3, **arguments)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert len(service.journal()) == 1
+    is_permanent(run.error, 403, name)
+
+
+@pytest.mark.parametrize("name", DIRECT)
+@pytest.mark.parametrize("status", sorted(set(PERMANENT) - {403}))
+def test_a_permanent_rejection_is_an_error_without_retries(name, status, service, connect):
+    """Execute the operator without a DAG, which takes a tenth of the time."""
+    connect(retries=5)
+    kind, arguments = OPERATORS[name]
+    service.answer(f"status:{status}", times=None)
+    operator = kind(task_id="task", **arguments)
+    operator.render_template_fields({})
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=1, max_tries=3)
+    with pytest.raises(AirflowFailException) as raised:
+        operator.execute({"ti": ti, "dag_run": SimpleNamespace(logical_date=AT, run_after=AT), "outlet_events": {}})
+    assert len(service.journal()) == 1
+    is_permanent(raised.value, status, name)
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATORS) - set(DIRECT)))
+@pytest.mark.parametrize("status", sorted(set(PERMANENT) - {403}))
+def test_a_permanent_rejection_of_a_deferred_task_is_not_retried(name, status, service, connect, run_operator):
     connect(retries=5)
     operator, arguments = OPERATORS[name]
     service.answer(f"status:{status}", times=None)
     run = run_operator(operator, retries=3, **arguments)
     assert (run.task_state(), run.tries()) == ("failed", 1)
     assert len(service.journal()) == 1
-    if status == 400 and name in LOADS:
-        assert "1 rejected" in str(run.error)
-    else:
-        assert type(run.error) is PERMANENT[status]
-        assert run.error.status == status
+    is_permanent(run.error, status, name)
 
 
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) - {"sensor", "sensor deferred"}))

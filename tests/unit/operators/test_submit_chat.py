@@ -30,7 +30,7 @@ FRESH = "{{ macros.uuid.uuid4() }}"
 
 def submission(request_id):
     with Ledger.open() as ledger:
-        return ledger.submission_of(AssistantHook().target(), request_id)
+        return ledger.submission_of(AssistantHook().site_url(), request_id)
 
 
 def context():

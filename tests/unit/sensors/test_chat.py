@@ -184,7 +184,7 @@ def test_the_end_is_recorded_with_the_submission(mode, service, connection, run_
     run = run_dag(dag)
     assert run.state == "success", run.errors
     with Ledger.open() as ledger:
-        row = ledger.submission_of(AssistantHook().target(), run.xcom()["request_id"])
+        row = ledger.submission_of(AssistantHook().site_url(), run.xcom()["request_id"])
     assert row.state == "complete"
     waited = (row.completed_at - row.settled_at).total_seconds()
     assert waited >= 0

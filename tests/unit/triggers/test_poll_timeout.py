@@ -37,7 +37,7 @@ class Service:
         self.polled = []
         self.flying = self.most = 0
         self.latency = 0.1
-        monkeypatch.setattr(AssistantClient, "_aexchange", self.call_info)
+        monkeypatch.setattr(AssistantClient, "_aexchange", self.exchange)
         monkeypatch.setattr(chat, "shared_client", self.shared_client)
 
     async def exchange(self, call):

@@ -64,9 +64,9 @@ def test_what_leads_outside_is_refused(folders, number):
     root, outside = folders
     source = list(escapes(root, outside))[number]
     assert storage_files(source)
-    with pytest.raises(AssistantInputError, match="not below root") as caught:
+    with pytest.raises(AssistantInputError, match="not below allowed_root") as caught:
         storage_files(source, str(root))
-    assert caught.value.field == "root"
+    assert caught.value.field == "allowed_root"
     assert "secret" in str(caught.value)
 
 
@@ -110,7 +110,7 @@ def test_object_storage_is_compared_name_by_name(path, is_inside):
     if is_inside:
         check_inside(ObjectStoragePath(path), root)
         return
-    with pytest.raises(AssistantInputError, match="not below root"):
+    with pytest.raises(AssistantInputError, match="not below allowed_root"):
         check_inside(ObjectStoragePath(path), root)
 
 
@@ -123,12 +123,12 @@ def test_rows_of_a_file_that_leads_elsewhere_by_the_second_look(folders):
     assert [batch.columns for batch in source.batches()] == [{"title": ["x"]}]
     link.unlink()
     linked(link, outside / "rows.csv")
-    with pytest.raises(AssistantInputError, match="not below root"):
+    with pytest.raises(AssistantInputError, match="not below allowed_root"):
         list(source.batches())
 
 
 def test_row_groups_of_a_file_outside_are_refused(folders):
     root, outside = folders
     shard = {"path": str(outside / "secret.md"), "row_groups": [0]}
-    with pytest.raises(AssistantInputError, match="not below root"):
+    with pytest.raises(AssistantInputError, match="not below allowed_root"):
         open_source(shard, ColumnSelection(("title",)), str(root))
