@@ -12,23 +12,21 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
-from airflow_provider_assistant.ledger.entries import LEASE, EntryReader, Known
-from airflow_provider_assistant.ledger.schema import Outcome, RunRef
+from airflow_provider_assistant.ledger.entries import LEASE, EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, scope_on
+from airflow_provider_assistant.ledger.scopes import BatchScope
 
 # A task that waits renews the leases of its claims every RENEWAL.
 RENEWAL = LEASE / 4
 
-# Columns of the bulk statements: those that all rows of a group share come first.
+# Columns of the task instance, and of the counts, which add up over the claims of a key.
 _RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
-_START = ("scope", "site_id", "source", "claim", *_RUN, "intended_at")
 _COUNTS = ("attempts", "ambiguous")
-_CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
-_FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
-_SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
+# Columns of the end of a chat request.
 _END = ("state", "completed_at", "session_id")
 
 
-class End(NamedTuple):
+class RequestEnd(NamedTuple):
     """
     Hold how an async chat request ended.
 
@@ -49,23 +47,23 @@ class Claim:
 
     :param key: The key.
     :param label: Key as readable text.
-    :param known: Ledger entry of the key before the claim; None if it had none.
+    :param entry: Ledger entry of the key before the claim; None if it had none.
     """
 
     key: str
     label: str
-    known: Known | None
+    entry: LedgerEntry | None
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class ClaimOutcome:
     """
     Hold the outcome of a claim.
 
     :param claim: The claim.
-    :param outcome: ``done``, ``ambiguous`` or ``refused``.
+    :param outcome: ``created``, ``ambiguous``, ``rejected`` by the service, or ``failed``.
     :param content_hash: Content hash of what was sent.
-    :param document_id: Id of the new document; None if the service returned none.
+    :param created_id: Id of the new document or chat request; None if the service returned none.
     :param http_status: HTTP status of the last response; None if there was none.
     :param attempts: Number of requests sent. Default: 1.
     :param ambiguous: Number of those requests that may have created another document. Default: 0.
@@ -75,7 +73,7 @@ class Settlement:
     claim: Claim
     outcome: Outcome
     content_hash: str
-    document_id: str | None = None
+    created_id: str | None = None
     http_status: int | None = None
     attempts: int = 1
     ambiguous: int = 0
@@ -88,7 +86,7 @@ class BatchLedger(EntryReader):
 
     :param engine: Engine of the ledger's database.
     :param table: Table of the entries: ``documents`` or ``questions``.
-    :param scope: Scope of the entries: site and endpoint, or site and batch.
+    :param scope: Scope of the entries.
     :param site_id: Id of the site.
     :param source: Name of the source that is loaded.
     :param run: The task instance.
@@ -101,49 +99,59 @@ class BatchLedger(EntryReader):
         engine: sa.Engine,
         table: sa.Table,
         *,
-        scope: str,
+        scope: BatchScope,
         site_id: str,
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(engine, table, scope=scope, source=source, run=run, now=now)
-        self._site_id = site_id
+        # Columns of the bulk statements: those that all rows of a group share come first.
+        self._shared = {
+            "scope": self._scope,
+            **scope.columns(),
+            "site_url": scope_on(engine.dialect, scope.site_url),
+            "site_id": site_id,
+            "source": self._source,
+            "claim": self._token,
+            **run.columns(),
+        }
+        self._facts = ("outcome", "content_hash", self._created_id, "superseded", "http_status", "error", "recorded_at")
         self._claim_again = _claim_again(table)
         self._claimed: set[str] = set()
         self._renewed = now()
 
-    def commit_and_claim(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
+    def commit_and_claim(self, outcomes: Collection[ClaimOutcome], claims: Collection[Claim]) -> set[str]:
         """
         Record outcomes and claim keys in one transaction.
 
         It also renews the leases of claims without an outcome if :data:`RENEWAL` has passed. A task that waits has to
         call it at least every :data:`RENEWAL`.
 
-        :param settled: Outcomes of earlier claims.
-        :param wanted: New claims.
+        :param outcomes: Outcomes of earlier claims.
+        :param claims: New claims.
         :return: The keys that were claimed. The missing ones have been claimed by another task.
         :raises AssistantLedgerError: The database cannot be written; the transaction was rolled back.
         """
         now = self._now()
-        renewed = self._claimed - {one.claim.key for one in settled} if abs(now - self._renewed) >= RENEWAL else set()
-        if not (settled or wanted or renewed):
+        renewed = self._claimed - {one.claim.key for one in outcomes} if abs(now - self._renewed) >= RENEWAL else set()
+        if not (outcomes or claims or renewed):
             return set()
 
         def write(_: sa.Connection) -> set[str]:
-            if settled:
-                self._record(settled)
-            won = self._claim(wanted) if wanted else set()
+            if outcomes:
+                self._record(outcomes)
+            won = self._claim(claims) if claims else set()
             self._renew(sorted(renewed))
             return won
 
         won = transaction(self._connection, write, writes=True)
-        self._claimed = (self._claimed - {one.claim.key for one in settled}) | won
+        self._claimed = (self._claimed - {one.claim.key for one in outcomes}) | won
         if renewed:
             self._renewed = now
         return won
 
-    def ended(self, ends: Mapping[str, End]) -> None:
+    def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """
         Record how requests ended. Requests that have no entry in this scope are ignored.
 
@@ -151,15 +159,15 @@ class BatchLedger(EntryReader):
         :raises AssistantLedgerError: The database cannot be written.
         """
         found = [
-            {"k": one.key, "r": one.document_id, **end._asdict()}
-            for one in self.standing()
-            if one.document_id and (end := ends.get(one.document_id))
+            {"k": one.key, "r": one.created_id, **end._asdict()}
+            for one in self.created_entries()
+            if one.created_id and (end := ends.get(one.created_id))
         ]
         if not found:
             return
         c = self._table.c
         # The request of an entry may have been replaced since it was read.
-        is_same = (c.scope == self._scope, c.key == sa.bindparam("k"), c.document_id == sa.bindparam("r"))
+        is_same = (c.scope == self._scope, c.key == sa.bindparam("k"), c.request_id == sa.bindparam("r"))
         change = sa.update(self._table).where(*is_same).values({name: sa.bindparam(name) for name in _END})
         transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
 
@@ -177,7 +185,7 @@ class BatchLedger(EntryReader):
         """
         c = self._table.c
         change = sa.update(self._table).values(
-            outcome="ambiguous" if ambiguous else "refused",
+            outcome="ambiguous" if ambiguous else "failed",
             content_hash=None,
             ambiguous=c.ambiguous + int(ambiguous),
             error=reason,
@@ -209,31 +217,43 @@ class BatchLedger(EntryReader):
 
         transaction(self._connection, write, writes=True)
 
-    def _record(self, outcomes: Collection[Settlement]) -> None:
-        start, now = self._start, self._bulk.moment(self._now())
+    def _record(self, outcomes: Collection[ClaimOutcome]) -> None:
+        now = self._bulk.moment(self._now())
+        shared, columns = self._shared_values(now)
         rows = [
-            (*start, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now) for one in outcomes
+            (*shared, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now)
+            for one in outcomes
         ]
-        self._bulk.upsert(_SETTLED, rows, change=_FACTS, add=_COUNTS, if_same="claim")
+        columns = (*columns, *self._facts)
+        self._bulk.upsert(columns, rows, change=self._facts, add=_COUNTS, if_same="claim")
 
     def _renew(self, keys: Sequence[str]) -> None:
         c = self._table.c
-        change = sa.update(self._table).values(intended_at=self._now())
-        mine = change.where(c.scope == self._scope, c.claim == self._token, c.outcome == "intended")
+        change = sa.update(self._table).values(claimed_at=self._now())
+        mine = change.where(c.scope == self._scope, c.claim == self._token, c.outcome == "claimed")
         for start in range(0, len(keys), PARAMETERS - 4):
             self._connection.execute(mine.where(c.key.in_(keys[start : start + PARAMETERS - 4])))
 
-    def _claim(self, wanted: Collection[Claim]) -> set[str]:
+    def _claim(self, claims: Collection[Claim]) -> set[str]:
         # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
-        ordered = sorted(wanted, key=lambda claim: claim.key)
-        start = self._start
-        new = [(*start, claim.key, claim.label, 0, 0, "intended") for claim in ordered if claim.known is None]
+        ordered = sorted(claims, key=lambda claim: claim.key)
+        now = self._now()
+        shared, columns = self._shared_values(self._bulk.moment(now))
+        new = [(*shared, claim.key, claim.label, 0, 0, "claimed") for claim in ordered if claim.entry is None]
+        values = {
+            "outcome": "claimed",
+            "claim": self._token,
+            # The preflight has checked that this source may own the key.
+            "source": self._source,
+            **self._run.columns(),
+            "claimed_at": now,
+        }
         existing = [
-            {"s": self._scope, "k": claim.key, "c": claim.known.claim, **self._intent}
+            {"s": self._scope, "k": claim.key, "c": claim.entry.claim, **values}
             for claim in ordered
-            if claim.known is not None
+            if claim.entry is not None
         ]
-        inserted = self._bulk.insert(_CLAIMED, new) if new else 0
+        inserted = self._bulk.insert((*columns, "outcome"), new) if new else 0
         if existing:
             self._connection.execute(self._claim_again, existing)
         elif inserted == len(ordered):
@@ -243,26 +263,14 @@ class BatchLedger(EntryReader):
             c.scope == self._scope,
             c.key.in_([claim.key for claim in ordered]),
             c.claim == self._token,
-            c.outcome == "intended",
+            c.outcome == "claimed",
         )
         return set(self._connection.scalars(mine))
 
-    @property
-    def _intent(self) -> dict[str, Any]:
-        return {
-            "outcome": "intended",
-            "claim": self._token,
-            # The preflight has checked that this source may own the key.
-            "source": self._source,
-            **self._run.columns(),
-            "intended_at": self._now(),
-        }
-
-    @property
-    def _start(self) -> tuple[Any, ...]:
-        """The current values of the columns of ``_START``."""
-        names = (self._scope, self._site_id, self._source, self._token)
-        return (*names, *self._run.columns().values(), self._bulk.moment(self._now()))
+    def _shared_values(self, claimed_at: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """Return the values that all rows of a group share, and the names of these and of the other first columns."""
+        shared = {**self._shared, "claimed_at": claimed_at}
+        return tuple(shared.values()), (*shared, "key", "label", *_COUNTS)
 
 
 def _claim_again(table: sa.Table) -> sa.Update:
@@ -277,31 +285,31 @@ def _claim_again(table: sa.Table) -> sa.Update:
         sa.update(table)
         .where(c.scope == sa.bindparam("s"), c.key == sa.bindparam("k"), c.claim == sa.bindparam("c"))
         .ordered_values(
-            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "intended", 1), else_=0)),
-            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "intended_at")),
+            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
+            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),
             # Clear the end of the earlier request.
             *((c[column], sa.null()) for column in _END if column in c),
         )
     )
 
 
-def _facts(settlement: Settlement) -> tuple[Any, ...]:
+def _facts(new: ClaimOutcome) -> tuple[Any, ...]:
     """
-    Return the values of ``_FACTS`` except the time.
+    Return the values of the columns of an outcome except the time.
 
     If the document was not created, the entry keeps the previous document.
     """
-    before = settlement.claim.known
-    outcome = settlement.outcome
+    before = new.claim.entry
+    outcome = new.outcome
     content_hash = before.content_hash if before else None
-    document_id = before.document_id if before else None
+    created_id = before.created_id if before else None
     superseded = before.superseded if before else None
-    if outcome == "done":
-        if content_hash is not None and document_id is not None:
-            superseded = json.dumps([*json.loads(superseded or "[]"), document_id])
-        content_hash, document_id = settlement.content_hash, settlement.document_id
-    elif outcome == "refused" and before and before.state == "unclear":
+    if outcome == "created":
+        if content_hash is not None and created_id is not None:
+            superseded = json.dumps([*json.loads(superseded or "[]"), created_id])
+        content_hash, created_id = new.content_hash, new.created_id
+    elif outcome in NOT_CREATED and before and before.state == "ambiguous":
         outcome = "ambiguous"
-    elif outcome == "refused" and content_hash is not None:
-        outcome = "done"
-    return outcome, content_hash, document_id, superseded, settlement.http_status, settlement.error
+    elif outcome in NOT_CREATED and content_hash is not None:
+        outcome = "created"
+    return outcome, content_hash, created_id, superseded, new.http_status, new.error

@@ -15,13 +15,14 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantBadRequestError,
     AssistantError,
     AssistantLedgerError,
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.schema import Outcome, RunRef, submissions
+from airflow_provider_assistant.ledger.schema import UNRESOLVED, Outcome, RunRef, submissions
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class EffectLedger:
         :return: Outcome by key; keys that were never claimed are left out.
         :raises AssistantLedgerError: The database cannot be read.
         """
-        is_current = (table.c.outcome != "done") | sa.not_(sa.false() if again_if is None else again_if)
+        is_current = (table.c.outcome != "created") | sa.not_(sa.false() if again_if is None else again_if)
 
         def outcomes(connection: sa.Connection) -> dict[str, Outcome]:
             found: dict[str, Outcome] = {}
@@ -81,7 +82,7 @@ class EffectLedger:
 
         return transaction(self.engine, outcomes)
 
-    def intend(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
+    def claim(self, table: sa.Table, scope: str, key: str, run: RunRef, **facts: Any) -> None:
         """
         Claim an effect: record that it is about to be sent.
 
@@ -95,16 +96,16 @@ class EffectLedger:
         :raises AssistantLedgerError: The claim cannot be recorded; nothing may be sent.
         """
         self._unwritten.pop((table.name, scope, key), None)
-        intent = {
-            "outcome": "intended",
+        values = {
+            "outcome": "claimed",
             "error": None,
             **run.columns(),
-            "intended_at": self._now(),
-            "settled_at": None,
+            "claimed_at": self._now(),
+            "recorded_at": None,
             **facts,
         }
-        again = sa.update(table).where(_is(table, scope, key)).values(attempts=table.c.attempts + 1, **intent)
-        first = sa.insert(table).values(scope=scope, key=key, attempts=1, **intent)
+        again = sa.update(table).where(_is(table, scope, key)).values(attempts=table.c.attempts + 1, **values)
+        first = sa.insert(table).values(scope=scope, key=key, attempts=1, **values)
 
         def update(connection: sa.Connection) -> bool:
             return bool(connection.execute(again).rowcount)
@@ -120,7 +121,7 @@ class EffectLedger:
             # Another worker inserted the row between the two statements: update that row.
             transaction(self.engine, update, writes=True)
 
-    def settle(
+    def record_outcome(
         self,
         table: sa.Table,
         scope: str,
@@ -160,10 +161,10 @@ class EffectLedger:
     def _outcome_update(
         self, table: sa.Table, scope: str, key: str, outcome: Outcome, error: str | None, facts: Mapping[str, Any]
     ) -> sa.Update:
-        change = {"outcome": outcome, "error": error, "settled_at": self._now(), **facts}
+        change = {"outcome": outcome, "error": error, "recorded_at": self._now(), **facts}
         return sa.update(table).where(_is(table, scope, key)).values(**change)
 
-    def once(
+    def run_once(
         self,
         table: sa.Table,
         scope: str,
@@ -195,29 +196,29 @@ class EffectLedger:
         if completed is not None:
             return completed, False
         earlier = self.find(table, scope, key)
-        if earlier is not None and earlier.outcome in {"intended", "ambiguous"}:
+        if earlier is not None and earlier.outcome in UNRESOLVED:
             log.warning(
                 "An earlier attempt at this request may already have happened; sending it again: %s",
                 earlier.error,
             )
-        self.intend(table, scope, key, run, **facts)
+        self.claim(table, scope, key, run, **facts)
         try:
             learned = send()
         except AssistantError as error:
-            self.settle(table, scope, key, outcome_of(error), error=str(error))
+            self.record_outcome(table, scope, key, outcome_of(error), error=str(error))
             raise
         columns: dict[str, Any] = {**facts, **learned}
-        if self.settle(table, scope, key, "done", **learned):
+        if self.record_outcome(table, scope, key, "created", **learned):
             with contextlib.suppress(AssistantLedgerError):
                 if (row := self.find(table, scope, key)) is not None:
                     return row, True
-        entry = SimpleNamespace(**columns, scope=scope, key=key, outcome="done", error=None, settled_at=self._now())
+        entry = SimpleNamespace(**columns, scope=scope, key=key, outcome="created", error=None, recorded_at=self._now())
         return entry, True
 
     def _completed(
         self, table: sa.Table, scope: str, key: str, again_if: sa.ColumnElement[bool] | None
     ) -> sa.Row[Any] | None:
-        query = sa.select(table).where(_is(table, scope, key), table.c.outcome == "done")
+        query = sa.select(table).where(_is(table, scope, key), table.c.outcome == "created")
         if again_if is not None:
             query = query.where(sa.func.coalesce(again_if, sa.false()) == sa.false())
         return self._one(query)
@@ -284,9 +285,12 @@ def outcome_of(error: AssistantError) -> Outcome:
     Return the outcome of an effect whose request failed.
 
     :param error: The error of the request.
-    :return: ``ambiguous`` if the effect may have happened, otherwise ``refused``.
+    :return: ``ambiguous`` if the effect may have happened, ``rejected`` if the service rejected it, otherwise
+        ``failed``.
     """
-    return "ambiguous" if isinstance(error, AssistantAmbiguousError | AssistantResponseError) else "refused"
+    if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
+        return "ambiguous"
+    return "rejected" if isinstance(error, AssistantBadRequestError) else "failed"
 
 
 def key_of(*parts: str | None) -> str:
@@ -294,7 +298,7 @@ def key_of(*parts: str | None) -> str:
     Return the key of an effect.
 
     :param parts: Values that identify the effect across retries.
-    :return: RowFingerprint of the values, 32 hexadecimal digits.
+    :return: Digest of the values, 32 hexadecimal digits.
     """
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 

@@ -12,78 +12,77 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
-from airflow_provider_assistant.ledger.schema import RunRef, scope_on, storable
-
-_KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim", "source")
+from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on, storable
+from airflow_provider_assistant.ledger.scopes import BatchScope
 
 # Duration of the lease of a claim without an outcome.
 LEASE = timedelta(hours=1)
 
 
-def is_leased(intended_at: datetime, now: datetime) -> bool:
+def is_leased(claimed_at: datetime, now: datetime) -> bool:
     """
     Return whether the lease of a claim without an outcome is still valid.
 
     A claim from the future, made before the clock was set back, is valid only within the lease as well. Otherwise it
     would block its row until the clock has caught up.
 
-    :param intended_at: Time of the claim, timezone-aware.
+    :param claimed_at: Time of the claim, timezone-aware.
     :param now: Current time, timezone-aware.
     """
-    return abs(now - intended_at) < LEASE
+    return abs(now - claimed_at) < LEASE
 
 
-class Known(NamedTuple):
+class LedgerEntry(NamedTuple):
     """
-    Hold the ledger entry of a key.
+    Hold the entry of a key.
 
-    :param state: ``done``: the document exists on the site. ``absent``: it does not exist, because the service refused
-        it. ``unclear``: the last attempt is ambiguous. ``elsewhere``: another task has claimed the key.
+    :param state: ``created``: the document exists on the site. ``none``: it does not exist, because the last attempt
+        was rejected or failed. ``ambiguous``: it may exist. ``leased``: another task has claimed the key.
     :param content_hash: Content hash of the document on the site; None if there is none.
-    :param document_id: Id of that document; None if the service returned none.
+    :param created_id: Id of that document; None if the service returned none.
     :param superseded: JSON list of the ids of superseded documents of the key, or None.
     :param claim: Token of the latest claim.
     :param source: Name of the source that the key belongs to.
     """
 
-    state: Literal["done", "absent", "unclear", "elsewhere"]
+    state: Literal["created", "none", "ambiguous", "leased"]
     content_hash: str | None
-    document_id: str | None
+    created_id: str | None
     superseded: str | None
     claim: str
     source: str = ""
 
 
-class Standing(NamedTuple):
+class CreatedEntry(NamedTuple):
     """
     Hold the entry of a key whose document or question the service has accepted.
 
     :param key: The key.
     :param content_hash: Content hash of what was sent.
-    :param document_id: Id of the document, or of the question's request; None if the service returned none.
-    :param settled_at: Time at which the outcome was recorded, UTC.
+    :param created_id: Id of the document, or of the question's request; None if the service returned none.
+    :param recorded_at: Time at which the outcome was recorded, UTC.
     :param attempts: Number of requests sent for it.
     """
 
     key: str
     content_hash: str | None
-    document_id: str | None
-    settled_at: datetime
+    created_id: str | None
+    recorded_at: datetime
     attempts: int
 
 
-class Doubled(NamedTuple):
+class PossibleDuplicate(NamedTuple):
     """
     Hold a document that an earlier try of this task instance created and that may not be the only one of its key.
 
     :param label: Key as readable text.
-    :param document_id: Id of the document; None if the service returned none.
+    :param created_id: Id of the document; None if the service returned none.
     :param ambiguous: Number of attempts that may have created another document.
     :param superseded: Ids of the superseded documents of the key.
     """
 
     label: str
-    document_id: str | None
+    created_id: str | None
     ambiguous: int
     superseded: list[str]
 
@@ -96,7 +95,7 @@ class EntryReader:
 
     :param engine: Engine of the ledger's database.
     :param table: Table of the entries: ``documents`` or ``questions``.
-    :param scope: Scope of the entries: site and endpoint, or site and batch.
+    :param scope: Scope of the entries.
     :param source: Name of the source that is loaded.
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
@@ -108,21 +107,22 @@ class EntryReader:
         engine: sa.Engine,
         table: sa.Table,
         *,
-        scope: str,
+        scope: BatchScope,
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._connection = connected(engine)
         self._table = table
-        self._scope = scope_on(engine.dialect, scope)
+        self._scope = scope_on(engine.dialect, str(scope))
+        self._created_id = CREATED_ID[table.name]
         self._source = storable(source)
         self._run = run
         self._now = now
         self._token = uuid.uuid4().hex
         self._bulk = Bulk(self._connection, table)
 
-    def known(self, keys: Sequence[str]) -> dict[str, Known]:
+    def entries(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
         """
         Return the entries of these keys.
 
@@ -130,42 +130,43 @@ class EntryReader:
         :return: Entry by key; keys without an entry are left out.
         :raises AssistantLedgerError: The database cannot be read.
         """
-        return transaction(self._connection, lambda _: self._entries(keys))
+        return transaction(self._connection, lambda _: self._select(keys))
 
-    def _entries(self, keys: Sequence[str]) -> dict[str, Known]:
-        states: dict[str, Any] = {"done": "done", "refused": "absent", "ambiguous": "unclear"}
-        entries: dict[str, Known] = {}
+    def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
+        states: dict[str, Any] = {"created": "created", **dict.fromkeys(NOT_CREATED, "none")}
+        columns = ("key", "outcome", "content_hash", self._created_id, "superseded", "claim", "source")
+        entries: dict[str, LedgerEntry] = {}
         claimed: list[str] = []
-        for key, outcome, *facts in self._bulk.select(_KNOWN, self._scope, keys):
-            entries[key] = Known(states.get(outcome, "unclear"), *facts)
-            if outcome == "intended":
+        for key, outcome, *facts in self._bulk.select(columns, self._scope, keys):
+            entries[key] = LedgerEntry(states.get(outcome, "ambiguous"), *facts)
+            if outcome == "claimed":
                 claimed.append(key)
-        return entries | {key: entries[key]._replace(state="elsewhere") for key in self._claimed_elsewhere(claimed)}
+        return entries | {key: entries[key]._replace(state="leased") for key in self._leased(claimed)}
 
-    def _claimed_elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
+    def _leased(self, keys: Sequence[str]) -> Iterator[str]:
         """Yield those of the claimed keys whose claim belongs to another task and whose lease is valid."""
         c = self._table.c
         now = self._now()
         for start in range(0, len(keys), PARAMETERS - 1):
             wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
-            query = sa.select(c.key, c.claim, c.intended_at, *(c[name] for name in self._run.columns()))
-            for key, claim, intended_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
-                if claim == self._token or (is_leased(intended_at, now) and RunRef(*run) != self._run):
+            query = sa.select(c.key, c.claim, c.claimed_at, *(c[name] for name in self._run.columns()))
+            for key, claim, claimed_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
+                if claim == self._token or (is_leased(claimed_at, now) and RunRef(*run) != self._run):
                     yield key
 
-    def standing(self) -> Iterator[Standing]:
+    def created_entries(self) -> Iterator[CreatedEntry]:
         """
-        Yield the keys of this scope whose documents exist on the site.
+        Yield the entries of this scope whose documents exist on the site.
 
-        :return: One :class:`Standing` per key.
+        :return: One :class:`CreatedEntry` per key.
         :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
-        query = sa.select(c.key, c.content_hash, c.document_id, c.settled_at, c.attempts).where(
-            c.scope == self._scope, c.outcome == "done"
+        query = sa.select(c.key, c.content_hash, c[self._created_id], c.recorded_at, c.attempts).where(
+            c.scope == self._scope, c.outcome == "created"
         )
         for row in stream(self._connection, query):
-            yield Standing(*row)
+            yield CreatedEntry(*row)
 
     def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
         """
@@ -176,10 +177,10 @@ class EntryReader:
         :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
-        query = sa.select(c.key, c.label, c.document_id).where(*self._own)
-        for key, label, document_id in stream(self._connection, query):
+        query = sa.select(c.key, c.label, c[self._created_id]).where(*self._own)
+        for key, label, created_id in stream(self._connection, query):
             if not is_seen(key):
-                yield label, document_id
+                yield label, created_id
 
     @property
     def source(self) -> str:
@@ -201,25 +202,25 @@ class EntryReader:
         c = self._table.c
         return c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
 
-    def doubled(self) -> Iterator[Doubled]:
+    def possible_duplicates(self) -> Iterator[PossibleDuplicate]:
         """
         Yield possibly duplicated and superseding documents of earlier tries of this task instance.
 
         A killed try leaves no findings file, so the next try lists these documents.
 
-        :return: One :class:`Doubled` per document.
+        :return: One :class:`PossibleDuplicate` per document.
         :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
-        query = sa.select(c.label, c.document_id, c.ambiguous, c.superseded).where(
+        query = sa.select(c.label, c[self._created_id], c.ambiguous, c.superseded).where(
             c.scope == self._scope,
             *(c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()),
             c.claim != self._token,
-            c.outcome == "done",
+            c.outcome == "created",
             (c.ambiguous > 0) | c.superseded.is_not(None),
         )
-        for label, document_id, ambiguous, superseded in stream(self._connection, query):
-            yield Doubled(label, document_id, ambiguous, json.loads(superseded or "[]"))
+        for label, created_id, ambiguous, superseded in stream(self._connection, query):
+            yield PossibleDuplicate(label, created_id, ambiguous, json.loads(superseded or "[]"))
 
     def close(self) -> None:
         """Return the database connection to its pool."""

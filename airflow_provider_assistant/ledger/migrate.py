@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
 import tenacity
 
-from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, AnyText, metadata, schema_versions
+from airflow_provider_assistant.ledger.schema import (
+    SCHEMA_VERSION,
+    AnyText,
+    documents,
+    metadata,
+    questions,
+    ratings,
+    schema_versions,
+    submissions,
+)
+from airflow_provider_assistant.ledger.scopes import BatchScope, parse_document_scope, parse_question_scope
+
+_EFFECTS = (submissions, ratings, documents, questions)
+# HTTP statuses that concern all rows of a load: authentication, permission, site, rate limit.
+_OF_ALL_ROWS = (401, 403, 404, 429)
+# Columns of versions before 6, and their current names.
+_COLUMNS = {"intended_at": "claimed_at", "settled_at": "recorded_at"}
 
 
 @tenacity.retry(
@@ -22,8 +39,9 @@ def migrate(engine: sa.Engine) -> tuple[int | None, int]:
     """
     Create or migrate the tables of a ledger.
 
-    Each version only adds tables and nullable columns and lengthens text columns, so that workers with an older version
-    of this package can continue. A ledger of a newer version is not changed.
+    Each step can be repeated, because not every database can roll back all of them. Versions before 6 only added to the
+    tables. Version 6 renames columns, so a running task of an older package fails with an error at its next statement
+    instead of writing outcomes that this package does not know. A ledger of a newer version is not changed.
 
     :param engine: Engine of the database.
     :return: Schema version before the call, None for a new ledger, and schema version after it.
@@ -33,11 +51,50 @@ def migrate(engine: sa.Engine) -> tuple[int | None, int]:
         newest = sa.select(sa.func.max(schema_versions.c.version))
         found = connection.scalar(newest) if schema_versions.name in tables else None
         if found is None or found < SCHEMA_VERSION:
+            _rename_columns(connection)
             metadata.create_all(connection)
             _add_columns(connection)
             _lengthen_texts(connection)
+            _rename_outcomes(connection)
+            _split_scopes(connection)
             connection.execute(sa.insert(schema_versions).values(version=SCHEMA_VERSION))
         return found, max(found or 0, SCHEMA_VERSION)
+
+
+def _rename_columns(connection: sa.Connection) -> None:
+    """Give columns of versions before 6 their current names."""
+    found, names = sa.inspect(connection), connection.dialect.identifier_preparer
+    tables = set(found.get_table_names())
+    for table in _EFFECTS:
+        columns = {column["name"] for column in found.get_columns(table.name)} if table.name in tables else set()
+        for old, new in _COLUMNS.items():
+            if old in columns:
+                connection.exec_driver_sql(f"ALTER TABLE {names.format_table(table)} RENAME COLUMN {old} TO {new}")
+
+
+def _rename_outcomes(connection: sa.Connection) -> None:
+    """Give outcomes of versions before 6 their current names."""
+    for table in _EFFECTS:
+        c = table.c
+        refused: Any = sa.literal("failed")
+        if "http_status" in c:
+            concerns_row = c.http_status.between(400, 499) & c.http_status.not_in(_OF_ALL_ROWS)
+            refused = sa.case((concerns_row, "rejected"), else_="failed")
+        renamed = sa.case((c.outcome == "intended", "claimed"), (c.outcome == "done", "created"), else_=refused)
+        older = c.outcome.in_(("intended", "done", "refused"))
+        connection.execute(sa.update(table).where(older).values(outcome=renamed))
+
+
+def _split_scopes(connection: sa.Connection) -> None:
+    """Fill the columns with the parts of a scope, which versions before 6 do not have."""
+    parsers: dict[sa.Table, Callable[[str], BatchScope | None]]
+    parsers = {documents: parse_document_scope, questions: parse_question_scope}
+    for table, parse in parsers.items():
+        c = table.c
+        for text in connection.scalars(sa.select(c.scope).where(c.site_url.is_(None)).distinct()).all():
+            if scope := parse(text):
+                is_same = (c.scope == text) & c.site_url.is_(None)
+                connection.execute(sa.update(table).where(is_same).values(**scope.columns()))
 
 
 def _add_columns(connection: sa.Connection) -> None:

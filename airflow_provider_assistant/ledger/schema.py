@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
@@ -11,12 +11,15 @@ from typing import Any, Literal, Self, TypeAlias
 import sqlalchemy as sa
 
 # 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
-# and the iteration of a task loop.
-SCHEMA_VERSION = 5
+# and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns.
+SCHEMA_VERSION = 6
 # Characters of a scope; together with the key it has to fit into MySQL's longest index.
 SCOPE_LENGTH = 400
 
-Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
+Outcome: TypeAlias = Literal["claimed", "created", "rejected", "failed", "ambiguous"]
+# Outcomes of effects that may have happened, and of effects that did not happen.
+UNRESOLVED = ("claimed", "ambiguous")
+NOT_CREATED = ("rejected", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,8 @@ def scope_on(dialect: sa.Dialect, scope: str) -> str:
     return f"{text[: SCOPE_LENGTH - len(digest)]}{digest}"
 
 
-class Scope(StorableText):
-    """The scope of an effect, a part of its key, see :func:`scope_on`."""
+class ScopeText(StorableText):
+    """The scope of an effect or the URL of its site, see :func:`scope_on`."""
 
     cache_ok = True
 
@@ -163,12 +166,12 @@ class AnyText(StorableText):
 metadata = sa.MetaData()
 
 
-def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
-    """Define a table of effects: claim, outcome, and further columns."""
+def _effects(name: str, *facts: sa.Column[Any], scope: Sequence[sa.Column[Any]] = ()) -> sa.Table:
+    """Define a table of effects: claim, outcome, further columns, and the parts of the scope."""
     return sa.Table(
         name,
         metadata,
-        sa.Column("scope", Scope(SCOPE_LENGTH), primary_key=True),
+        sa.Column("scope", ScopeText(SCOPE_LENGTH), primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
         sa.Column("outcome", sa.String(16), nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
@@ -177,10 +180,11 @@ def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
         sa.Column("run_id", sa.String(250)),
         sa.Column("task_id", sa.String(250)),
         sa.Column("map_index", sa.Integer),
-        sa.Column("intended_at", UtcDateTime, nullable=False),
-        sa.Column("settled_at", UtcDateTime),
+        sa.Column("claimed_at", UtcDateTime, nullable=False),
+        sa.Column("recorded_at", UtcDateTime),
         *facts,
         sa.Column("region", sa.String(250)),
+        *scope,
     )
 
 
@@ -202,8 +206,8 @@ ratings = _effects(
 )
 
 
-def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.Table:
-    """Define a table of effects that are made in large numbers."""
+def _batch(name: str, created_id: str, *facts: sa.Column[Any], scope: Sequence[str]) -> sa.Table:
+    """Define a table of effects that are made in large numbers. ``created_id`` is the column of what they create."""
     return _effects(
         name,
         sa.Column("site_id", AnyText(), nullable=False),
@@ -212,7 +216,7 @@ def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.
         sa.Column("source", AnyText(500), nullable=False),
         # The document on the site: its content hash, its id, and the ids of the documents that it supersedes.
         sa.Column("content_hash", sa.String(64)),
-        identifier,
+        sa.Column(created_id, AnyText()),
         sa.Column("superseded", AnyText(None)),
         sa.Column("http_status", sa.Integer),
         # Number of ambiguous attempts, each of which may have created another document.
@@ -220,18 +224,23 @@ def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.
         # Token of the task try that made the latest claim.
         sa.Column("claim", sa.String(32), nullable=False),
         *facts,
+        # Null in entries of older versions whose scope is too long to be parsed.
+        scope=[sa.Column("site_url", ScopeText(SCOPE_LENGTH)), *(sa.Column(name, AnyText()) for name in scope)],
     )
 
 
-documents = _batch("assistant_documents", sa.Column("document_id", AnyText()))
+documents = _batch("assistant_documents", "document_id", scope=("endpoint", "namespace"))
 questions = _batch(
     "assistant_questions",
-    sa.Column("request_id", AnyText(), key="document_id"),
+    "request_id",
     # Set when the answers are written.
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
     sa.Column("session_id", AnyText()),
+    scope=("mode", "batch"),
 )
+# Columns of the ids that the service returned.
+CREATED_ID = {documents.name: "document_id", questions.name: "request_id"}
 # Columns with the counts of a load.
 COUNTS = (
     *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),

@@ -27,6 +27,7 @@ from airflow_provider_assistant.ledger.schema import (
     ratings,
     submissions,
 )
+from airflow_provider_assistant.ledger.scopes import DocumentScope, QuestionScope
 
 log = logging.getLogger(__name__)
 
@@ -78,31 +79,31 @@ class Ledger(EffectLedger):
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, wanted: bool = True, *, needed: bool = True) -> Iterator[Self | None]:
+    def open_optional(cls, enabled: bool = True, *, required: bool = True) -> Iterator[Self | None]:
         """
         Open the ledger for a ``with`` block.
 
-        :param wanted: Whether the task uses the ledger. If False, the block gets None. Default: True.
-        :param needed: Whether to raise if the ledger cannot be opened. If False, a warning is logged and the block
+        :param enabled: Whether the task uses the ledger. If False, the block gets None. Default: True.
+        :param required: Whether to raise if the ledger cannot be opened. If False, a warning is logged and the block
             gets None. Default: True.
         :return: Context manager that yields the ledger or None.
-        :raises AssistantLedgerError: The ledger is needed and cannot be opened.
+        :raises AssistantLedgerError: The ledger is required and cannot be opened.
         """
         try:
-            opened = cls.open() if wanted else None
+            opened = cls.open() if enabled else None
         except AssistantLedgerError as error:
-            if needed:
+            if required:
                 raise
             log.warning("Going on without the ledger; this task does not depend on it: %s", error)
             opened = None
         with opened or contextlib.nullcontext():
             yield opened
 
-    def documents(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
+    def documents(self, *, scope: DocumentScope, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """
         Return the ledger of documents for one try of one task.
 
-        :param scope: Site and endpoint, see :func:`document_scope`.
+        :param scope: Site and endpoint of the documents.
         :param site_id: Id of the site.
         :param source: Name of the source that is loaded.
         :param run: The task instance.
@@ -111,11 +112,11 @@ class Ledger(EffectLedger):
         """
         return BatchLedger(self.engine, documents, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
 
-    def questions(self, *, scope: str, site_id: str, source: str, run: RunRef) -> BatchLedger:
+    def questions(self, *, scope: QuestionScope, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """
         Return the ledger of a chat batch's questions for one try of one task.
 
-        :param scope: Site and batch, see :func:`questions_scope`.
+        :param scope: Site and chat batch of the questions.
         :param site_id: Id of the site.
         :param source: Name of the source of the questions.
         :param run: The task instance.
@@ -130,7 +131,7 @@ class Ledger(EffectLedger):
         """
         Return a context manager that records one try of a load.
 
-        :param scope: Site and endpoint, see :func:`document_scope`.
+        :param scope: URL of the site.
         :param endpoint: Name of the endpoint.
         :param site_id: Id of the site.
         :param source: Name of the source that is loaded.
@@ -154,7 +155,7 @@ class Ledger(EffectLedger):
         :raises AssistantLedgerError: The database cannot be read.
         """
         tables = (documents, questions, submissions, ratings)
-        began = [table.c.intended_at < moment for table in tables] + [loads.c.started_at < moment]
+        began = [table.c.claimed_at < moment for table in tables] + [loads.c.started_at < moment]
         queries = [sa.exists().where(one) for one in began]
         return bool(transaction(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
 
@@ -170,18 +171,6 @@ class Ledger(EffectLedger):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def document_scope(target: str, endpoint: str, namespace: str | None = None) -> str:
-    """
-    Return the scope within which document keys are unique.
-
-    :param target: URL of the site, see :meth:`AssistantHook.target`.
-    :param endpoint: Name of the endpoint, which is the kind of document.
-    :param namespace: Separates loads whose keys overlap. Default: none.
-    :return: The scope.
-    """
-    return f"{target}/{endpoint}" if namespace is None else f"{target}/{endpoint}#{namespace}"
 
 
 def _engine_of(conn_id: str) -> sa.Engine:

@@ -76,8 +76,8 @@ def rekey(ledger: Ledger) -> Rekeyed:
     return Rekeyed(**counts)
 
 
-def _entries(connection: sa.Connection, table: sa.Table) -> Sequence[sa.Row[Any]]:
-    return connection.execute(sa.select(table.c.scope, table.c.key, table.c.label)).all()
+def _entries(connection: sa.Connection, table: sa.Table) -> list[Any]:
+    return list(connection.execute(sa.select(table.c.scope, table.c.key, table.c.label)))
 
 
 def _convert(connection: sa.Connection, table: sa.Table, entries: Sequence[Any]) -> Counter[str]:
