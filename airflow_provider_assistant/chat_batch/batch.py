@@ -27,7 +27,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
 )
 from airflow_provider_assistant.lake import storable, storing
-from airflow_provider_assistant.ledger import BatchLedger, End, key_of
+from airflow_provider_assistant.ledger import BatchLedger, RequestEnd, key_of
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow, RowFingerprint
@@ -109,9 +109,9 @@ class Batch:
             findings.path.unlink(missing_ok=True)  # the file of an earlier run
         if self._ledger:
             wanted = set(digests)
-            for one in self._ledger.standing():
+            for one in self._ledger.created_entries():
                 if (one.key, one.content_hash) in wanted:
-                    asked[one.key] = (one.document_id, one.settled_at.timestamp(), one.attempts)
+                    asked[one.key] = (one.created_id, one.recorded_at.timestamp(), one.attempts)
         if error and not asked:
             raise error
         # Duplicate questions are submitted once and share the outcome.
@@ -192,13 +192,13 @@ class Batch:
         """
         if self._ledger:
             unanswered = {digest for digest, name in zip(digests, names, strict=True) if name not in known}
-            lost = [one.key for one in self._ledger.standing() if (one.key, one.content_hash) in unanswered]
+            lost = [one.key for one in self._ledger.created_entries() if (one.key, one.content_hash) in unanswered]
             self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
 
     def _withdraw_failed(self, requests: set[str]) -> None:
         """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
         if self._ledger and requests:
-            keys = [one.key for one in self._ledger.standing() if one.document_id in requests]
+            keys = [one.key for one in self._ledger.created_entries() if one.created_id in requests]
             self._ledger.withdraw(keys, "its request failed or was lost")
 
     def _write_down(
@@ -319,10 +319,10 @@ class Batch:
         """
         answers.publish(table, self._output, self._scope)
         columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
-        ends = {request_id: End(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
+        ends = {request_id: RequestEnd(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
         if self._ledger and self._mode == "async":
             try:
-                self._ledger.ended(ends)
+                self._ledger.record_ends(ends)
             except AssistantLedgerError as error:
                 # Do not fail: the answers are written, and no other task depends on these entries.
                 log.warning("How the requests ended is not recorded: %s", error)

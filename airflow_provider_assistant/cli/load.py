@@ -16,7 +16,7 @@ from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, comman
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, LoadRecord, document_scope
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
@@ -40,7 +40,7 @@ def load(out: Out, args: argparse.Namespace) -> int:
         ledger = stack.enter_context(Ledger.open())
         memory = stack.enter_context(
             ledger.documents(
-                scope=document_scope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),
+                scope=DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),
                 site_id=hook.resolve_site_id(),
                 source=source_name(args),
                 run=this_run(),

@@ -24,5 +24,5 @@ class DryRun(Load):
 
     async def _send_all(self, preflight: LoadPlan, started: float) -> None:  # noqa: ARG002
         for attempt in self._claims(preflight):
-            self._tally.created(attempt.item, NOT_SENT, attempt.claim.known)
+            self._tally.created(attempt.item, NOT_SENT, attempt.claim.entry)
             self._on_created(attempt.item, NOT_SENT)

@@ -39,7 +39,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, Known, Settlement
+from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, ClaimOutcome, LedgerEntry
 from airflow_provider_assistant.loading.guards import check_extent, check_owner
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
 from airflow_provider_assistant.loading.report import PROGRESS, Counts, Findings, LoadReport, report_progress
@@ -112,7 +112,7 @@ class _Attempt:
 
 
 # Rows, each with its ledger entry.
-_Group: TypeAlias = "list[tuple[PreparedRow, Known | None]]"
+_Group: TypeAlias = "list[tuple[PreparedRow, LedgerEntry | None]]"
 
 
 class Load:
@@ -159,7 +159,7 @@ class Load:
         )
         self._rng = rng or random.Random()  # noqa: S311 (jitter is no secret)
         self._ready: asyncio.Queue[_Attempt] = asyncio.Queue()
-        self._outcomes: list[Settlement] = []
+        self._outcomes: list[ClaimOutcome] = []
         self._wakeup = asyncio.Event()
         self._group_size = max(1, options.max_concurrency // GROUP) if ledger else 1
         self._in_flight = 0
@@ -194,7 +194,7 @@ class Load:
         try:
             if self._ledger:
                 self._check(preflight, self._ledger)
-                self._tally.doubled(self._ledger.doubled())
+                self._tally.doubled(self._ledger.possible_duplicates())
             if preflight.count(RowAction.SEND):
                 await self._send_all(preflight, started)
             if self._stopped is None and self._ledger and self._options.adopt:
@@ -326,7 +326,7 @@ class Load:
             asyncio.get_running_loop().call_later(GATHER, self._wakeup.set)
 
     async def _write_to_ledger(
-        self, thread: ThreadPoolExecutor, outcomes: list[Settlement], to_claim: list[_Attempt]
+        self, thread: ThreadPoolExecutor, outcomes: list[ClaimOutcome], to_claim: list[_Attempt]
     ) -> list[_Attempt]:
         if self._ledger is None:
             return to_claim
@@ -365,7 +365,7 @@ class Load:
         """Yield groups of LOOK_AHEAD rows to send, each row with its ledger entry."""
         items = iter(self._rows.items(preflight.to_send))
         while group := list(islice(items, LOOK_AHEAD)):
-            entries = self._ledger.known([item.digest.key for item in group]) if self._ledger else {}
+            entries = self._ledger.entries([item.digest.key for item in group]) if self._ledger else {}
             yield [(item, entries.get(item.digest.key)) for item in group]
 
     def _select(self, group: _Group) -> Iterator[_Attempt]:
@@ -375,22 +375,22 @@ class Load:
             if self._stopped:
                 return
 
-    def _decide(self, item: PreparedRow, entry: Known | None) -> bool:
+    def _decide(self, item: PreparedRow, entry: LedgerEntry | None) -> bool:
         """Return whether to send a row; count it if not."""
         if item.problem:
             self._tally.rejected(item, item.problem)
-        elif entry is None or entry.state == "absent":
+        elif entry is None or entry.state == "none":
             return True
-        elif entry.state == "elsewhere":
+        elif entry.state == "leased":
             self._tally.skipped(item, ELSEWHERE)
-        elif entry.state == "unclear":
+        elif entry.state == "ambiguous":
             return self._decide_ambiguous(item)
         elif entry.content_hash == item.digest.content:
             self.counts.unchanged += 1
         elif self._options.on_change == "create":
             return True
         elif self._options.on_change == "skip":
-            self._tally.skipped(item, "its content has changed since it was loaded", entry.document_id)
+            self._tally.skipped(item, "its content has changed since it was loaded", entry.created_id)
         else:
             what = f"row {item.number} ({item.label}) has changed, and on_change is 'fail'"
             self._stop(AssistantInputError(what, field="on_change"))
@@ -420,7 +420,7 @@ class Load:
             finally:
                 self._wake_writer()
 
-    async def _send(self, attempt: _Attempt) -> Settlement:
+    async def _send(self, attempt: _Attempt) -> ClaimOutcome:
         """Send one row and return its outcome for the ledger."""
         item = attempt.item
         if item.call is None:
@@ -446,11 +446,17 @@ class Load:
         self._limiter.accepted()
         self._failures = 0
         self.counts.requests += 1
-        self._tally.created(item, reply, attempt.claim.known)
+        self._tally.created(item, reply, attempt.claim.entry)
         self._on_created(item, reply)
         sends = reply.call_info
-        return Settlement(
-            attempt.claim, "done", item.digest.content, reply.created_id, sends.status, sends.attempts, sends.ambiguous
+        return ClaimOutcome(
+            attempt.claim,
+            "created",
+            item.digest.content,
+            reply.created_id,
+            sends.status,
+            sends.attempts,
+            sends.ambiguous,
         )
 
     async def _pause(self, attempt: _Attempt, slot: _Slot, wait: flow.Wait) -> None:
@@ -465,7 +471,7 @@ class Load:
             await asyncio.sleep(wait.seconds)
         await slot.take()
 
-    def _handle_error(self, attempt: _Attempt, error: AssistantError) -> Settlement:
+    def _handle_error(self, attempt: _Attempt, error: AssistantError) -> ClaimOutcome:
         """Return the outcome of a row whose request failed; stop the load if the error concerns all rows."""
         cause = error.__cause__ if isinstance(error.__cause__, AssistantError) else error
         if isinstance(cause, AssistantBadRequestError):
@@ -478,11 +484,11 @@ class Load:
         if isinstance(error, AssistantInputError) and not attempt.ambiguous:
             # Nothing was sent: the file existed at the preflight and can no longer be opened.
             self._tally.rejected(attempt.item, str(error))
-            return Settlement(attempt.claim, "refused", attempt.item.digest.content, error=str(error))
+            return ClaimOutcome(attempt.claim, "rejected", attempt.item.digest.content, error=str(error))
         if isinstance(error, AssistantBadRequestError):
             self._tally.rejected(attempt.item, error.detail or str(error))
-            return Settlement(
-                attempt.claim, "refused", attempt.item.digest.content, http_status=error.status, error=str(error)
+            return ClaimOutcome(
+                attempt.claim, "rejected", attempt.item.digest.content, http_status=error.status, error=str(error)
             )
         if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
             attempt.ambiguous += 1
@@ -491,16 +497,16 @@ class Load:
                 self._stop(AssistantAmbiguousPermanentError(what))
         return self._not_created(attempt, error)
 
-    def _not_created(self, attempt: _Attempt, error: AssistantError) -> Settlement:
+    def _not_created(self, attempt: _Attempt, error: AssistantError) -> ClaimOutcome:
         """Count a row without an acknowledgement as ambiguous or failed, and return that outcome."""
         content, status = attempt.item.digest.content, getattr(error, "status", None)
         if attempt.ambiguous:
             self._tally.ambiguous(attempt.item, str(error))
-            return Settlement(
+            return ClaimOutcome(
                 attempt.claim, "ambiguous", content, http_status=status, ambiguous=attempt.ambiguous, error=str(error)
             )
         self._tally.failed(attempt.item, str(error))
-        return Settlement(attempt.claim, "refused", content, http_status=status, error=str(error))
+        return ClaimOutcome(attempt.claim, "failed", content, http_status=status, error=str(error))
 
     def _failed(self, error: AssistantError) -> None:
         self._limiter.failed()
@@ -522,7 +528,7 @@ class Load:
         try:
             self._ledger.commit_and_claim(outcomes, ())
         except AssistantError:
-            created = [settlement for settlement in outcomes if settlement.outcome == "done"]
+            created = [settlement for settlement in outcomes if settlement.outcome == "created"]
             log.exception("%d documents were created, but the ledger could not record them.", len(created))
             self._tally.unrecorded(created)
 

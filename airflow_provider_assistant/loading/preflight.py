@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Known
+from airflow_provider_assistant.ledger import LedgerEntry
 from airflow_provider_assistant.loading.rows import RowFingerprint, Rows
 
 LISTED = 5
@@ -37,7 +37,7 @@ class LedgerReader(Protocol):
     def source(self) -> str:
         """Name of the source that is loaded."""
 
-    def known(self, keys: Sequence[str]) -> Mapping[str, Known]:
+    def entries(self, keys: Sequence[str]) -> Mapping[str, LedgerEntry]:
         """
         Return the ledger entries of these keys.
 
@@ -103,7 +103,7 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     for digests in rows.digests():
-        entries = ledger.known([digest.key for digest in digests]) if ledger else {}
+        entries = ledger.entries([digest.key for digest in digests]) if ledger else {}
         for digest in digests:
             entry = entries.get(digest.key)
             actions.append(_fate(digest, entry))
@@ -117,7 +117,9 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     return LoadPlan(actions, ordered, relations["changed"], relations["kept"], foreign)
 
 
-def _relate(digest: RowFingerprint, entry: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
+def _relate(
+    digest: RowFingerprint, entry: LedgerEntry, source: str, relations: Counter[str], foreign: Counter[str]
+) -> None:
     """Count whether a row keeps or changes the document of its key, and whose key it is."""
     if entry.content_hash is None:
         return
@@ -128,8 +130,8 @@ def _relate(digest: RowFingerprint, entry: Known, source: str, relations: Counte
         foreign[entry.source] += 1
 
 
-def _fate(digest: RowFingerprint, entry: Known | None) -> int:
-    if entry is not None and entry.state == "done" and entry.content_hash == digest.content:
+def _fate(digest: RowFingerprint, entry: LedgerEntry | None) -> int:
+    if entry is not None and entry.state == "created" and entry.content_hash == digest.content:
         return RowAction.UNCHANGED
     return RowAction.SEND
 

@@ -14,7 +14,7 @@ from airflow_provider_assistant.api.models import ApiReply
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import AssistantStorageError, escaped
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.ledger import Known, Settlement
+from airflow_provider_assistant.ledger import ClaimOutcome, LedgerEntry
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.storage.paths import StoragePath
 
@@ -241,7 +241,7 @@ class LoadReport:
         self._counts = counts
         self._findings = findings
 
-    def created(self, item: PreparedRow, reply: ApiReply, entry: Known | None) -> None:
+    def created(self, item: PreparedRow, reply: ApiReply, entry: LedgerEntry | None) -> None:
         """
         Count a created document.
 
@@ -250,14 +250,14 @@ class LoadReport:
         :param entry: The ledger entry of the row's key before this load; None if it had none.
         """
         self._counts.created += 1
-        if reply.call_info.ambiguous or (entry and entry.state == "unclear"):
+        if reply.call_info.ambiguous or (entry and entry.state == "ambiguous"):
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
             self._find("possibly_duplicated", item, reason, reply.created_id)
         if entry and entry.content_hash not in {None, item.digest.content}:
             self._counts.changed += 1
             reason = "its content has changed; the older document remains on the site"
-            self._find("superseded", item, reason, entry.document_id)
+            self._find("superseded", item, reason, entry.created_id)
 
     def rejected(self, item: PreparedRow, reason: str) -> None:
         """Count a bad row."""
@@ -308,11 +308,11 @@ class LoadReport:
             reason = "no longer in the source; the API cannot delete its document"
             self._findings.add("stale", label, reason, document_ids=_ids(document_id))
 
-    def unrecorded(self, created: Iterable[Settlement]) -> None:
+    def unrecorded(self, created: Iterable[ClaimOutcome]) -> None:
         """List documents that were created but could not be recorded in the ledger."""
         for settlement in created:
-            label, ids = settlement.claim.label, _ids(settlement.document_id)
-            log.error("Created, but not in the ledger: %s (%s)", escaped(label), escaped(str(settlement.document_id)))
+            label, ids = settlement.claim.label, _ids(settlement.created_id)
+            log.error("Created, but not in the ledger: %s (%s)", escaped(label), escaped(str(settlement.created_id)))
             self._findings.add("ambiguous", label, "created, but the ledger could not record it", document_ids=ids)
 
     def _find(self, kind: Kind, item: PreparedRow, reason: str, document_id: str | None = None) -> None:

@@ -163,11 +163,11 @@ class AssistantFeedbackOperator(AssistantOperator):
             self.hook.send(call)
             return {}
 
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.open_optional(self.ledger) as ledger:
             if ledger is None:
                 send()
             else:
-                _, sent = ledger.once(
+                _, sent = ledger.run_once(
                     ratings,
                     self.hook.site_url(),
                     key_of(self.session_id, self.request_id, self.feedback),
@@ -192,7 +192,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         cases = read_cases(_table(self.answers, "answers"), key_columns=key)
         rated = rate(cases, _table(self.scores, "scores"), self.rules or {})
         site_id, run, settings = self.hook.resolve_site_id(), RunRef.of(context), self.hook.settings.client
-        with Ledger.opened(self.ledger) as ledger, findings_of(run) as findings:
+        with Ledger.open_optional(self.ledger) as ledger, findings_of(run) as findings:
             self._listed = findings
             self._rater = FeedbackSender(
                 replace(settings, max_concurrency=self.max_concurrency or settings.max_concurrency),

@@ -140,7 +140,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         try:
             request = client.run(flow.poll(call, since=self._since, now=client.now))
         except AssistantAPIError as error:
-            with Ledger.opened(self.ledger) as ledger:
+            with Ledger.open_optional(self.ledger) as ledger:
                 is_lost(error, self.request_id, self.hook, ledger)
             raise
         if isinstance(request, AssistantError):
@@ -153,7 +153,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             "polls": self._polls,
             **times_of(request, self._since, client.now()),
         }
-        with Ledger.opened(self.ledger, needed=False) as ledger:
+        with Ledger.open_optional(self.ledger, required=False) as ledger:
             answer = record_and_return(ended, self.hook, ledger, AssistantRequestFailedPermanentError)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
@@ -166,7 +166,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :param event: Payload of the trigger's event.
         """
         restore(self, event)
-        with Ledger.opened(self.ledger, needed=False) as ledger:
+        with Ledger.open_optional(self.ledger, required=False) as ledger:
             try:
                 return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
             except AssistantRequestTimeoutError as error:
@@ -186,10 +186,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     @cached_property
     def _since(self) -> float:
         """Time of the submission by the ledger, or else the current time, in seconds since the epoch."""
-        with Ledger.opened(self.ledger, needed=False) as ledger:
+        with Ledger.open_optional(self.ledger, required=False) as ledger:
             submitted = None
             try:
                 submitted = ledger and ledger.submission_of(self.hook.site_url(), self.request_id)
             except AssistantLedgerError as error:
                 self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
-        return submitted.settled_at.timestamp() if submitted else self.hook.client.now()
+        return submitted.recorded_at.timestamp() if submitted else self.hook.client.now()

@@ -16,7 +16,7 @@ from unittest import mock
 import pyarrow.parquet as pq
 
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
-from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
 from airflow_provider_assistant.loading import engine, report
 from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings
@@ -163,9 +163,9 @@ async def _load(
             memory = None
             if options.ledger:
                 ledger = Ledger(night_ledger.engine, now=clock.datetime)
-                names = {"scope": "s", "site_id": "site", "source": "source", "run": run}
-                record = stack.enter_context(ledger.load(endpoint="documents/qa", **names))
-                memory = stack.enter_context(ledger.documents(**names))
+                names = {"site_id": "site", "source": "source", "run": run}
+                record = stack.enter_context(ledger.load(scope="s", endpoint="documents/qa", **names))
+                memory = stack.enter_context(ledger.documents(scope=DocumentScope("s", "documents/qa"), **names))
             findings = stack.enter_context(Findings(result.faults.findings_path(path), always=False))
             load = Load(
                 Client(result.service, options.retries, clock.now),

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from airflow_provider_assistant.api.models import QADocument
-from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger
 from airflow_provider_assistant.loading.rows import DataframeRows, mapping_of, wanted_columns
 from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks import ask_cases, evaluations, lake_cases, loads, metric_cases, posts
@@ -170,7 +170,9 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     """Record all rows of a file as created."""
     columns = mapping_of(QADocument, None, None)
     with (
-        ledger.documents(scope=scope, site_id="bench", source="bench", run=loads.RUN) as memory,
+        ledger.documents(
+            scope=DocumentScope(scope, "documents/qa"), site_id="bench", source="bench", run=loads.RUN
+        ) as memory,
         open_source(str(path), wanted_columns(QADocument, columns, ["id"])) as source,
     ):
         never: Callable[[Any], Any] = lambda _: None  # noqa: E731
@@ -180,7 +182,7 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
             memory.commit_and_claim((), claims)
             memory.commit_and_claim(
                 [
-                    Settlement(claim, "done", digest.content, "1", 201)
+                    ClaimOutcome(claim, "created", digest.content, "1", 201)
                     for claim, digest in zip(claims, digests, strict=True)
                 ],
                 (),
