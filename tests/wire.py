@@ -1,4 +1,4 @@
-"""A service on a real socket that answers what a test tells it to, and remembers what it was sent."""
+"""A service on a real socket that sends scripted answers and records the requests."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Answer:
     :param status: HTTP status.
     :param body: A JSON value, or bytes to send as they are.
     :param headers: Further headers.
-    :param drop: Read the request, then close the connection without a word.
+    :param drop: Read the request, then close the connection without a response.
     :param delay: Seconds before anything is sent.
     """
 
@@ -49,7 +51,7 @@ class Received:
 
 
 class ScriptedService:
-    """Answers the requests with the scripted answers in their order; the last one goes on for ever."""
+    """Answer the requests with the scripted answers in order; the last one repeats."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers or (Answer(),))
@@ -113,9 +115,19 @@ class ScriptedService:
         self._server.server_close()
 
 
+class FunctionTransport(AsyncTransport):
+    """A transport without a network: a coroutine function returns the response to a call."""
+
+    def __init__(self, answer: Callable[[Any], Awaitable[Any]]) -> None:
+        self._answer = answer
+
+    async def exchange(self, call: Any) -> Any:
+        return await self._answer(call)
+
+
 @dataclass
 class FakeTime:
-    """A clock that only waiting moves."""
+    """A clock that advances only when something waits."""
 
     moment: float = 1_700_000_000.0
     waited: list[float] = field(default_factory=list)

@@ -89,15 +89,15 @@ class Response:
 
     :param status: HTTP status.
     :param headers: Values by header name in lower case.
-    :param body: The decompressed body; only its beginning if there is a flaw.
-    :param flaw: Reason why the body cannot be read, to follow "a body that …", such as ``is larger than …``. Default:
+    :param body: The decompressed body; only its beginning if there is a defect.
+    :param defect: Reason why the body cannot be read, to follow "a body that …", such as ``is larger than …``. Default:
         None, the body is complete.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    flaw: str | None = None
+    defect: str | None = None
 
     @property
     def is_success(self) -> bool:
@@ -112,8 +112,8 @@ class Response:
         :raises AssistantResponseError: The body is not JSON (such as a proxy's web page), too large, truncated, or
             nested more than MAX_DEPTH levels deep.
         """
-        if self.flaw:
-            raise AssistantResponseError(f"status {self.status} with a body that {self.flaw}")
+        if self.defect:
+            raise AssistantResponseError(f"status {self.status} with a body that {self.defect}")
         if not self.body.strip():
             return None
         try:

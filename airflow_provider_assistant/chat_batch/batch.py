@@ -19,8 +19,9 @@ from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pendin
 from airflow_provider_assistant.chat_batch.questions import Questions, asked_as
 from airflow_provider_assistant.chat_batch.state import BatchState, recording
 from airflow_provider_assistant.client.cancellation import CancellableRunner
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantLedgerError,

@@ -16,10 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_assistant.client.client import is_recognisable
+from airflow_provider_assistant.client.redaction import REDACTED, is_recognisable
 from airflow_provider_assistant.exceptions import escaped
 
-REDACTED = "***"
 # Length limit of an error, in characters. Errors may contain ids of any length.
 ERROR_LENGTH = 900
 GOOD, BAD, DIM, WARNING = "green", "bold red", "dim", "yellow"

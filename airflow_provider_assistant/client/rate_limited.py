@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 
 # The endpoint whose callers limit the total wait themselves.
 POLL = "chat.request"
-# Pause after a 429 without Retry-After, in seconds.
-PAUSE = 1.0
+# Pause after a 429 without Retry-After.
+DEFAULT_PAUSE_SECONDS = 1.0
 
 
 class RateLimitedClient(AssistantClient):
@@ -27,50 +30,87 @@ class RateLimitedClient(AssistantClient):
 
     :param settings: Settings of the connection.
     :param limiter: Rate limiter. Default: a new one for the connection's ``max_concurrency``.
-    :param options: Keyword arguments of :class:`AssistantClient` for clock, sleep and jitter.
+    :param options: Keyword arguments of :class:`.AssistantClient` for transports, clock, sleep and jitter.
     """
 
     def __init__(self, settings: ClientSettings, limiter: AdaptiveRateLimiter | None = None, **options: Any) -> None:
         super().__init__(settings, **options)
         self.limiter = limiter or AdaptiveRateLimiter(settings.max_concurrency)
-        # First come, first served: the limiter does not guarantee an order, and its limit may be low.
-        self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
+        self._async_transport = RateLimitingTransport(
+            self._async_transport, self.limiter, max_backoff=settings.retry.max_backoff, now=self.now, rng=self._rng
+        )
         self._preparing = asyncio.Lock()
         self._is_prepared = False
-        # The 429 that asked for too long a pause with the end of that pause, and the requests waiting for a slot.
-        self._refusal: tuple[Response, float] | None = None
-        self._waiting: set[asyncio.Timeout] = set()
 
     async def prepare(self) -> None:
-        """Initialize the client in a thread, once, so that the first request does not block the event loop."""
+        """
+        Initialize the client in a thread, once, so that the first request does not block the event loop.
+
+        :raises AssistantInputError: The settings cannot be used.
+        """
         if self._is_prepared:
             return
         async with self._preparing:
             if not self._is_prepared:
-                await asyncio.to_thread(self._prepare)
+                await asyncio.to_thread(self._async_transport.prepare)
                 self._is_prepared = True
 
-    def _prepare(self) -> None:
-        import aiohttp  # noqa: F401
 
-        # Read the certificates, and compile the expressions that redact the API key.
-        _ = self._tls, self._key, self._key_bytes
+class RateLimitingTransport(AsyncTransport):
+    """
+    Delay the requests of a transport as a rate limiter allows, and tell the limiter their outcomes.
 
-    async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
+    :param transport: Transport that sends the requests.
+    :param limiter: The rate limiter.
+    :param max_backoff: Longest pause after a 429 that waiting requests wait out, in seconds.
+    :param now: Clock, returning seconds since the epoch.
+    :param rng: Random generator of the jitter.
+    """
+
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        limiter: AdaptiveRateLimiter,
+        *,
+        max_backoff: float,
+        now: flow.Clock,
+        rng: random.Random,
+    ) -> None:
+        self._inner = transport
+        self._limiter = limiter
+        self._max_backoff = max_backoff
+        self._now = now
+        self._rng = rng
+        # First come, first served: the limiter does not guarantee an order, and its limit may be low.
+        self._queue = asyncio.Semaphore(limiter.max_concurrency)
+        # The 429 that asked for too long a pause with the end of that pause, and the requests waiting for a slot.
+        self._refusal: tuple[Response, float] | None = None
+        self._waiting: set[asyncio.Timeout] = set()
+
+    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        """Wait for a slot, then send a call once, see :meth:`.AsyncTransport.exchange`."""
         async with self._queue:
             if refusal := await self._wait_for_slot(call):
                 return refusal
             try:
-                outcome = await super()._aexchange(call)
+                outcome = await self._inner.exchange(call)
                 self._learn(outcome)
             finally:
-                self.limiter.release()
+                self._limiter.release()
         return outcome
+
+    def prepare(self) -> None:
+        """Prepare the inner transport."""
+        self._inner.prepare()
+
+    async def close(self) -> None:
+        """Close the inner transport."""
+        await self._inner.close()
 
     async def _wait_for_slot(self, call: Call[Any]) -> Response | None:
         """Wait for a slot and return None, or return the 429 whose pause is too long without waiting."""
         if call.endpoint == POLL:
-            await self.limiter.acquire()
+            await self._limiter.acquire()
             return None
         if self._refusal and self._refusal[1] <= asyncio.get_running_loop().time():
             self._refusal = None
@@ -80,7 +120,7 @@ class RateLimitedClient(AssistantClient):
         try:
             async with waiting:
                 self._waiting.add(waiting)
-                await self.limiter.acquire()
+                await self._limiter.acquire()
         except TimeoutError:
             return self._refusal[0] if self._refusal else await self._wait_for_slot(call)
         finally:
@@ -89,15 +129,15 @@ class RateLimitedClient(AssistantClient):
 
     def _learn(self, outcome: Response | TransportFailure) -> None:
         if isinstance(outcome, TransportFailure) or outcome.status >= 500:
-            self.limiter.failed()
+            self._limiter.failed()
         elif outcome.status == 429:
-            asked = errors.parse_retry_after(outcome.headers.get("retry-after"), self.now())
-            pause = PAUSE if asked is None else asked
-            self.limiter.refused(flow.jittered(pause, self._rng))
-            if pause > self.settings.retry.max_backoff:
+            asked = errors.parse_retry_after(outcome.headers.get("retry-after"), self._now())
+            pause = DEFAULT_PAUSE_SECONDS if asked is None else asked
+            self._limiter.refused(flow.jittered(pause, self._rng))
+            if pause > self._max_backoff:
                 now = asyncio.get_running_loop().time()
                 self._refusal = outcome, now + pause
                 for waiting in self._waiting:
                     waiting.reschedule(now)
         else:
-            self.limiter.accepted()
+            self._limiter.accepted()

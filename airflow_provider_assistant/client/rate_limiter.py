@@ -12,56 +12,55 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from airflow_provider_assistant.observability import metrics
 
 log = logging.getLogger(__name__)
 
-# Width of the bins in which accepted requests are counted, in seconds: shorter than the refill interval of a service
-# (typically one second), and longer than the jitter of the response times.
-BIN = 0.02
-# Precision of a sleep, in seconds: a request that would wait for less goes at once.
-SLACK = 0.004
-# After the first refusal, the rate starts at START requests per second, or a quarter of the requests accepted before
-# it if that is more. It doubles every DOUBLING seconds: the next refusal comes soon, but only from an empty bucket.
-START = 40.0
-DOUBLING = 0.25
-# A learned rate starts at this share of the limit. Every second it grows by PROBE times the bucket size: exceeding the
-# limit costs a pause, which a large bucket compensates for.
-MARGIN = 0.99
-PROBE = 0.02
-# Other clients share the limit if a new fit is below this share of the previous one, or if a learned rate is refused
-# within SOON seconds more than once.
-ALONE = 0.85
-SOON = 5.0
-# A few slow responses look like a bucket that refills within hours. Below this rate, in requests per second, only the
-# pauses that the service asks for delay requests.
-SLOWEST = 1.0
-# A rate that no task reaches, in requests per second. Without this cap, growth would overflow.
-FASTEST = 1e6
-DOUBLINGS = 64
+# Accepted requests are counted in bins of this width: shorter than the refill interval of a service (typically one
+# second), and longer than the jitter of the response times.
+BIN_SECONDS = 0.02
 # Enough bins to show how a bucket runs dry, and few enough to fit within milliseconds.
-MOST_BINS = 1024
-# Where clients share the limit, additive increase and multiplicative decrease make their rates converge, as in TCP.
-# The increase, in requests per second per second, is SHARED_PROBE times the square root of the rate.
-SHARED_PROBE = 10.0
+MAX_BINS = 1024
+# A request that would wait for less goes at once, because a sleep is not more precise.
+SLEEP_PRECISION_SECONDS = 0.004
+# Rates are in requests per second. After the first refusal, the rate starts at FIRST_RATE, or at a quarter of the
+# requests accepted before it if that is more. It then doubles: the next refusal comes soon, but only from an empty
+# bucket.
+FIRST_RATE = 40.0
+DOUBLING_SECONDS = 0.25
+MAX_DOUBLINGS = 64
+# A fitted rate starts at FIT_SHARE of the limit, and grows every second by PROBE_SHARE of the bucket size: exceeding
+# the limit costs a pause, which a large bucket compensates for.
+FIT_SHARE = 0.99
+PROBE_SHARE = 0.02
+# Other clients share the limit if a new fit is below SHARED_FIT_SHARE of the previous one, or if a fitted rate is
+# refused within EARLY_REFUSAL_SECONDS more than once. Then additive increase and multiplicative decrease make the rates
+# of the clients converge, as in TCP. Every second, the rate grows by SHARED_INCREASE times its square root.
+SHARED_FIT_SHARE = 0.85
+EARLY_REFUSAL_SECONDS = 5.0
+SHARED_INCREASE = 10.0
 SHARED_DECREASE = 0.5
+# A few slow responses look like a bucket that refills within hours. Below this rate, only the pauses that the service
+# asks for delay requests.
+LOWEST_RATE = 1.0
+# A rate that no task reaches. Without this cap, growth would overflow.
+HIGHEST_RATE = 1e6
 
 
-class Accepted:
+class AcceptedRequests:
     """
     Count accepted requests over time, in bins.
 
-    Only bins with requests are kept. When there are more than MOST_BINS, the bins become twice as wide. LedgerReader
-    use and the duration of a fit are therefore bounded.
+    Only bins with requests are kept. When there are more than MAX_BINS, the bins become twice as wide. Memory and the
+    duration of a fit are therefore bounded.
     """
 
     def __init__(self) -> None:
         self.total = 0
-        self._width = BIN
+        self._width = BIN_SECONDS
         self._counts: dict[int, int] = {}
 
     def add(self, seconds: float) -> None:
@@ -73,7 +72,7 @@ class Accepted:
         position = int(seconds / self._width)
         self._counts[position] = self._counts.get(position, 0) + 1
         self.total += 1
-        if len(self._counts) > MOST_BINS:
+        if len(self._counts) > MAX_BINS:
             self._widen()
 
     def _widen(self) -> None:
@@ -100,9 +99,8 @@ class Accepted:
         return high
 
     def _runs_dry(self, rate: float, burst: float) -> bool:
-        tokens, last = burst, -1
+        tokens, last, refill = burst, -1, rate * self._width
         for position, count in self._counts.items():
-            refill = rate * self._width
             tokens = min(burst, tokens + refill * (position - last - 1))
             tokens = min(burst, tokens + refill - count)
             if tokens < 0.0:
@@ -121,21 +119,18 @@ class RateEstimator:
     as in TCP.
 
     An epoch lasts from the first accepted request after a pause to the next refusal.
-
-    :param now: Current time on a monotonic clock, in seconds.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         self.rate = math.inf
         # Accepted requests and duration of the epoch with the fewest requests, which shows the bucket best.
-        self._first: tuple[float, float] | None = None
-        self._learned = 0.0
-        self._shared = False
-        self._early = 0
-        self._epoch = now
-        self._grown = now
-        self._next = now
-        self._accepted = Accepted()
+        self._smallest_epoch: tuple[int, float] | None = None
+        self._fitted_rate = 0.0
+        self._is_shared = False
+        self._early_refusals = 0
+        # Times on the monotonic clock: start of the epoch, last growth of the rate, next request.
+        self._epoch = self._grown = self._next = -math.inf
+        self._accepted = AcceptedRequests()
 
     def delay(self, now: float) -> float:
         """
@@ -147,9 +142,9 @@ class RateEstimator:
         if math.isinf(self.rate):
             return 0.0
         self._grow(now)
-        self._next = max(self._next, now - SLACK) + 1.0 / self.rate
+        self._next = max(self._next, now - SLEEP_PRECISION_SECONDS) + 1.0 / self.rate
         wait = self._next - now
-        return wait if wait > SLACK else 0.0
+        return wait if wait > SLEEP_PRECISION_SECONDS else 0.0
 
     def accepted(self, now: float) -> None:
         """
@@ -171,40 +166,41 @@ class RateEstimator:
         elapsed, accepted = now - self._epoch, self._accepted.total
         if not accepted:
             # Other clients have emptied the bucket.
-            self.rate = START if math.isinf(self.rate) else max(SLOWEST, self.rate * SHARED_DECREASE)
-        elif self._first is None:
-            self._first = (accepted, elapsed)
-            self.rate = max(START, accepted / 4)
+            self.rate = FIRST_RATE if math.isinf(self.rate) else max(LOWEST_RATE, self.rate * SHARED_DECREASE)
+        elif self._smallest_epoch is None:
+            self._smallest_epoch = (accepted, elapsed)
+            self.rate = max(FIRST_RATE, accepted / 4)
         else:
-            self._first = min(self._first, (accepted, elapsed))
-            self._learn(elapsed)
+            self._smallest_epoch = min(self._smallest_epoch, (accepted, elapsed))
+            self._learn(self._smallest_epoch, elapsed)
         self._epoch = self._grown = self._next = resume
-        self._accepted = Accepted()
+        self._accepted = AcceptedRequests()
 
-    def _learn(self, elapsed: float) -> None:
-        fitted = self._accepted.rate_of_bucket(*(self._first or (0.0, 0.0)))
-        if self._learned:
-            self._early += elapsed < SOON
-            self._shared = self._shared or self._early > 1 or fitted < ALONE * self._learned
-        if self._shared:
-            self.rate = max(SLOWEST, self.rate * SHARED_DECREASE)
+    def _learn(self, smallest_epoch: tuple[int, float], elapsed: float) -> None:
+        fitted = self._accepted.rate_of_bucket(*smallest_epoch)
+        if self._fitted_rate:
+            self._early_refusals += elapsed < EARLY_REFUSAL_SECONDS
+            self._is_shared = (
+                self._is_shared or self._early_refusals > 1 or fitted < SHARED_FIT_SHARE * self._fitted_rate
+            )
+        if self._is_shared:
+            self.rate = max(LOWEST_RATE, self.rate * SHARED_DECREASE)
         else:
-            self.rate = max(SLOWEST, min(self.rate, MARGIN * fitted))
-            self._learned = fitted
+            self.rate = max(LOWEST_RATE, min(self.rate, FIT_SHARE * fitted))
+            self._fitted_rate = fitted
 
     def _grow(self, now: float) -> None:
         step = now - self._grown
         if step <= 0:
             return
         self._grown = now
-        accepted, _ = self._first or (0.0, 0.0)
-        if self._shared:
-            self.rate += SHARED_PROBE * math.sqrt(self.rate) * step
-        elif self._learned:
-            self.rate += PROBE * accepted * step
+        if self._is_shared:
+            self.rate += SHARED_INCREASE * math.sqrt(self.rate) * step
+        elif self._fitted_rate and self._smallest_epoch:
+            self.rate += PROBE_SHARE * self._smallest_epoch[0] * step
         else:
-            self.rate *= 2.0 ** min(step / DOUBLING, DOUBLINGS)
-        self.rate = min(self.rate, FASTEST)
+            self.rate *= 2.0 ** min(step / DOUBLING_SECONDS, MAX_DOUBLINGS)
+        self.rate = min(self.rate, HIGHEST_RATE)
 
 
 class AdaptiveRateLimiter:
@@ -212,24 +208,21 @@ class AdaptiveRateLimiter:
     Limit the concurrency and the rate of the requests of one task.
 
     :param max_concurrency: Maximum number of requests in flight.
-    :param now: Returns the time of a monotonic clock, in seconds. Default: :func:`time.monotonic`.
-    :param sleep: Coroutine function that waits for a number of seconds. Default: :func:`asyncio.sleep`.
+    :param now: Monotonic clock in seconds. Default: the clock of the running event loop.
     """
 
     def __init__(
         self,
         max_concurrency: int,
         *,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
     ) -> None:
         self.max_concurrency = max_concurrency
         self.limit = float(max_concurrency)
         self.in_flight = 0
         self.throttled = 0
-        self.pace = RateEstimator(now())
+        self.estimator = RateEstimator()
         self._now = now
-        self._sleep = sleep
         self._resume = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._stopped: Exception | None = None
@@ -256,7 +249,7 @@ class AdaptiveRateLimiter:
                 raise self._stopped
             pause = self._resume - self._now()
             if pause > 0:
-                await self._sleep(pause)
+                await asyncio.sleep(pause)
             elif self.in_flight >= max(1, int(self.limit)):
                 waiter = asyncio.get_running_loop().create_future()
                 self._waiting.append(waiter)
@@ -265,8 +258,8 @@ class AdaptiveRateLimiter:
                 break
         self.in_flight += 1
         try:
-            if delay := self.pace.delay(self._now()):
-                await self._sleep(delay)
+            if delay := self.estimator.delay(self._now()):
+                await asyncio.sleep(delay)
         except BaseException:
             self.release()
             raise
@@ -281,7 +274,7 @@ class AdaptiveRateLimiter:
 
     def accepted(self) -> None:
         """Count a request that the service accepted, and increase the concurrency slightly."""
-        self.pace.accepted(self._now())
+        self.estimator.accepted(self._now())
         if self.limit < self.max_concurrency:
             self._limit_to(min(self.max_concurrency, self.limit + 1.0 / self.limit))
             self._wake()
@@ -297,12 +290,12 @@ class AdaptiveRateLimiter:
         if now >= self._resume:
             # Only the first 429 after a pause counts: the requests in flight with it are refused for the same reason.
             self._limit_to(max(1.0, self.limit / 2))
-            self.pace.refused(now, now + seconds)
+            self.estimator.refused(now, now + seconds)
             metrics.pause(seconds)
             log.info(
                 "The service asked for a pause of %.1f s; after it, at most %.0f requests/s and %d in flight.",
                 seconds,
-                self.pace.rate,
+                self.estimator.rate,
                 int(self.limit),
             )
         self._resume = max(self._resume, now + seconds)

@@ -1,4 +1,4 @@
-"""Limits of a response, shared by all HTTP clients: its size after decompression, and its duration."""
+"""Limits of a response that every transport applies while it reads: the size after decompression, and the duration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Self
 
+from airflow_provider_assistant.api.call import Response
+
 # The encodings that the standard library decompresses incrementally, which allows a limit on the decompressed size.
 ENCODINGS = "gzip, deflate"
 GZIP_OR_ZLIB = 47
 
 
-class Body:
+class BoundedBody:
     """
     Collect the body of a response and decompress it, with a limited size in memory.
 
@@ -28,52 +30,63 @@ class Body:
         self._kept = bytearray()
         self._unzip = zlib.decompressobj(GZIP_OR_ZLIB) if self._encoding in {"gzip", "x-gzip", "deflate"} else None
         self._is_empty = True
-        self.flaw: str | None = None
+        self.defect: str | None = None
         """Why the body cannot be used, as the predicate of a sentence; None if it can."""
 
-    def take(self, piece: bytes) -> bool:
+    def feed(self, piece: bytes) -> bool:
         """
         Add the next piece of the body.
 
         :param piece: Bytes as received.
-        :return: Whether to read on. False if the body cannot be used, see :attr:`flaw`.
+        :return: Whether to read on. False if the body cannot be used, see :attr:`defect`.
         """
         self._is_empty = self._is_empty and not piece
         if not self._unzip and self._encoding not in {"", "identity"}:
-            self.flaw = f"is encoded as {self._encoding[:40]!r}, which was not requested"
+            self.defect = f"is encoded as {self._encoding[:40]!r}, which was not requested"
             return False
         # One byte more than the limit distinguishes a body that is too large from one that just fits.
         room = self._limit - len(self._kept) + 1
         try:
             self._kept += self._unzip.decompress(piece, room) if self._unzip else piece[:room]
         except zlib.error:
-            self.flaw = f"cannot be decompressed ({self._encoding})"
+            self.defect = f"cannot be decompressed ({self._encoding})"
         if len(self._kept) > self._limit:
             del self._kept[self._limit :]
-            self.flaw = f"is larger than max_response_bytes of the Airflow connection allows ({self._limit} bytes)"
-        return self.flaw is None
+            self.defect = f"is larger than max_response_bytes of the Airflow connection allows ({self._limit} bytes)"
+        return self.defect is None
 
     def end(self) -> bytes:
         """
         Return the decompressed body after its last piece.
 
-        :return: The body; only its beginning if :attr:`flaw` is set.
+        :return: The body; only its beginning if :attr:`defect` is set.
         """
-        if self._unzip and not self._unzip.eof and not self._is_empty and not self.flaw:
-            self.flaw = f"ends in the middle of its compressed data ({self._encoding})"
+        if self._unzip and not self._unzip.eof and not self._is_empty and not self.defect:
+            self.defect = f"ends in the middle of its compressed data ({self._encoding})"
         return bytes(self._kept)
 
+    def response(self, status: int, headers: Mapping[str, str]) -> Response:
+        """
+        Return the response after the last piece of its body.
 
-class TooLate(TimeoutError):
+        :param status: HTTP status.
+        :param headers: Headers as received.
+        :return: The response, with header names in lower case.
+        """
+        body = self.end()
+        return Response(status, {name.lower(): value for name, value in headers.items()}, body, self.defect)
+
+
+class ResponseDeadlineExceeded(TimeoutError):
     """A response was not complete in time."""
 
 
-class Watch:
+class ResponseDeadline:
     """
     Limit the total duration of an httpx response; httpx itself limits only the pauses between its pieces.
 
     Use it as a context manager around one request at a time, and pass :meth:`trace` as httpx's ``trace`` extension.
-    On exit it raises :class:`TooLate` if the time was over.
+    On exit it raises :class:`ResponseDeadlineExceeded` if the time was over.
 
     :param seconds: Maximum time from the end of the request to the last byte of the response, in seconds.
     """
@@ -121,4 +134,4 @@ class Watch:
                 self._timer.cancel()
             self._timer = None
         if self._is_over and (kind is None or issubclass(kind, Exception)):
-            raise TooLate(f"no complete answer within {self._seconds:g} s")
+            raise ResponseDeadlineExceeded(f"no complete answer within {self._seconds:g} s")

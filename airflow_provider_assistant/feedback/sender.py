@@ -13,8 +13,8 @@ from typing import Any
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.models import Feedback, checked
 from airflow_provider_assistant.client.cancellation import CancellableRunner
-from airflow_provider_assistant.client.client import ClientSettings
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,

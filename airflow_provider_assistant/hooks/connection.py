@@ -14,7 +14,8 @@ from airflow.providers.common.compat.sdk import Connection
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.client.client import SURELY_SECRET, ClientSettings, is_recognisable
+from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 log = logging.getLogger(__name__)

@@ -114,10 +114,10 @@ class Terminal(World):
         _check(result)
         return result
 
-    def _received(self, call: Any) -> Any:
+    def receive(self, call: Any) -> Any:
         if self._requests == self._interrupted_at:
             signal.raise_signal(signal.SIGINT)
-        return super()._received(call)
+        return super().receive(call)
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[Terminal]:

@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
-from airflow_provider_assistant.client.response_limits import Body
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 
 SECRET = "canary-91f0c4e2b7a8"
 
@@ -57,7 +58,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Service:
+class Service(AsyncTransport):
     """
     Handle requests one by one.
 
@@ -167,14 +168,5 @@ class Client(AssistantClient):
 
     def __init__(self, service: Service, retries: int, now: Callable[[], float]) -> None:
         rule = flow.RetryPolicy(retries + 1)
-        super().__init__(ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule), now=now)
-        self._service = service
-
-    async def _aexchange(self, call: Call[Any]) -> Response | TransportFailure:
-        outcome = await self._service.exchange(call)
-        # The expressions that redact the API key take longer to compile than a short night.
-        if isinstance(outcome, TransportFailure) or SECRET.encode() not in outcome.body:
-            return outcome
-        received = Body(self.settings.max_response_bytes, "")
-        received.take(outcome.body)
-        return self._response(outcome.status, outcome.headers, received)
+        settings = ClientSettings("http://assistant.test/api/v1", SECRET, service.timeout, rule)
+        super().__init__(settings, async_transport=service, now=now)

@@ -33,8 +33,8 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
+from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, store
@@ -235,8 +235,8 @@ class World:
         with asyncio.Runner(loop_factory=Loop) as runner:
             return runner.run(main)
 
-    def _received(self, call: Call[Any]) -> tuple[float, Callable[[AssistantClient], Response | TransportFailure]]:
-        """Handle a request; return the duration until the response, and the response as the client parses it."""
+    def receive(self, call: Call[Any]) -> tuple[float, Callable[[], Response | TransportFailure]]:
+        """Handle a request; return the duration until the response, and a function that returns the response."""
         if self._is_dead:
             raise Killed
         number, self._requests = self._requests, self._requests + 1
@@ -249,11 +249,9 @@ class World:
         if number == self._try.killed_at:
             self._is_dead = True
             raise Killed
-        return min(answer.latency, self.timeout), lambda client: self._outcome(client, answer, status, body)
+        return min(answer.latency, self.timeout), lambda: self._outcome(answer, status, body)
 
-    def _outcome(
-        self, client: AssistantClient, answer: Answer, status: int, body: bytes
-    ) -> Response | TransportFailure:
+    def _outcome(self, answer: Answer, status: int, body: bytes) -> Response | TransportFailure:
         if self._is_dead:
             raise Killed
         if answer.refuses:
@@ -265,9 +263,7 @@ class World:
         headers = {"x-request-id": f"x-{SECRET}"}
         if answer.retry_after is not None:
             headers["retry-after"] = answer.retry_after
-        received = client._bounded(headers)
-        received.take(body)
-        return client._response(status, headers, received)
+        return Response(status, headers, body)
 
     def _statement(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if self._is_dead:
@@ -291,35 +287,24 @@ class World:
     @contextlib.contextmanager
     def entered(self) -> Iterator[World]:
         """Patch the package to use this environment."""
-        world = self
-
-        def exchange(client: AssistantClient, call: Call[Any]) -> Response | TransportFailure:
-            seconds, outcome = world._received(call)
-            world.sleep(seconds)
-            return outcome(client)
-
-        async def aexchange(client: AssistantClient, call: Call[Any]) -> Response | TransportFailure:
-            seconds, outcome = world._received(call)
-            await asyncio.sleep(seconds)
-            return outcome(client)
 
         async def looked_up(hook: AssistantHook) -> Any:
             hook.settings = hook._read_settings()
             return hook.settings
 
-        clocks = {"now": self.now, "sleep": self.sleep, "rng": random.Random(1)}
+        rng = random.Random(1)
+        defaults = ClientDefaults(
+            transport=lambda _: _Wire(self), async_transport=lambda _: _AsyncWire(self), now=self.now,
+            sleep=self.sleep, rng=lambda: rng,
+        )  # fmt: skip
         moment = {"now": lambda: datetime.fromtimestamp(self.now(), UTC)}
         shutil.copy(_empty_ledger(), self.folder / "assistant_ledger.db")
         handler = _Handler(self.logged)
         loggers = [logging.getLogger(name) for name in ("airflow_provider_assistant", "airflow.task")]
         with contextlib.ExitStack() as stack:
             for patch in (
-                mock.patch.object(AssistantClient, "_exchange", exchange),
-                mock.patch.object(AssistantClient, "_aexchange", aexchange),
                 mock.patch.object(AssistantHook, "load_settings_async", looked_up),
-                mock.patch.dict(AssistantClient.__init__.__kwdefaults__, clocks),
                 mock.patch.dict(Ledger.__init__.__kwdefaults__, moment),
-                mock.patch.dict(AdaptiveRateLimiter.__init__.__kwdefaults__, {"now": lambda: self.elapsed}),
                 mock.patch.dict("os.environ", {"AIRFLOW_CONN_ASSISTANT_DEFAULT": self._connection}),
                 mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(self.folder)),
                 mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),
@@ -331,6 +316,7 @@ class World:
                 mock.patch.object(io, "open", self._open),
             ):
                 stack.enter_context(patch)
+            stack.callback(set_client_defaults, set_client_defaults(defaults))
             for logger in loggers:
                 stack.callback(logger.setLevel, logger.level)
                 stack.callback(setattr, logger, "propagate", logger.propagate)
@@ -342,6 +328,26 @@ class World:
             stack.callback(sa.event.remove, sa.Engine, "before_cursor_execute", self._statement)
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             yield self
+
+
+class _Wire(Transport):
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        seconds, outcome = self._world.receive(call)
+        self._world.sleep(seconds)
+        return outcome()
+
+
+class _AsyncWire(AsyncTransport):
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        seconds, outcome = self._world.receive(call)
+        await asyncio.sleep(seconds)
+        return outcome()
 
 
 class _FullDisk(io.FileIO):

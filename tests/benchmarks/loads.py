@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.models import QADocument
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
 from airflow_provider_assistant.ledger.store import sqlite_engine
 from airflow_provider_assistant.loading.engine import Load, LoadOptions

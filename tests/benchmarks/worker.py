@@ -17,6 +17,8 @@ from typing import Any
 
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.ledger import Ledger
 from tests.benchmarks import loads, posts
 from tests.benchmarks.measure import reset_peak, status
@@ -25,12 +27,17 @@ from tests.benchmarks.service import Service
 NOWHERE: Any = SimpleNamespace(api="http://127.0.0.1:1/api/v1")
 
 
-class Silent(AssistantClient):
-    """A client without a network that accepts every request."""
+class Accepting(AsyncTransport):
+    """A transport without a network that accepts every request."""
 
-    async def _aexchange(self, call: Call[Any]) -> Response:
+    async def exchange(self, call: Call[Any]) -> Response:
         await asyncio.sleep(0)
         return Response(201, {}, b'{"id": "1"}')
+
+
+def offline(settings: ClientSettings) -> AssistantClient:
+    """Return a client without a network."""
+    return AssistantClient(settings, async_transport=Accepting())
 
 
 def _import_all(ledger: Ledger | None) -> None:
@@ -38,7 +45,7 @@ def _import_all(ledger: Ledger | None) -> None:
     import aiohttp  # noqa: F401
     import pyarrow.parquet  # noqa: F401
 
-    loads.load(loads.rows(10), NOWHERE, ledger, client=Silent)
+    loads.load(loads.rows(10), NOWHERE, ledger, client=offline)
 
 
 def share(url: str, key: str, seconds: str, concurrency: str) -> dict[str, Any]:
@@ -57,7 +64,7 @@ def memory(path: str, folder: str) -> dict[str, Any]:
     with loads.sqlite_ledger(Path(folder)) as ledger:
         _import_all(ledger)
         before = reset_peak()
-        counts, seconds = loads.load(path, NOWHERE, ledger, client=Silent)
+        counts, seconds = loads.load(path, NOWHERE, ledger, client=offline)
     return {"peak_mb": round(status("VmHWM") - before, 1), "created": counts.created, "seconds": round(seconds, 1)}
 
 

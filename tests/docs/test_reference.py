@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.chat_batch.poller import State
-from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.scoring import scores_schema
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks.assistant import AssistantHook

@@ -17,7 +17,8 @@ LARGE = 200 * MIB
 SEND = """
 import asyncio, json, sys
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.loading.rows import FileRows
 from airflow_provider_assistant.storage.paths import storage_files

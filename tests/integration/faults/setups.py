@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from dataclasses import replace
 
-from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
+from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.ledger import store
 
 SENDS = 40
@@ -15,31 +17,33 @@ FILE_LIMIT = 200_000
 
 def dies_before_sending() -> None:
     """Kill the process between the claim of a row and its request."""
-    send, count = AssistantClient._aexchange, 0
+    count = 0
 
-    async def dying(self, call):
-        nonlocal count
-        count += 1
-        if count > SENDS:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return await send(self, call)
+    class Dying(AiohttpTransport):
+        async def exchange(self, call):
+            nonlocal count
+            count += 1
+            if count > SENDS:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return await super().exchange(call)
 
-    AssistantClient._aexchange = dying
+    set_client_defaults(replace(get_client_defaults(), async_transport=Dying))
 
 
 def dies_after_sending() -> None:
     """Kill the process between the response to a row and the record of its outcome."""
-    send, count = AssistantClient._aexchange, 0
+    count = 0
 
-    async def dying(self, call):
-        nonlocal count
-        answer = await send(self, call)
-        count += 1
-        if count > SENDS:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return answer
+    class Dying(AiohttpTransport):
+        async def exchange(self, call):
+            nonlocal count
+            answer = await super().exchange(call)
+            count += 1
+            if count > SENDS:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
 
-    AssistantClient._aexchange = dying
+    set_client_defaults(replace(get_client_defaults(), async_transport=Dying))
 
 
 def files_may_not_grow() -> None:

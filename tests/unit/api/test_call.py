@@ -40,9 +40,9 @@ def test_the_depth_check_takes_linear_time():
     assert len(decoded(body(200_000))) == 200_000
 
 
-def test_the_error_names_the_flaw():
+def test_the_error_names_the_defect():
     with pytest.raises(AssistantResponseError, match="status 200 with a body that is larger than"):
-        decoded(b"{}", flaw="is larger than a house")
+        decoded(b"{}", defect="is larger than a house")
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b'{"a": "\xe9"}', b"{'a': 1}", b"1" * 5000, b"{}}", b"[1,]", b"\0"])

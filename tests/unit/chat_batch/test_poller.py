@@ -15,9 +15,11 @@ import pytest
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.chat_batch import poller as module
 from airflow_provider_assistant.chat_batch.poller import FinishedRequest, Pending, Poller
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantPermissionError
 from tests.virtual_time import now, simulated
 
@@ -46,18 +48,17 @@ COMPLETE = said("complete", result={"answer": "42"})
 FAILED = said("failed", error={"message": "no idea"})
 
 
-class Wire(AssistantClient):
-    """A client whose responses are a function of the request and the number of the poll."""
+class Wire(AsyncTransport):
+    """A transport whose responses are a function of the request and the number of the poll."""
 
     latency = 0.02
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, now=lambda: EPOCH + now(), **options)
-        self.answer: Any = lambda request_id, poll: COMPLETE
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
         self.sent: dict[str, list[float]] = defaultdict(list)
         self.flying = self.most = 0
 
-    async def _aexchange(self, call: Any) -> Any:
+    async def exchange(self, call: Any) -> Any:
         request_id = call.path.rpartition("/")[2]
         self.sent[request_id].append(now())
         self.flying += 1
@@ -72,19 +73,22 @@ class Wire(AssistantClient):
         return answer
 
 
-class LimitedWire(RateLimitedClient, Wire):
-    """The same client behind the shared rate limiter of triggers."""
+def client_of(wire: Wire) -> AssistantClient:
+    return AssistantClient(SETTINGS, async_transport=wire, now=lambda: EPOCH + now())
 
-    def __init__(self, most: int) -> None:
-        super().__init__(SETTINGS, AdaptiveRateLimiter(most, now=now), rng=random.Random(1))
+
+def limited(wire: Wire, most: int) -> RateLimitedClient:
+    """Return a client with the shared rate limiter of triggers."""
+    limiter = AdaptiveRateLimiter(most)
+    return RateLimitedClient(SETTINGS, limiter, async_transport=wire, now=lambda: EPOCH + now(), rng=random.Random(1))
 
 
 class Polled:
     """The result of polling."""
 
-    def __init__(self, poller: Poller, client: Wire, ended: list[FinishedRequest]) -> None:
+    def __init__(self, poller: Poller, wire: Wire, ended: list[FinishedRequest]) -> None:
         self.poller = poller
-        self.client = client
+        self.wire = wire
         self.ended = {end.request_id: end for end in ended}
         self.took = now()
         assert len(self.ended) == len(ended), "a request has ended twice"
@@ -98,15 +102,14 @@ def poll(
     submitted_at: Any = lambda _: 0.0,
     most: int = 16,
     interval: float = INTERVAL,
-    client: Any = lambda: Wire(SETTINGS),
+    client: Any = client_of,
 ) -> Polled:
     """Poll a number of chat requests; times are relative to the start."""
 
     async def main() -> Polled:
-        wire, ended = client(), []
-        wire.answer = answer
+        wire, ended = Wire(answer), []
         poller = Poller(
-            wire, site_id="docs", interval=interval, deadline=EPOCH + deadline, max_concurrency=most,
+            client(wire), site_id="docs", interval=interval, deadline=EPOCH + deadline, max_concurrency=most,
             on_end=ended.append,
         )  # fmt: skip
         await poller.run([Pending(f"r{number}", EPOCH + submitted_at(number)) for number in range(count)])
@@ -119,7 +122,7 @@ def poll(
 
 def test_the_pauses_double_up_to_the_interval():
     polled = poll(lambda _, number: COMPLETE if number == 7 else PENDING)
-    ages = [round(at, 0) for at in polled.client.sent["r0"]]
+    ages = [round(at, 0) for at in polled.wire.sent["r0"]]
     assert ages == [5, 10, 20, 40, 60, 80, 100]
     end = polled.ended["r0"]
     assert (end.status, end.text, end.polls) == ("complete", "42", 7)
@@ -150,7 +153,7 @@ def test_the_service_s_own_times_come_before_those_of_the_polls(times, seconds):
 
 def test_an_earlier_submission_is_polled_at_once_and_then_by_its_age():
     polled = poll(lambda _, number: COMPLETE if number == 3 else PENDING, submitted_at=lambda _: -1000.0)
-    assert [round(at) for at in polled.client.sent["r0"]] == [0, 20, 40]
+    assert [round(at) for at in polled.wire.sent["r0"]] == [0, 20, 40]
     assert polled.ended["r0"].seconds == pytest.approx(1040, abs=1)
 
 
@@ -174,15 +177,15 @@ def test_polls_are_few_and_late_answers_are_noticed_soon():
 @pytest.mark.parametrize("deadline", [-100.0, 0.0, 1.0, 12.0, 300.0])
 def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline):
     polled = poll(lambda *_: PENDING, 100, deadline=deadline, most=8)
-    assert set(polled.client.sent) == {f"r{number}" for number in range(100)}
+    assert set(polled.wire.sent) == {f"r{number}" for number in range(100)}
     assert polled.poller.open == 100
     assert polled.ended == {}
     last = max(deadline, 0.0)
     assert last <= polled.took <= last + 1
     if deadline > 0:
-        assert all(polls[-1] >= last - 0.001 for polls in polled.client.sent.values())
+        assert all(polls[-1] >= last - 0.001 for polls in polled.wire.sent.values())
     else:
-        assert all(len(polls) == 1 for polls in polled.client.sent.values())
+        assert all(len(polls) == 1 for polls in polled.wire.sent.values())
 
 
 def test_an_answer_at_the_deadline_counts():
@@ -202,10 +205,10 @@ def test_a_service_that_hangs_does_not_hold_it_beyond_the_deadline(deadline):
 
 def test_a_long_pause_that_the_service_asks_for_does_not_hold_it_beyond_the_deadline():
     refused = response(429, retry_after="7200")
-    polled = poll(lambda *_: refused, 100, deadline=50.0, most=4, client=lambda: LimitedWire(4))
+    polled = poll(lambda *_: refused, 100, deadline=50.0, most=4, client=lambda wire: limited(wire, 4))
     assert polled.poller.open == 100
     assert polled.took <= 50 + TIMEOUT + 1
-    assert sum(map(len, polled.client.sent.values())) <= 4
+    assert sum(map(len, polled.wire.sent.values())) <= 4
 
 
 def test_a_pause_that_ends_before_the_deadline_costs_time_only():
@@ -213,7 +216,7 @@ def test_a_pause_that_ends_before_the_deadline_costs_time_only():
         lambda *_: COMPLETE if now() >= 60 else response(429, retry_after="30"),
         100,
         deadline=600.0,
-        client=lambda: LimitedWire(16),
+        client=lambda wire: limited(wire, 16),
     )
     assert polled.poller.ended == Counter(complete=100)
     assert polled.took < 120
@@ -221,7 +224,7 @@ def test_a_pause_that_ends_before_the_deadline_costs_time_only():
 
 def test_a_pause_for_one_request_is_honoured():
     polled = poll(lambda _, number: response(429, retry_after="50") if number == 1 else COMPLETE)
-    first, second = polled.client.sent["r0"]
+    first, second = polled.wire.sent["r0"]
     assert second - first >= 50
 
 
@@ -245,11 +248,11 @@ def test_a_failed_request_says_why():
 @pytest.mark.parametrize(("status", "error"), [(401, AssistantAuthenticationError), (403, AssistantPermissionError)])
 def test_a_refusal_of_all_is_raised_and_cancels_the_others(status, error):
     async def main():
-        wire, ended = Wire(SETTINGS), []
-        wire.answer = lambda request_id, _: response(status) if request_id == "r5" else HANGS
+        wire, ended = Wire(lambda request_id, _: response(status) if request_id == "r5" else HANGS), []
         poller = Poller(
-            wire, site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8, on_end=ended.append
-        )
+            client_of(wire), site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8,
+            on_end=ended.append,
+        )  # fmt: skip
         with pytest.raises(error):
             await poller.run([Pending(f"r{number}", EPOCH) for number in range(100)])
         assert (wire.flying, ended) == (0, [])
@@ -275,7 +278,7 @@ TROUBLES = {
 def test_polling_continues_after_transient_errors(trouble):
     polled = poll(lambda _, number: TROUBLES[trouble] if number <= 3 else COMPLETE, 5)
     assert polled.poller.ended == Counter(complete=5)
-    assert all(len(polls) == 4 for polls in polled.client.sent.values())
+    assert all(len(polls) == 4 for polls in polled.wire.sent.values())
 
 
 def test_many_transient_errors_are_one_warning(caplog):
@@ -290,7 +293,7 @@ def test_many_transient_errors_are_one_warning(caplog):
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "Polling goes on after this: " in warnings[0].getMessage()
-    troubles = sum(len(polls) for polls in polled.client.sent.values())
+    troubles = sum(len(polls) for polls in polled.wire.sent.values())
     assert f"after {troubles} polls, " in str(polled.poller)
     assert "of them failed" in str(polled.poller)
 
@@ -319,7 +322,7 @@ def test_progress_is_logged(caplog):
 @pytest.mark.parametrize("most", [1, 8, 64])
 def test_no_more_polls_than_allowed_are_in_flight(most):
     polled = poll(lambda *_: COMPLETE, 200, most=most)
-    assert polled.client.most == most
+    assert polled.wire.most == most
 
 
 def test_nothing_to_wait_for_takes_no_time():
@@ -330,10 +333,14 @@ def test_nothing_to_wait_for_takes_no_time():
 @pytest.mark.parametrize("at", [0.0, 5.01, 7.0])
 def test_a_cancelled_poller_leaves_no_task_behind(at):
     async def main():
-        wire = Wire(SETTINGS)
-        wire.answer = lambda *_: HANGS
+        wire = Wire(lambda *_: HANGS)
         poller = Poller(
-            wire, site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8, on_end=lambda _: None
+            client_of(wire),
+            site_id="docs",
+            interval=INTERVAL,
+            deadline=EPOCH + 3600,
+            max_concurrency=8,
+            on_end=lambda _: None,
         )
         running = asyncio.create_task(poller.run([Pending(f"r{number}", EPOCH) for number in range(100)]))
         await asyncio.sleep(at)
@@ -350,13 +357,18 @@ def test_an_error_in_on_end_ends_the_polling():
     """If an answer cannot be saved, the poller raises the error."""
 
     async def main():
-        wire = Wire(SETTINGS)
+        wire = Wire(lambda *_: COMPLETE)
 
         def refuse(_):
             raise ZeroDivisionError
 
         poller = Poller(
-            wire, site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8, on_end=refuse
+            client_of(wire),
+            site_id="docs",
+            interval=INTERVAL,
+            deadline=EPOCH + 3600,
+            max_concurrency=8,
+            on_end=refuse,
         )
         with pytest.raises(ZeroDivisionError):
             await poller.run([Pending(f"r{number}", EPOCH) for number in range(20)])
@@ -366,12 +378,10 @@ def test_an_error_in_on_end_ends_the_polling():
 
 @pytest.mark.parametrize("jump", [-900.0, 864_000.0])
 def test_a_clock_that_is_set_changes_nothing(jump):
-    class Jumping(Wire):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self.now = lambda: EPOCH + now() + (jump if self.sent else 0.0)
+    def jumping(wire: Wire) -> AssistantClient:
+        return AssistantClient(SETTINGS, async_transport=wire, now=lambda: EPOCH + now() + (jump if wire.sent else 0.0))
 
-    polled = poll(lambda *_: PENDING, deadline=100.0, client=lambda: Jumping(SETTINGS))
+    polled = poll(lambda *_: PENDING, deadline=100.0, client=jumping)
     assert (polled.poller.open, round(polled.took)) == (1, 100)
 
 

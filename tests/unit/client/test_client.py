@@ -29,7 +29,7 @@ def no_proxy(monkeypatch):
 
 
 class CountingService(ScriptedService):
-    """Knows how many connections are open at once, and how many there were."""
+    """Count the connections that are open, that were open at once, and all connections."""
 
     def __init__(self, *answers, context=None) -> None:
         super().__init__(*answers)
@@ -97,7 +97,7 @@ def test_connections_are_bounded(many, most):
 
 
 @WAYS
-def test_as_many_as_are_allowed_are_used(many):
+def test_the_connection_limit_is_used_completely(many):
     with CountingService(Answer(delay=0.2)) as service:
         client = client_of(service.url, max_concurrency=8)
         many(client, 8)
@@ -164,7 +164,7 @@ def test_a_proxy_of_the_environment(send, spelling, monkeypatch):
 
 @ONE_WAYS
 @pytest.mark.parametrize("exceptions", ["127.0.0.1", "localhost,127.0.0.1", "*"])
-def test_no_proxy_for_those_named(send, exceptions, monkeypatch):
+def test_hosts_in_no_proxy_bypass_the_proxy(send, exceptions, monkeypatch):
     with (
         ScriptedService(Answer(body={"by": "proxy"})) as proxy,
         ScriptedService(Answer(body={"by": "self"})) as service,
@@ -176,7 +176,7 @@ def test_no_proxy_for_those_named(send, exceptions, monkeypatch):
 
 
 @ONE_WAYS
-def test_a_proxy_for_other_schemes_is_none_for_this(send, monkeypatch):
+def test_a_proxy_for_another_scheme_is_not_used(send, monkeypatch):
     with ScriptedService(Answer(body={"by": "self"})) as service:
         monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
         assert send(client_of(service.url, retry=ONCE)) == [{"by": "self"}]
@@ -184,7 +184,7 @@ def test_a_proxy_for_other_schemes_is_none_for_this(send, monkeypatch):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate of 127.0.0.1 that only its own bundle vouches for."""
+    """Create a certificate of 127.0.0.1 that only its own bundle verifies."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -234,18 +234,18 @@ def test_an_unknown_certificate_is_refused(send, secure):
 
 
 @ONE_WAYS
-def test_a_bundle_vouches_for_a_certificate(send, secure, certificate):
+def test_a_ca_bundle_verifies_a_certificate(send, secure, certificate):
     assert send(client_of(https(secure), retry=ONCE, verify=str(certificate[0]))) == [{"safe": True}]
 
 
 @ONE_WAYS
-def test_a_bundle_of_the_environment_vouches_too(send, secure, certificate, monkeypatch):
+def test_a_ca_bundle_from_the_environment_verifies_a_certificate(send, secure, certificate, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
     assert send(client_of(https(secure), retry=ONCE)) == [{"safe": True}]
 
 
 @ONE_WAYS
-def test_a_bundle_does_not_vouch_for_another_name(send, secure, certificate):
+def test_a_certificate_for_another_host_is_refused(send, secure, certificate):
     url = https(secure).replace("127.0.0.1", "localhost")
     with pytest.raises(AssistantConnectionError, match=r"(?i)certificate|hostname"):
         send(client_of(url, retry=ONCE, verify=str(certificate[0])))
@@ -253,12 +253,12 @@ def test_a_bundle_does_not_vouch_for_another_name(send, secure, certificate):
 
 
 @ONE_WAYS
-def test_verification_may_be_switched_off(send, secure):
+def test_verification_can_be_switched_off(send, secure):
     assert send(client_of(https(secure), retry=ONCE, verify=False)) == [{"safe": True}]
 
 
 @ONE_WAYS
-def test_a_bundle_that_is_none_is_refused_before_anything_is_sent(send, secure, tmp_path):
+def test_an_unreadable_ca_bundle_is_an_error_before_anything_is_sent(send, secure, tmp_path):
     (tmp_path / "no.pem").write_text("no certificate")
     for bundle in (tmp_path / "missing.pem", tmp_path / "no.pem", tmp_path):
         with pytest.raises(AssistantInputError, match="ca_bundle") as caught:

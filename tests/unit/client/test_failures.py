@@ -1,4 +1,4 @@
-"""What a client says of a service that did not answer, and what it takes out of what a service says."""
+"""Error messages for a service that does not answer, and redaction of the API key from its responses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def no_proxy(monkeypatch):
 
 
 @WAYS
-def test_who_refuses_the_connection_is_named(send):
+def test_an_error_names_the_host_that_refuses_the_connection(send):
     with refusing_port() as port, pytest.raises(AssistantConnectionError) as caught:
         send(client_of(f"http://127.0.0.1:{port}/api/v1", retry=ONCE))
     assert f"No answer from 127.0.0.1:{port}:" in str(caught.value)
@@ -59,21 +59,21 @@ def test_who_refuses_the_connection_is_named(send):
         ("http://[::1]:1/api/v1", "[::1]:1"),
     ],
 )
-def test_the_host_of_the_base_url_is_named_with_its_port(send, url, host):
+def test_an_error_names_the_host_with_its_port(send, url, host):
     with pytest.raises(AssistantConnectionError) as caught:
         send(client_of(url, retry=ONCE))
     assert f"No answer from {host}:" in str(caught.value)
 
 
 @WAYS
-def test_who_is_too_slow_is_named(send):
+def test_an_error_names_the_host_that_is_too_slow(send):
     with ScriptedService(Answer(delay=0.5)) as service, pytest.raises(AssistantTimeoutError) as caught:
         send(client_of(service.url, retry=ONCE, timeout=0.1))
     assert f"in time from {service.url.split('/')[2]}: " in str(caught.value)
 
 
 @WAYS
-def test_the_proxy_is_named_without_its_password(send, monkeypatch):
+def test_an_error_names_the_proxy_without_its_password(send, monkeypatch):
     with refusing_port() as port:
         monkeypatch.setenv("http_proxy", f"http://user:hidden-word@127.0.0.1:{port}/?token=hidden-word")
         with pytest.raises(AssistantConnectionError) as caught:
@@ -90,7 +90,7 @@ WORDS = st.text(string.ascii_letters, min_size=1, max_size=15) | st.text(string.
 @example("test")
 @example("1234")
 @example("assistant")
-def test_a_reply_that_holds_a_short_key_is_not_changed(key):
+def test_a_reply_with_an_unrecognisable_key_is_not_changed(key):
     number = int(key) if key.isdecimal() and key[0] != "0" else 7
     body = {"message": f"before {key} after", key: [f"{key}s", number], "n": number * 100}
     with ScriptedService(Answer(body=body)) as service:
@@ -104,7 +104,7 @@ SECRETS = st.text(string.ascii_letters + string.digits, min_size=16, max_size=40
 
 @settings(max_examples=30, deadline=None)
 @given(SECRETS, st.sampled_from([200, 400, 500]))
-def test_a_key_that_is_a_secret_is_nowhere(key, status):
+def test_a_recognisable_key_is_redacted_everywhere(key, status):
     body = json.dumps({"message": f"The key {key} is known.", "echo": key}).encode()
     with ScriptedService(Answer(status, body, headers={"X-Request-Id": key})) as service:
         try:

@@ -9,9 +9,9 @@ import pytest
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.models import ApiReply
-from airflow_provider_assistant.client.client import ClientSettings
 from airflow_provider_assistant.client.fan_out import BREAKER, read_sites
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantConnectionError,

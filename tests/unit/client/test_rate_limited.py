@@ -14,9 +14,11 @@ import pytest
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
 from tests.virtual_time import now, simulated
 
@@ -30,7 +32,7 @@ def response(status: int = 200, **headers: str) -> Response:
     return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, b"{}")
 
 
-class Wire:
+class Wire(AsyncTransport):
     """Answer the requests of all clients in order, and record when they were sent."""
 
     def __init__(self) -> None:
@@ -53,15 +55,13 @@ class Wire:
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    wire = Wire()
-    monkeypatch.setattr(AssistantClient, "_aexchange", wire.exchange)
-    return wire
+def wire() -> Wire:
+    return Wire()
 
 
-def limited(most: int = 4, **options: Any) -> RateLimitedClient:
+def limited(wire: Wire, most: int = 4) -> RateLimitedClient:
     """Return a client that uses the clock of the running loop."""
-    return RateLimitedClient(SETTINGS, AdaptiveRateLimiter(most, now=now), now=now, **options)
+    return RateLimitedClient(SETTINGS, AdaptiveRateLimiter(most), async_transport=wire, now=now)
 
 
 async def settled(*sends: Any) -> list[Any]:
@@ -72,9 +72,9 @@ def run(main: Callable[[], Any]) -> Any:
     return simulated(asyncio.wait_for(main(), 3600))
 
 
-def test_as_many_as_are_allowed_are_in_flight(wire):
+def test_the_concurrency_limit_is_used_completely(wire):
     async def main():
-        client = limited(4)
+        client = limited(wire, 4)
         await settled(*(client.asend(CALL) for _ in range(10)))
 
     run(main)
@@ -82,7 +82,7 @@ def test_as_many_as_are_allowed_are_in_flight(wire):
     assert len(wire.sent) == 10
 
 
-def test_the_bound_is_the_connection_s_where_none_is_given():
+def test_the_default_limit_is_the_connections():
     assert RateLimitedClient(SETTINGS).limiter.max_concurrency == SETTINGS.max_concurrency
 
 
@@ -90,7 +90,7 @@ def test_first_come_first_served(wire):
     order = []
 
     async def main():
-        client = limited(3)
+        client = limited(wire, 3)
 
         async def send(number):
             await client.asend(CALL)
@@ -104,7 +104,7 @@ def test_first_come_first_served(wire):
 
 def test_a_429_to_one_holds_back_all(wire):
     async def main():
-        client = limited()
+        client = limited(wire)
         wire.answers = [response(429, retry_after="60")]
         await settled(client.asend(CALL))
         await settled(*(client.asend(CALL) for _ in range(8)))
@@ -119,7 +119,7 @@ def test_a_429_to_one_holds_back_all(wire):
 
 def test_a_429_without_a_time_pauses_a_second(wire):
     async def main():
-        client = limited()
+        client = limited(wire)
         wire.answers = [response(429)]
         await settled(client.asend(CALL), client.asend(CALL))
         await settled(client.asend(CALL))
@@ -131,7 +131,7 @@ def test_a_429_without_a_time_pauses_a_second(wire):
 @pytest.mark.parametrize("bad", [response(500), response(503), DROPPED], ids=["500", "503", "dropped"])
 def test_failures_cut_the_concurrency_and_success_restores_it(wire, bad):
     async def main():
-        client = limited(8)
+        client = limited(wire, 8)
         wire.answers = [bad] * 8
         await settled(*(client.asend(CALL) for _ in range(8)))
         least = client.limiter.limit
@@ -146,7 +146,7 @@ def test_failures_cut_the_concurrency_and_success_restores_it(wire, bad):
 
 def test_a_refusal_of_one_request_is_no_sign_of_trouble(wire):
     async def main():
-        client = limited(4)
+        client = limited(wire, 4)
         wire.answers = [response(404)] * 10
         await settled(*(client.asend(CALL) for _ in range(10)))
         return client.limiter.limit
@@ -156,7 +156,7 @@ def test_a_refusal_of_one_request_is_no_sign_of_trouble(wire):
 
 def test_an_exception_gives_the_slot_back(wire):
     async def main():
-        client = limited(1)
+        client = limited(wire, 1)
         wire.answers = [ValueError("broken")]
         first, second = await settled(client.asend(CALL), client.asend(CALL))
         return type(first), second.raw, client.limiter.in_flight
@@ -165,9 +165,9 @@ def test_an_exception_gives_the_slot_back(wire):
 
 
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.15, 0.25])
-def test_those_who_are_cancelled_let_the_others_go_on(wire, after):
+def test_cancelled_requests_do_not_affect_the_others(wire, after):
     async def main():
-        client = limited(2)
+        client = limited(wire, 2)
         tasks = [asyncio.create_task(client.asend(CALL)) for _ in range(20)]
         await asyncio.sleep(after)
         for task in tasks[::2]:
@@ -185,9 +185,9 @@ async def one_at_a_time(wire: Wire, client: RateLimitedClient) -> None:
     assert client.limiter.limit == 1.0
 
 
-def test_whoever_is_cancelled_when_it_is_his_turn_passes_it_on(wire):
+def test_a_request_that_is_cancelled_when_woken_wakes_the_next(wire):
     async def main():
-        client = limited(4)
+        client = limited(wire, 4)
         await one_at_a_time(wire, client)
 
         async def send_and_cancel():
@@ -205,9 +205,9 @@ def test_whoever_is_cancelled_when_it_is_his_turn_passes_it_on(wire):
     assert run(main) == (True, {})
 
 
-def test_whoever_is_cancelled_in_a_pause_lets_the_others_wait_for_its_end(wire):
+def test_a_request_that_is_cancelled_in_a_pause_does_not_end_the_pause(wire):
     async def main():
-        client = limited(4)
+        client = limited(wire, 4)
         await one_at_a_time(wire, client)
         wire.answers = [response(429, retry_after="60")]
         refused, second, third = (asyncio.create_task(client.asend(CALL)) for _ in range(3))
@@ -221,10 +221,10 @@ def test_whoever_is_cancelled_in_a_pause_lets_the_others_wait_for_its_end(wire):
     assert 60.0 <= wire.sent[-1] <= 70.0
 
 
-def test_it_retries_as_every_client_does(wire):
+def test_it_retries_like_every_client(wire):
     async def main():
         settings = ClientSettings(SETTINGS.base_url, SETTINGS.api_key)
-        client = RateLimitedClient(settings, AdaptiveRateLimiter(4, now=now), now=now)
+        client = RateLimitedClient(settings, AdaptiveRateLimiter(4), async_transport=wire, now=now)
         wire.answers = [response(429, retry_after="5"), DROPPED, response()]
         return (await client.asend(CALL)).call_info.attempts
 
@@ -246,10 +246,15 @@ async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
     assert threads[0] != threading.get_ident()
 
 
-async def test_whoever_prepares_may_be_cancelled_or_fail(monkeypatch):
-    client, tries = RateLimitedClient(ClientSettings("https://assistant.example/api/v1", "key", verify="/no/such")), []
-    prepare = client._prepare
-    monkeypatch.setattr(client, "_prepare", lambda: tries.append(1) or prepare())
+async def test_a_cancelled_preparation_is_repeated_by_the_next_caller():
+    settings, tries = ClientSettings("https://assistant.example/api/v1", "key", verify="/no/such"), []
+
+    class Counted(AiohttpTransport):
+        def prepare(self):
+            tries.append(1)
+            super().prepare()
+
+    client = RateLimitedClient(settings, async_transport=Counted(settings))
     first = asyncio.create_task(client.prepare())
     await asyncio.sleep(0)
     second = asyncio.create_task(client.prepare())
@@ -260,20 +265,20 @@ async def test_whoever_prepares_may_be_cancelled_or_fail(monkeypatch):
     assert len(tries) == 2
 
 
-def test_errors_of_the_service_are_raised_as_by_every_client(wire):
+def test_it_raises_errors_like_every_client(wire):
     async def main():
         wire.answers = [response(404)]
-        await limited().asend(CALL)
+        await limited(wire).asend(CALL)
 
     with pytest.raises(AssistantError, match="404"):
         run(main)
 
 
-def test_a_pause_that_is_too_long_ends_those_who_wait_for_their_turn(wire):
+def test_a_pause_that_is_too_long_fails_waiting_requests(wire):
     wire.answers = [response(429, retry_after="86400")]
 
     async def main():
-        client = limited(4)
+        client = limited(wire, 4)
         calls = [client.asend(CALL) for _ in range(20)]
         done = await asyncio.gather(*calls, return_exceptions=True)
         return done, now()
@@ -287,7 +292,7 @@ def test_polls_wait_out_a_long_pause_because_they_have_a_deadline(wire):
     wire.answers = [response(429, retry_after="1800")]
 
     async def main():
-        client = limited(1)
+        client = limited(wire, 1)
         poll = endpoints.get_chat_request("docs", "r1")
         for _ in range(2):
             await client.arun(flow.poll(poll, since=0.0, now=client.now))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_provider_assistant.client.rate_limiter import Accepted, AdaptiveRateLimiter, RateEstimator
+from airflow_provider_assistant.client.rate_limiter import AcceptedRequests, AdaptiveRateLimiter, RateEstimator
 from tests.virtual_time import now, simulated
 from tests.work import calls_of
 
@@ -48,7 +48,7 @@ class Loaded:
 
 async def load(bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32) -> Loaded:
     """Send requests like the loader for half a minute."""
-    limiter, seen = AdaptiveRateLimiter(concurrency, now=now), Loaded()
+    limiter, seen = AdaptiveRateLimiter(concurrency), Loaded()
 
     async def work() -> None:
         while True:
@@ -112,9 +112,9 @@ def test_four_loaders_share_a_limit():
     assert min(fairness) >= 0.35
 
 
-def test_nobody_sends_during_a_pause():
+def test_nothing_is_sent_during_a_pause():
     async def main() -> list[float]:
-        limiter, sent = AdaptiveRateLimiter(4, now=now), []
+        limiter, sent = AdaptiveRateLimiter(4), []
         limiter.refused(5.0)
 
         async def send() -> None:
@@ -129,7 +129,7 @@ def test_nobody_sends_during_a_pause():
 
 def test_further_refusals_of_one_round_only_lengthen_the_pause():
     async def main() -> tuple[float, float, int]:
-        limiter = AdaptiveRateLimiter(32, now=now)
+        limiter = AdaptiveRateLimiter(32)
         for seconds in (2.0, 2.0, 3.0):
             limiter.refused(seconds)
         limit = limiter.limit
@@ -152,7 +152,7 @@ def test_concurrency_is_cut_by_failures_and_grows_with_success():
 
 def test_no_more_are_in_flight_than_the_limit():
     async def main() -> int:
-        limiter = AdaptiveRateLimiter(3, now=now)
+        limiter = AdaptiveRateLimiter(3)
         most = 0
 
         async def send() -> None:
@@ -168,9 +168,9 @@ def test_no_more_are_in_flight_than_the_limit():
     assert simulated(main()) == 3
 
 
-def test_who_waits_is_told_that_the_load_has_stopped():
+def test_waiting_requests_fail_when_the_load_stops():
     async def main() -> None:
-        limiter = AdaptiveRateLimiter(1, now=now)
+        limiter = AdaptiveRateLimiter(1)
         await limiter.acquire()
         waiting = asyncio.create_task(limiter.acquire())
         await asyncio.sleep(0)
@@ -189,7 +189,7 @@ def test_a_long_time_without_requests_costs_no_slot(idle, refusals):
     """The rate grows while nothing is sent; it must not overflow, and no slot may be lost."""
 
     async def main() -> tuple[int, float]:
-        limiter = AdaptiveRateLimiter(1, now=now)
+        limiter = AdaptiveRateLimiter(1)
         for _ in range(refusals):
             await limiter.acquire()
             limiter.release()
@@ -199,7 +199,7 @@ def test_a_long_time_without_requests_costs_no_slot(idle, refusals):
         for _ in range(3):
             await limiter.acquire()
             limiter.release()
-        return limiter.in_flight, limiter.pace.rate
+        return limiter.in_flight, limiter.estimator.rate
 
     in_flight, rate = simulated(main())
     assert in_flight == 0
@@ -211,7 +211,7 @@ def test_hours_of_requests_cost_no_more_than_minutes(hours):
     """The memory for accepted requests is bounded, and so is the duration of the next fit."""
 
     def work(seconds: float) -> int:
-        rng, accepted = random.Random(0), Accepted()
+        rng, accepted = random.Random(0), AcceptedRequests()
         for moment in sorted(rng.uniform(0.0, seconds) for _ in range(20_000)):
             accepted.add(moment)
         return calls_of(lambda: accepted.rate_of_bucket(20_000.0, seconds))
@@ -219,5 +219,5 @@ def test_hours_of_requests_cost_no_more_than_minutes(hours):
     assert work(3600.0 * hours) <= 2 * work(60.0)
 
 
-def test_without_a_refusal_there_is_no_pace():
-    assert RateEstimator(0.0).delay(1.0) == 0.0
+def test_without_a_refusal_the_rate_is_unlimited():
+    assert RateEstimator().delay(1.0) == 0.0

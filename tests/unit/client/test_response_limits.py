@@ -1,4 +1,4 @@
-"""How large an answer may become and how long it may take, without HTTP."""
+"""Limits of the size and duration of a response, without HTTP."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import zlib
 
 import pytest
 
-from airflow_provider_assistant.client.response_limits import Body, Watch
+from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline
 
 PLAIN = b'{"n": 1}' * 100
 
 
 def received(pieces, limit=10_000, encoding=""):
-    body = Body(limit, encoding)
+    body = BoundedBody(limit, encoding)
     taken = 0
     for piece in pieces:
         taken += 1
-        if not body.take(piece):
+        if not body.feed(piece):
             break
-    return body.end(), body.flaw, taken
+    return body.end(), body.defect, taken
 
 
 def cut(content, size):
@@ -45,7 +45,7 @@ def test_a_body_is_what_was_sent(encoding, content, size):
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
-def test_no_body_is_an_empty_one_in_every_encoding(encoding):
+def test_an_empty_body_is_valid_in_every_encoding(encoding):
     assert received([], encoding=encoding)[:2] == (b"", None)
     assert received([b""], encoding=encoding)[:2] == (b"", None)
 
@@ -54,28 +54,28 @@ def test_no_body_is_an_empty_one_in_every_encoding(encoding):
 def test_the_limit_is_the_largest_that_fits(encoding):
     content = gzip.compress(PLAIN, mtime=0) if encoding else PLAIN
     assert received([content], limit=len(PLAIN), encoding=encoding)[:2] == (PLAIN, None)
-    kept, flaw, _ = received([content], limit=len(PLAIN) - 1, encoding=encoding)
+    kept, defect, _ = received([content], limit=len(PLAIN) - 1, encoding=encoding)
     assert kept == PLAIN[:-1]
-    assert f"max_response_bytes of the Airflow connection allows ({len(PLAIN) - 1} bytes)" in flaw
+    assert f"max_response_bytes of the Airflow connection allows ({len(PLAIN) - 1} bytes)" in defect
 
 
-def test_no_more_is_asked_for_than_is_allowed():
+def test_reading_stops_at_the_limit():
     assert received([b"x" * 1000] * 100, limit=2500)[2] == 3
 
 
 def test_a_gzip_bomb_is_never_unpacked():
     bomb = gzip.compress(b"\0" * 200_000_000, compresslevel=1)
     tracemalloc.start()
-    kept, flaw, _ = received([bomb], limit=1_000_000, encoding="gzip")
+    kept, defect, _ = received([bomb], limit=1_000_000, encoding="gzip")
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(kept) == 1_000_000
-    assert "max_response_bytes" in flaw
+    assert "max_response_bytes" in defect
     assert most < 10_000_000
 
 
 @pytest.mark.parametrize(
-    ("encoding", "content", "flaw"),
+    ("encoding", "content", "defect"),
     [
         ("gzip", b"no gzip at all", "cannot be decompressed"),
         ("gzip", gzip.compress(PLAIN, mtime=0)[:-4], "in the middle"),
@@ -85,9 +85,9 @@ def test_a_gzip_bomb_is_never_unpacked():
         ("\x1b[31m" + "x" * 1000, b"anything", "was not requested"),
     ],
 )
-def test_what_cannot_be_decompressed_is_said(encoding, content, flaw):
+def test_a_body_that_cannot_be_decompressed_has_a_defect(encoding, content, defect):
     said = received([content], encoding=encoding)[1]
-    assert flaw in said
+    assert defect in said
     assert said.isprintable()
     assert len(said) < 200
 
@@ -108,63 +108,63 @@ class Stream:
         return {"socket": self.of}[name]
 
 
-def connect(watch, to):
-    watch.trace("connection.connect_tcp.complete", {"return_value": Stream(to)})
+def connect(deadline, to):
+    deadline.trace("connection.connect_tcp.complete", {"return_value": Stream(to)})
 
 
-def send(watch):
-    watch.trace("http11.send_request_headers.started", {"request": object()})
-    watch.trace("http11.send_request_body.complete", {"return_value": None})
+def send(deadline):
+    deadline.trace("http11.send_request_headers.started", {"request": object()})
+    deadline.trace("http11.send_request_body.complete", {"return_value": None})
 
 
-def answered(watch, connection, interrupt=None):
-    with watch:
-        send(watch)
+def answered(deadline, connection, interrupt=None):
+    with deadline:
+        send(deadline)
         heard = connection.recv(1)
         if interrupt:
             raise interrupt
         return heard
 
 
-def test_whoever_reads_too_long_is_woken(pair):
-    watch = Watch(0.05)
-    connect(watch, pair[0])
+def test_the_deadline_interrupts_a_read(pair):
+    deadline = ResponseDeadline(0.05)
+    connect(deadline, pair[0])
     with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
-        assert answered(watch, pair[0]) == b""
+        assert answered(deadline, pair[0]) == b""
 
 
-def test_the_clock_does_not_run_before_the_request_is_sent(pair):
-    watch = Watch(0.0)
-    with watch:
-        connect(watch, pair[0])
+def test_the_deadline_starts_when_the_request_has_been_sent(pair):
+    deadline = ResponseDeadline(0.0)
+    with deadline:
+        connect(deadline, pair[0])
         pair[1].send(b"x")
         assert pair[0].recv(1) == b"x"
 
 
-def test_a_connection_that_is_kept_is_not_ended_by_an_older_request(pair):
-    watch = Watch(0.05)
-    with watch:
-        connect(watch, pair[0])
-        send(watch)
-        late = watch._timer
+def test_the_timer_of_an_older_request_does_not_close_a_kept_connection(pair):
+    deadline = ResponseDeadline(0.05)
+    with deadline:
+        connect(deadline, pair[0])
+        send(deadline)
+        late = deadline._timer
     late.join()
-    watch._end(late)
-    with watch:
+    deadline._end(late)
+    with deadline:
         pair[1].send(b"x")
         assert pair[0].recv(1) == b"x"
 
 
-def test_the_clock_runs_for_every_request_of_a_connection(pair):
-    watch = Watch(0.05)
-    with watch:
-        connect(watch, pair[0])
-        send(watch)
+def test_the_deadline_applies_to_every_request_of_a_connection(pair):
+    deadline = ResponseDeadline(0.05)
+    with deadline:
+        connect(deadline, pair[0])
+        send(deadline)
     with pytest.raises(TimeoutError):
-        assert answered(watch, pair[0]) == b""
+        assert answered(deadline, pair[0]) == b""
 
 
-def test_an_interrupt_is_not_taken_for_a_late_answer(pair):
-    watch = Watch(0.01)
-    connect(watch, pair[0])
+def test_an_interrupt_is_not_reported_as_a_timeout(pair):
+    deadline = ResponseDeadline(0.01)
+    connect(deadline, pair[0])
     with pytest.raises(KeyboardInterrupt):
-        answered(watch, pair[0], KeyboardInterrupt)
+        answered(deadline, pair[0], KeyboardInterrupt)

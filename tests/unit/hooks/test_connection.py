@@ -7,7 +7,7 @@ import json
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_assistant.client.client import ClientSettings
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import extra_of, settings_of

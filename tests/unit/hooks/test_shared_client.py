@@ -152,7 +152,7 @@ async def test_two_names_of_one_connection_are_one_client(service, point):
         assert (first.resolve_site_id(), second.resolve_site_id()) == ("docs", "shop")
 
 
-async def test_the_last_to_leave_closes_it_and_the_next_gets_a_new_one(service, point):
+async def test_the_last_user_closes_the_client_and_the_next_gets_a_new_one(service, point):
     point(service)
     first = await use()
     await service.all_closed()
@@ -161,7 +161,7 @@ async def test_the_last_to_leave_closes_it_and_the_next_gets_a_new_one(service, 
     assert service.opened == 2
 
 
-async def test_it_stays_open_while_somebody_uses_it(service, point):
+async def test_it_stays_open_while_it_is_in_use(service, point):
     point(service)
     async with shared_client(AssistantHook()) as client:
         for _ in range(3):

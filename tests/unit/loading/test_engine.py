@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.models import TextDocument
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousPermanentError,
     AssistantAuthenticationError,
@@ -31,6 +32,7 @@ from airflow_provider_assistant.loading.engine import Load, LoadOptions
 from airflow_provider_assistant.loading.report import Counts, Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+from tests.wire import FunctionTransport
 
 RUN = RunRef("dag", "run", "load", -1)
 FIELDS = ("title", "content", "category")
@@ -76,11 +78,8 @@ class Service:
 
 class Client(AssistantClient):
     def __init__(self, service, attempts) -> None:
-        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=flow.RetryPolicy(attempts=attempts)))
-        self._service = service
-
-    async def _aexchange(self, call):
-        return await self._service.answer(call)
+        settings = ClientSettings("http://unused/api/v1", "key", retry=flow.RetryPolicy(attempts=attempts))
+        super().__init__(settings, async_transport=FunctionTransport(service.answer))
 
 
 @pytest.fixture(autouse=True)

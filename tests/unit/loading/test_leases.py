@@ -11,7 +11,8 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.models import TextDocument
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.entries import LEASE
 from airflow_provider_assistant.loading.columns import ColumnSelection
@@ -20,6 +21,7 @@ from airflow_provider_assistant.loading.report import Findings
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.virtual_time import VirtualTimeLoop
+from tests.wire import FunctionTransport
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 FIELDS = ("title", "content", "category")
@@ -39,10 +41,11 @@ class Client(AssistantClient):
     """A service that asks for one pause, and calls a function during it."""
 
     def __init__(self, pause: timedelta) -> None:
-        super().__init__(ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=5)))
+        settings = ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=5))
+        super().__init__(settings, async_transport=FunctionTransport(self.answer))
         self.pause, self.posts = pause, 0
 
-    async def _aexchange(self, call):
+    async def answer(self, call):
         self.posts += 1
         if self.posts == 1:
             return Response(429, {"retry-after": str(int(self.pause.total_seconds()))}, b"")

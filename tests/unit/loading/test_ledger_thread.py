@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.models import TextDocument
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import engine
@@ -22,6 +23,7 @@ from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.unit.ledger.outage import away
 from tests.virtual_time import in_executor, now, simulated
+from tests.wire import FunctionTransport
 
 FIELDS = ("title", "content", "category")
 RUN = RunRef("dag", "run", "load", -1)
@@ -31,10 +33,11 @@ class Service(AssistantClient):
     """A service that takes one second per response."""
 
     def __init__(self, seconds=1.0) -> None:
-        super().__init__(ClientSettings("http://unused/api/v1", "key"))
+        settings = ClientSettings("http://unused/api/v1", "key")
+        super().__init__(settings, async_transport=FunctionTransport(self.answer))
         self.seconds, self.in_flight, self.received = seconds, 0, 0
 
-    async def _aexchange(self, _call):
+    async def answer(self, _call):
 
         self.received += 1
         self.in_flight += 1

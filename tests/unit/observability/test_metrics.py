@@ -15,8 +15,9 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.models import ChatMessage
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
@@ -205,6 +206,9 @@ def test_what_is_held_back_is_sent_in_the_end(status, backend):
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_a_client_holds_nothing_back_when_it_goes(is_closed, service, backend, monkeypatch):
     monkeypatch.setattr(metrics, "SENT_EACH_SECOND", 0)
+    # The clients of earlier tests send what they hold back when they are collected.
+    gc.collect()
+    backend.counted.clear()
     client = AssistantClient(ClientSettings(service.url, "dev-acme-full"))
     client.send(endpoints.get_limits("acme-inc"))
     assert backend.ours() == {}
@@ -228,7 +232,7 @@ def test_a_limiter_shows_what_it_lets_through(backend):
     assert backend.seconds(metrics.PAUSE_DURATION) == [3.0]
 
 
-async def test_a_poll_is_late_by_what_passes_from_when_it_was_due(service, client, backend):
+async def test_a_poll_is_late_by_what_passes_from_when_it_was_due(service, backend):
     service.behave(processing_seconds=3600)
     chat = ChatMessage(session_id="s", message="Anything?")
     now = 1000.0
@@ -240,8 +244,7 @@ async def test_a_poll_is_late_by_what_passes_from_when_it_was_due(service, clien
         nonlocal now
         now += seconds + 2.0
 
-    client._asleep = asleep
-    async with client:
+    async with AssistantClient(ClientSettings(service.url, "dev-acme-full"), asleep=asleep) as client:
         submitted = await client.asend(endpoints.submit_chat("acme-docs", chat))
         call = endpoints.get_chat_request("acme-docs", submitted.request_id)
         with contextlib.suppress(AssistantError):

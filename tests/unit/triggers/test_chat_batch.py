@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from airflow_provider_assistant.chat_batch import state as journal_module
 from airflow_provider_assistant.chat_batch.poller import Pending
 from airflow_provider_assistant.chat_batch.state import BatchState
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
+from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError, AssistantInputError
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -44,6 +46,14 @@ def ask(service, journal):
         return [one.request_id for one in pending]
 
     return asked
+
+
+@pytest.fixture
+def client_defaults():
+    """Replace defaults of all clients until the end of the test."""
+    previous = get_client_defaults()
+    yield lambda **changes: set_client_defaults(replace(previous, **changes))
+    set_client_defaults(previous)
 
 
 @pytest.fixture
@@ -243,34 +253,34 @@ async def test_a_pause_that_is_longer_than_the_deadline_does_not_hold_it(service
     assert polled(service) <= set(requests)
 
 
-async def test_no_more_polls_than_allowed_are_in_flight(service, connection, ask, trigger, monkeypatch):
+async def test_no_more_polls_than_allowed_are_in_flight(service, connection, ask, trigger, client_defaults):
     ask(20)
     flying = most = 0
-    exchange = RateLimitedClient._aexchange
 
-    async def counted(client, call):
-        nonlocal flying, most
-        flying += 1
-        most = max(most, flying)
-        try:
-            return await exchange(client, call)
-        finally:
-            flying -= 1
+    class Counted(AiohttpTransport):
+        async def exchange(self, call):
+            nonlocal flying, most
+            flying += 1
+            most = max(most, flying)
+            try:
+                return await super().exchange(call)
+            finally:
+                flying -= 1
 
-    monkeypatch.setattr(RateLimitedClient, "_aexchange", counted)
+    client_defaults(async_transport=Counted)
     await event_of(trigger(max_concurrency=3))
     assert most == 3
 
 
-async def test_two_batches_share_a_client(service, connection, ask, trigger, monkeypatch):
+async def test_two_batches_share_a_client(service, connection, ask, trigger, client_defaults):
     ask(5)
-    opened, init = [], RateLimitedClient.__init__
+    opened = []
 
-    def counted(client, *arguments, **options):
-        opened.append(client)
-        init(client, *arguments, **options)
+    def counted(settings):
+        opened.append(settings)
+        return AiohttpTransport(settings)
 
-    monkeypatch.setattr(RateLimitedClient, "__init__", counted)
+    client_defaults(async_transport=counted)
     await asyncio.gather(event_of(trigger()), event_of(trigger()))
     assert len(opened) == 1
 

@@ -9,9 +9,9 @@ import json
 import pytest
 
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.client.client import AssistantClient, ClientSettings
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantRequestTimeoutError
 from airflow_provider_assistant.triggers import chat
 from airflow_provider_assistant.triggers.chat import GRACE, AssistantChatRequestTrigger, ended_request
@@ -29,15 +29,14 @@ def refusal(seconds):
     return Response(429, {"retry-after": str(seconds)}, b"")
 
 
-class Service:
-    """A client that answers polls from a list, in order; the last answer repeats."""
+class Service(AsyncTransport):
+    """A transport that answers polls from a list, in order; the last answer repeats."""
 
     def __init__(self, monkeypatch):
         self.answers = [reply(QUEUED)]
         self.polled = []
         self.flying = self.most = 0
         self.latency = 0.1
-        monkeypatch.setattr(AssistantClient, "_aexchange", self.exchange)
         monkeypatch.setattr(chat, "shared_client", self.shared_client)
 
     async def exchange(self, call):
@@ -50,9 +49,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def shared_client(self, hook):
-        self.client = getattr(self, "client", None) or RateLimitedClient(
-            SETTINGS, AdaptiveRateLimiter(32, now=now), now=now
-        )
+        self.client = getattr(self, "client", None) or RateLimitedClient(SETTINGS, async_transport=self, now=now)
         yield self.client
 
 

@@ -1,0 +1,155 @@
+"""
+Send requests under asyncio with aiohttp.
+
+httpx's own connection pool slows down badly beyond about 50 connections, and httpx on aiohttp's transport spends most
+of its time converting between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.client.http_common import (
+    KEEPALIVE_SECONDS,
+    body_arguments,
+    connect_timeout,
+    failure,
+    open_upload,
+    proxy_for,
+    request_headers,
+)
+from airflow_provider_assistant.client.httpx_transport import tls_context
+from airflow_provider_assistant.client.response_limits import BoundedBody
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Open connections; uploads share them, but have a session whose trace restarts the response timeout."""
+
+    slots: asyncio.Semaphore
+    session: aiohttp.ClientSession
+    upload_session: aiohttp.ClientSession
+
+
+class AiohttpTransport(AsyncTransport):
+    """
+    Send requests with aiohttp. Use it in one event loop at a time, and close it before using it in another.
+
+    :param settings: Settings of the client.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._open_pool: _Pool | None = None
+
+    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        """Send a call once, see :meth:`.AsyncTransport.exchange`."""
+        import aiohttp
+
+        settings = self._settings
+        try:
+            with open_upload(call) as file:
+                pool = self._pool()
+                timeout = None if file else connect_timeout(settings) + settings.timeout
+                # The response timeout starts once the request has been sent: waiting for a pool slot or uploading a
+                # file does not count.
+                async with pool.slots, asyncio.timeout(timeout) as clock:
+                    session = pool.upload_session if file else pool.session
+                    options = body_arguments(call, file, "data")
+                    options |= {"allow_redirects": False, "trace_request_ctx": clock}
+                    async with session.request(call.method, settings.base_url + call.path, **options) as answer:
+                        body = BoundedBody(settings.max_response_bytes, answer.headers.get("content-encoding", ""))
+                        async for piece in answer.content.iter_any():
+                            if not body.feed(piece):
+                                answer.close()
+                                break
+            return body.response(answer.status, answer.headers)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if interruption := _interruption(error):
+                raise interruption from None
+            is_sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            return failure(settings, error, sent=is_sent, timed_out=isinstance(error, TimeoutError))
+
+    def prepare(self) -> None:
+        """Import aiohttp and read the certificates."""
+        import aiohttp  # noqa: F401
+
+        _ = self._tls
+
+    async def close(self) -> None:
+        """Close the connections."""
+        pool, self._open_pool = self._open_pool, None
+        if pool:
+            await pool.upload_session.close()
+            await pool.session.close()
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context(self._settings)
+
+    def _pool(self) -> _Pool:
+        if self._open_pool is None:
+            import aiohttp
+
+            most = self._settings.max_concurrency
+            connector = aiohttp.TCPConnector(limit=most, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._tls)
+            session = self._session(connector)
+            # Uploads have a separate session: tracing makes every request of a session about a tenth slower.
+            uploads = self._session(connector, connector_owner=False, trace_configs=[self._restarting_trace()])
+            self._open_pool = _Pool(asyncio.Semaphore(most), session, uploads)
+        return self._open_pool
+
+    def _session(self, connector: aiohttp.BaseConnector, **options: Any) -> aiohttp.ClientSession:
+        import aiohttp
+
+        settings = self._settings
+        return aiohttp.ClientSession(
+            headers=request_headers(settings),
+            timeout=aiohttp.ClientTimeout(sock_connect=connect_timeout(settings), sock_read=settings.timeout),
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Read the proxy once; aiohttp itself would read the environment for every request.
+            proxy=proxy_for(settings.base_url),
+            auto_decompress=False,
+            **options,
+        )
+
+    def _restarting_trace(self) -> aiohttp.TraceConfig:
+        """Return a trace that restarts the response timeout with each part of an upload that is sent."""
+        import aiohttp
+
+        async def restart(_: Any, context: Any, __: Any) -> None:
+            # If the service answers before it has read the whole upload, the timeout has already ended.
+            with contextlib.suppress(RuntimeError):
+                context.trace_request_ctx.reschedule(asyncio.get_running_loop().time() + self._settings.timeout)
+
+        config = aiohttp.TraceConfig()
+        config.on_request_headers_sent.append(restart)
+        config.on_request_chunk_sent.append(restart)
+        return config
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    """
+    Return the exception inside an aiohttp error that did not come from the connection, or None.
+
+    A signal handler may raise while aiohttp parses a response, and an upload may raise while its file is read.
+    aiohttp wraps both in its own errors.
+    """
+    cause: BaseException | None = error
+    while isinstance(cause, Exception) and not isinstance(cause, AssistantInputError):
+        cause = cause.__cause__
+    # A CancelledError comes from the timeout itself, not from an interruption.
+    return None if isinstance(cause, asyncio.CancelledError) else cause

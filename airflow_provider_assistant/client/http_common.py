@@ -1,0 +1,109 @@
+"""Parts of a request that do not depend on the HTTP library: headers, body, proxy, and the description of a failure."""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from airflow_provider_assistant import __version__
+from airflow_provider_assistant.api.call import Call, TransportFailure
+from airflow_provider_assistant.api.multipart import UploadBody
+from airflow_provider_assistant.client.response_limits import ENCODINGS
+from airflow_provider_assistant.client.settings import ClientSettings
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+# Common servers close an idle connection after five seconds. A request that is written while the server closes the
+# connection is ambiguous, so the client closes idle connections earlier.
+KEEPALIVE_SECONDS = 3.0
+
+
+def request_headers(settings: ClientSettings) -> dict[str, str]:
+    """
+    Return the headers that every request has.
+
+    :param settings: Settings of the client.
+    :return: Value by header name.
+    """
+    return {
+        "X-API-Key": settings.api_key,
+        "User-Agent": f"airflow-provider-assistant/{__version__}",
+        "Accept": "application/json",
+        "Accept-Encoding": ENCODINGS,
+    }
+
+
+def connect_timeout(settings: ClientSettings) -> float:
+    """
+    Return the timeout for opening a connection.
+
+    :param settings: Settings of the client.
+    :return: Seconds.
+    """
+    return min(settings.timeout, CONNECT_TIMEOUT_SECONDS)
+
+
+def open_upload(call: Call[Any]) -> AbstractContextManager[BinaryIO | None]:
+    """
+    Open the file of an upload for one attempt.
+
+    :param call: The call.
+    :return: Context manager of the open file; of None if the call uploads no file.
+    """
+    return call.upload.open() if call.upload else contextlib.nullcontext()
+
+
+def body_arguments(call: Call[Any], file: BinaryIO | None, stream_argument: str) -> dict[str, Any]:
+    """
+    Return the body of a call as keyword arguments for a request.
+
+    :param call: The call.
+    :param file: The open file of an upload, or None.
+    :param stream_argument: Name of the HTTP library's argument for a streamed body: ``content`` or ``data``.
+    :return: Keyword arguments for the body and its headers.
+    """
+    if call.upload and file:
+        body = UploadBody(file, call.upload.filename, call.upload.content_type)
+        return {stream_argument: body, "headers": body.headers}
+    return {} if call.json is None else {"json": call.json}
+
+
+def failure(settings: ClientSettings, error: Exception, *, sent: bool, timed_out: bool) -> TransportFailure:
+    """
+    Describe a request without a complete response.
+
+    :param settings: Settings of the client.
+    :param error: Error of the HTTP library.
+    :param sent: Whether the service may have received the request.
+    :param timed_out: Whether the error is a timeout.
+    :return: The failure. A timeout before the request was sent is a failure of the connection.
+    """
+    reason = str(error) or f"no complete answer within {settings.timeout:g} s"
+    proxy = proxy_for(settings.base_url)
+    host = _host_and_port(settings.base_url)
+    return TransportFailure(
+        "timeout" if timed_out and sent else "connection",
+        f"{type(error).__name__}: {reason}",
+        sent,
+        f"{host} through the proxy {_host_and_port(proxy)}" if proxy else host,
+    )
+
+
+def proxy_for(url: str) -> str | None:
+    """
+    Return the proxy for a URL from the environment.
+
+    :param url: The URL.
+    :return: URL of the proxy; None if there is none for this URL.
+    """
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def _host_and_port(url: str) -> str:
+    """Return host and port of a URL, without the credentials that it may contain."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"

@@ -1,0 +1,124 @@
+"""Send synchronous requests with httpx."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import ssl
+from collections.abc import Iterator
+from functools import cached_property
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, TypeAlias
+
+import httpx
+
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.client.http_common import (
+    KEEPALIVE_SECONDS,
+    body_arguments,
+    connect_timeout,
+    failure,
+    open_upload,
+    proxy_for,
+    request_headers,
+)
+from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline, ResponseDeadlineExceeded
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import Transport
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+_Connection: TypeAlias = tuple[httpx.Client, ResponseDeadline]
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
+TIMED_OUT = (httpx.TimeoutException, ResponseDeadlineExceeded)
+
+
+class HttpxTransport(Transport):
+    """
+    Send requests with httpx, each thread on its own connection.
+
+    httpx's own pool has a race: it checks a connection's state and its socket in two steps, so it may close a
+    connection that another thread has just received. Therefore every connection has its own httpx client.
+
+    :param settings: Settings of the client.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        # Reuse the most recently used connection, so that few stay open. None is a connection that is not open yet.
+        self._connections: queue.LifoQueue[_Connection | None] = queue.LifoQueue()
+        for _ in range(settings.max_concurrency):
+            self._connections.put(None)
+
+    def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        """Send a call once, see :meth:`.Transport.exchange`."""
+        try:
+            with open_upload(call) as file, self._borrowed() as (http, deadline), deadline:
+                options = body_arguments(call, file, "content") | {"extensions": {"trace": deadline.trace}}
+                with http.stream(call.method, self._settings.base_url + call.path, **options) as answer:
+                    body = BoundedBody(self._settings.max_response_bytes, answer.headers.get("content-encoding", ""))
+                    for piece in answer.iter_raw():
+                        if not body.feed(piece):
+                            break
+            return body.response(answer.status_code, answer.headers)
+        except (httpx.TransportError, ResponseDeadlineExceeded) as error:
+            is_sent, is_timeout = not isinstance(error, NOT_SENT), isinstance(error, TIMED_OUT)
+            return failure(self._settings, error, sent=is_sent, timed_out=is_timeout)
+
+    def close(self) -> None:
+        """Close the connections that no thread is using."""
+        connections = [self._connections.get() for _ in range(self._connections.qsize())]
+        for http, _ in filter(None, connections):
+            http.close()
+        for _ in connections:
+            self._connections.put(None)
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[_Connection]:
+        """Lend a connection to one thread at a time."""
+        connection = self._connections.get()
+        try:
+            if connection is None:
+                connection = self._connection()
+            yield connection
+        finally:
+            self._connections.put(connection)
+
+    def _connection(self) -> _Connection:
+        settings = self._settings
+        http = httpx.Client(
+            headers=request_headers(settings),
+            timeout=httpx.Timeout(settings.timeout, connect=connect_timeout(settings)),
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
+            verify=self._tls,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
+        return http, ResponseDeadline(settings.timeout)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context(self._settings)
+
+
+def tls_context(settings: ClientSettings) -> ssl.SSLContext:
+    """
+    Read the certificates that verify the service.
+
+    :param settings: Settings of the client.
+    :return: The TLS context; without certificates if the client does not use TLS.
+    :raises AssistantInputError: The CA bundle cannot be read.
+    """
+    base_url, verify = settings.base_url, settings.verify
+    if base_url.startswith("http:") and not proxy_for(base_url):
+        # TLS is not used here, so the context stays empty: loading the certificates takes as long as 100 requests.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if isinstance(verify, str):
+        try:
+            return ssl.create_default_context(cafile=verify)
+        except OSError as error:
+            raise AssistantInputError(
+                f"ca_bundle {verify!r} of the Airflow connection cannot be read as certificates: {error}. It "
+                "must be a file in PEM format on this machine",
+                field="ca_bundle",
+            ) from None
+    # httpx's default: the certificates of certifi, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+    return httpx.create_ssl_context(verify=verify)

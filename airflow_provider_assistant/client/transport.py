@@ -1,0 +1,54 @@
+"""
+The interface between a client and the HTTP library that sends its requests.
+
+:mod:`.httpx_transport` and :mod:`.aiohttp_transport` implement it. Tests implement it without a network, and give the
+transport to the client's constructor. Wrappers add behavior around any transport: :mod:`.instrumentation` counts
+requests and redacts the API key, :mod:`.rate_limited` limits the request rate.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+
+
+class Transport(Protocol):
+    """Send calls one at a time per thread, from any number of threads. Subclasses inherit :meth:`close`."""
+
+    def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        """
+        Send a call once and wait for its response.
+
+        :param call: The call.
+        :return: The response with any status, or the reason why there is none.
+        :raises AssistantInputError: The file of an upload cannot be read; nothing was sent.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the open connections. A later :meth:`exchange` opens new ones."""
+
+
+class AsyncTransport(Protocol):
+    """Send calls concurrently in one event loop. Subclasses inherit :meth:`prepare` and :meth:`close`."""
+
+    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        """
+        Send a call once and wait for its response.
+
+        :param call: The call.
+        :return: The response with any status, or the reason why there is none.
+        :raises AssistantInputError: The file of an upload cannot be read; nothing was sent.
+        """
+        ...
+
+    def prepare(self) -> None:
+        """
+        Do the work that would block the event loop in the first :meth:`exchange`; may be called in a thread.
+
+        :raises AssistantInputError: The settings cannot be used.
+        """
+
+    async def close(self) -> None:
+        """Close the open connections. A later :meth:`exchange` opens new ones."""
