@@ -26,7 +26,7 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantNotFoundError
 from airflow_provider_assistant.lake import storable, storing
-from airflow_provider_assistant.ledger import BatchLedger, End, key_of
+from airflow_provider_assistant.ledger import BatchLedger, RequestEnd, key_of
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings, Kind
 from airflow_provider_assistant.loading.load_client import LoadClient
@@ -135,13 +135,13 @@ class Batch:
         if self._mode == "sync":
             # A previous attempt received the answer, but was killed before saving it.
             unanswered = set(questions.question_ids) - {answer.question_id for answer in saved}
-            lost = [entry.key for entry in self._ledger.standing() if entry.content_hash in unanswered]
+            lost = [entry.key for entry in self._ledger.created_entries() if entry.content_hash in unanswered]
             self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
 
     def _withdraw_failed(self, request_ids: Collection[str | None]) -> None:
         """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
         if self._ledger and request_ids:
-            keys = [entry.key for entry in self._ledger.standing() if entry.document_id in request_ids]
+            keys = [entry.key for entry in self._ledger.created_entries() if entry.created_id in request_ids]
             self._ledger.withdraw(keys, "its request failed or was lost")
 
     def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, _Submission]:
@@ -150,8 +150,8 @@ class Batch:
             return {}
         wanted = set(question_ids)
         return {
-            entry.content_hash: _Submission(entry.document_id, entry.settled_at.timestamp(), entry.attempts)
-            for entry in self._ledger.standing()
+            entry.content_hash: _Submission(entry.created_id, entry.recorded_at.timestamp(), entry.attempts)
+            for entry in self._ledger.created_entries()
             if entry.content_hash in wanted
         }
 
@@ -329,10 +329,10 @@ class Batch:
         """
         answers.publish(table, self._output, self._scope)
         columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
-        ends = {request_id: End(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
+        ends = {request_id: RequestEnd(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
         if self._ledger and self._mode == "async":
             try:
-                self._ledger.ended(ends)
+                self._ledger.record_ends(ends)
             except AssistantLedgerError as error:
                 # Do not fail: the answers are written, and no other task depends on these entries.
                 log.warning("How the requests ended is not recorded: %s", error)

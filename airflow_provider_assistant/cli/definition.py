@@ -217,9 +217,9 @@ COMMANDS = (
                 Arg(
                     ("--as",),
                     dest="outcome",
-                    choices=("created", "not-created", "deleted", "done", "refused"),
+                    choices=("created", "not-created", "deleted"),
                     required=True,
-                    help="what you found; done is created, refused is not-created, deleted does what forget does",
+                    help="what you found; deleted does what forget does",
                 ),
                 Arg(
                     ("--findings",),

@@ -14,11 +14,17 @@ from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, thi
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, document_scope
-from airflow_provider_assistant.ledger.admin import counts_of_loads
-from airflow_provider_assistant.ledger.queries import Entry, entry_of, outcomes, superseded_counts, unsettled
+from airflow_provider_assistant.ledger import DocumentScope, Ledger
+from airflow_provider_assistant.ledger.admin import count_loads
+from airflow_provider_assistant.ledger.queries import (
+    AmbiguousEntry,
+    ambiguous_entries,
+    count_outcomes,
+    count_superseded,
+    find_ambiguous,
+    superseded_documents,
+)
 from airflow_provider_assistant.ledger.queries import resolve as record_outcome
-from airflow_provider_assistant.ledger.queries import superseded as older_documents
 from airflow_provider_assistant.loading.file_rows import fingerprint_file
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.preflight import plan_load
@@ -36,7 +42,11 @@ def status(out: Console, args: argparse.Namespace) -> int:
     """Count the entries of the ledger by kind, site and outcome."""
     with Ledger.open() as ledger:
         where = ledger.engine.url.render_as_string(hide_password=True)
-        found = outcomes(ledger, args.site) + superseded_counts(ledger, args.site) + counts_of_loads(ledger, args.site)
+        found = [
+            *count_outcomes(ledger, args.site),
+            *count_superseded(ledger, args.site),
+            *count_loads(ledger, args.site),
+        ]
     out.result({"ledger": where, "counts": found})
     out.line(f"Ledger: {where}")
     out.table(("kind", "site", "outcome", "entries", "latest"), [list(one.values()) for one in found])
@@ -47,10 +57,10 @@ def status(out: Console, args: argparse.Namespace) -> int:
 def ambiguous(out: Console, args: argparse.Namespace) -> int:
     """List the ambiguous entries. Exit code 1 if there are any."""
     with Ledger.open() as ledger:
-        entries = list(unsettled(ledger, args.site))
+        entries = ambiguous_entries(ledger, args.site)
     out.result([entry.as_dict() for entry in entries])
     if entries:
-        titles = ("key", "kind", "site", "source", "label", "outcome", "intended", "error")
+        titles = ("key", "kind", "site", "source", "label", "outcome", "claimed", "error")
         out.table(titles, [_row(entry) for entry in entries])
         out.note("Check the site, then run: ledger resolve KEY … --as created|not-created")
     else:
@@ -58,9 +68,9 @@ def ambiguous(out: Console, args: argparse.Namespace) -> int:
     return WRONG if entries else OK
 
 
-def _row(entry: Entry) -> list[Any]:
+def _row(entry: AmbiguousEntry) -> list[Any]:
     state = "under way?" if entry.may_be_under_way else entry.outcome
-    at = f"{entry.intended_at:%Y-%m-%d %H:%M:%S}"
+    at = f"{entry.claimed_at:%Y-%m-%d %H:%M:%S}"
     error = shorten(entry.error or "", ERROR_WIDTH, placeholder=" …")
     return [entry.key[:DIGITS], entry.kind, entry.site_id, entry.source, entry.label, state, at, error]
 
@@ -73,11 +83,11 @@ def stale(out: Console, args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(Ledger.open())
         rows = stack.enter_context(rows_of(args.file, args, site_id))
-        scope = document_scope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
-        memory = stack.enter_context(ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run()))
+        scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
+        entries = stack.enter_context(ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run()))
         with out.busy("reading the file"):
             seen = plan_load(rows, None)
-        found = [_listed(site_id, source, *one) for one in memory.stale(seen.has)]
+        found = [_listed(site_id, source, *one) for one in entries.stale(seen.has)]
     return _to_delete(out, found, "stale")
 
 
@@ -85,7 +95,7 @@ def stale(out: Console, args: argparse.Namespace) -> int:
 def superseded(out: Console, args: argparse.Namespace) -> int:
     """List the documents that were replaced by newer content. Exit code 1 if there are any."""
     with Ledger.open() as ledger:
-        found = [_listed(*one) for one in older_documents(ledger, args.site, args.source_name)]
+        found = [_listed(*one) for one in superseded_documents(ledger, args.site, args.source_name)]
     return _to_delete(out, found, "superseded")
 
 
@@ -104,12 +114,7 @@ def _listed(site_id: str, source: str, label: str, document_id: str | None) -> d
 
 
 # Values of --as, and the outcome in the ledger.
-OUTCOMES: dict[str, Literal["done", "refused"]] = {
-    "created": "done",
-    "not-created": "refused",
-    "done": "done",
-    "refused": "refused",
-}
+OUTCOMES: dict[str, Literal["created", "failed"]] = {"created": "created", "not-created": "failed"}
 
 
 @command
@@ -122,12 +127,12 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
         for entry, _ in selected:
             if entry.may_be_under_way and not args.force:
                 raise AssistantInputError(
-                    f"{entry.run} claimed {entry.label} at {entry.intended_at:%H:%M:%S} UTC and may still be sending "
+                    f"{entry.run} claimed {entry.label} at {entry.claimed_at:%H:%M:%S} UTC and may still be sending "
                     "it. If you are sure that it is not, use --force",
                     field="entry",
                 )
         outcome = OUTCOMES[args.outcome]
-        contents = _contents([entry for entry, _ in selected], args) if outcome == "done" and args.file else {}
+        contents = _contents([entry for entry, _ in selected], args) if outcome == "created" and args.file else {}
         for entry, identifier in selected:
             record_outcome(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
     out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in selected])
@@ -136,14 +141,15 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
     return OK
 
 
-def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[Entry, str | None]]:
+def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[AmbiguousEntry, str | None]]:
     """Return the selected entries, each with the id of its document or request if known."""
     if args.id and (args.findings or len(args.entry) != 1):
         raise AssistantInputError("--id needs exactly one ENTRY", field="id")
-    selected = {entry.key: (entry, args.id) for entry in (entry_of(ledger, name, args.site) for name in args.entry)}
+    named = [find_ambiguous(ledger, name, args.site) for name in args.entry]
+    selected = {entry.key: (entry, args.id) for entry in named}
     if args.findings:
         listed = {row["key"]: row["document_ids"] for row in read_findings(args.findings) if row["kind"] == "ambiguous"}
-        for entry in unsettled(ledger, args.site):
+        for entry in ambiguous_entries(ledger, args.site):
             if entry.kind in {"document", "question"} and entry.label in listed:
                 selected.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
     if not selected:
@@ -153,7 +159,7 @@ def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[Entry, str
     return list(selected.values())
 
 
-def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
+def _contents(entries: list[AmbiguousEntry], args: argparse.Namespace) -> dict[str, str]:
     """Return the content hash of each entry's row in the source, by key."""
     contents: dict[str, str] = {}
     selected = {entry.key for entry in entries}
@@ -169,9 +175,9 @@ def _contents(entries: list[Entry], args: argparse.Namespace) -> dict[str, str]:
     return contents
 
 
-def _fingerprints(entry: Entry, args: argparse.Namespace) -> Iterator[RowFingerprint]:
+def _fingerprints(entry: AmbiguousEntry, args: argparse.Namespace) -> Iterator[RowFingerprint]:
     with contextlib.ExitStack() as stack:
-        if entry.scope.endswith(tuple(f"/{kind.endpoint}" for kind in KINDS.values())):
+        if entry.endpoint in {kind.endpoint for kind in KINDS.values()}:
             rows = stack.enter_context(rows_of(args.file, args, entry.site_id))
             for fingerprints in rows.fingerprints():
                 yield from fingerprints

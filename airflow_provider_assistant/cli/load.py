@@ -15,7 +15,7 @@ from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, thi
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, LoadRecord, document_scope
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
 from airflow_provider_assistant.ledger.store import airflow_home
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
@@ -42,7 +42,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         ledger = stack.enter_context(Ledger.open())
         memory = stack.enter_context(
             ledger.documents(
-                scope=document_scope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),
+                scope=DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),
                 site_id=hook.resolve_site_id(),
                 source=source_name(args),
                 run=this_run(),

@@ -28,8 +28,8 @@ def forget(out: Console, args: argparse.Namespace) -> int:
 
 def forgotten(out: Console, args: argparse.Namespace) -> int:
     """Record that documents were deleted, and return the exit code."""
-    deleted = admin.deleted_of(read_findings(args.findings)) if args.findings else admin.Deleted()
-    deleted = admin.Deleted([*args.entry, *deleted.names], deleted.labels)
+    deleted = admin.deleted_documents(read_findings(args.findings)) if args.findings else admin.DeletedDocuments()
+    deleted = admin.DeletedDocuments([*args.entry, *deleted.names], deleted.labels)
     if not (deleted.names or deleted.labels):
         raise AssistantInputError("no document selected: give ids or keys, or --findings", field="entry")
     is_dry = getattr(args, "dry_run", False)
@@ -49,7 +49,7 @@ def loads(out: Console, args: argparse.Namespace) -> int:
     if not 1 <= args.limit <= MOST:
         raise AssistantInputError(f"--limit must be 1 to {MOST}, not {args.limit}", field="limit")
     with Ledger.open() as ledger:
-        found = admin.load_records(ledger, args.site, args.limit)
+        found = admin.list_loads(ledger, args.site, args.limit)
     out.result(found)
     counted = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "stale", "seconds")
     titles = ("started", "outcome", "site", "source", *counted)

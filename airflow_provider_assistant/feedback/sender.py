@@ -102,9 +102,9 @@ class FeedbackSender:
             opened, or the task was terminated.
         """
         outcomes = self._outcomes(wanted)
-        self._ambiguous = {key for key, outcome in outcomes.items() if outcome in {"intended", "ambiguous"}}
+        self._ambiguous = {key for key, outcome in outcomes.items() if outcome in {"claimed", "ambiguous"}}
         for rating in wanted:
-            if outcomes.get(_key(rating)) == "done":
+            if outcomes.get(_key(rating)) == "created":
                 self.counts.already_sent += 1
                 self.counts.by_rating[rating.word] += 1
             else:
@@ -162,7 +162,7 @@ class FeedbackSender:
         was_ambiguous = _key(rating) in self._ambiguous
         await self._record(
             thread,
-            lambda ledger: ledger.intend(
+            lambda ledger: ledger.claim(
                 ratings,
                 self._scope,
                 _key(rating),
@@ -181,7 +181,7 @@ class FeedbackSender:
             facts: dict[str, Any] = {"outcome": outcome, "error": str(error)}
             await self._record(thread, lambda ledger: self._settle(ledger, rating, **facts))
             raise
-        await self._record(thread, lambda ledger: self._settle(ledger, rating, "done"))
+        await self._record(thread, lambda ledger: self._settle(ledger, rating, "created"))
         self.counts.sent += 1
         self.counts.by_rating[rating.word] += 1
         if was_ambiguous or reply.call_info.ambiguous:
@@ -189,7 +189,7 @@ class FeedbackSender:
             self._add_finding("possibly_duplicated", rating, "an earlier attempt may have been received as well")
 
     def _settle(self, ledger: Ledger, rating: Rating, outcome: Outcome, error: str | None = None) -> None:
-        ledger.settle(ratings, self._scope, _key(rating), outcome, error=error)
+        ledger.record_outcome(ratings, self._scope, _key(rating), outcome, error=error)
 
     async def _record(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
         if self._ledger:

@@ -14,7 +14,16 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.schema import COUNTS, documents, loads, questions, ratings, submissions
+from airflow_provider_assistant.ledger.schema import (
+    COUNTS,
+    NOT_CREATED,
+    UNRESOLVED,
+    documents,
+    loads,
+    questions,
+    ratings,
+    submissions,
+)
 from airflow_provider_assistant.ledger.store import Ledger
 
 # Minimum number of characters of a key prefix.
@@ -22,7 +31,7 @@ SHORTEST_KEY = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletedDocuments:
     """
     Name the documents that have been deleted at the service.
 
@@ -35,7 +44,7 @@ class Deleted:
 
 
 @dataclass(slots=True)
-class Forgotten:
+class ForgetReport:
     """
     Report which documents were forgotten.
 
@@ -53,7 +62,9 @@ class Forgotten:
         return asdict(self)
 
 
-def forget(ledger: Ledger, deleted: Deleted, site_id: str | None = None, *, dry_run: bool = False) -> Forgotten:
+def forget(
+    ledger: Ledger, deleted: DeletedDocuments, site_id: str | None = None, *, dry_run: bool = False
+) -> ForgetReport:
     """
     Record that documents are no longer on the site.
 
@@ -66,8 +77,8 @@ def forget(ledger: Ledger, deleted: Deleted, site_id: str | None = None, *, dry_
     :raises AssistantLedgerError: The database cannot be used.
     """
 
-    def change(connection: sa.Connection) -> Forgotten:
-        report = Forgotten()
+    def change(connection: sa.Connection) -> ForgetReport:
+        report = ForgetReport()
         entries = _Entries(connection, list(dict.fromkeys(deleted.names)), site_id)
         for name in dict.fromkeys(deleted.names):
             _forget(connection, report, name, entries.rows_of(name), dry_run)
@@ -110,7 +121,7 @@ def _rows(connection: sa.Connection, where: sa.ColumnElement[bool], site_id: str
 
 
 def _forget(
-    connection: sa.Connection, report: Forgotten, name: str, found: Sequence[sa.Row[Any]], dry_run: bool
+    connection: sa.Connection, report: ForgetReport, name: str, found: Sequence[sa.Row[Any]], dry_run: bool
 ) -> None:
     if not found:
         report.unknown.append(name)
@@ -127,7 +138,7 @@ def _forget(
     row = connection.execute(sa.select(documents).where(same)).one_or_none()
     if row is None:
         return
-    if row.outcome == "intended":
+    if row.outcome == "claimed":
         raise AssistantInputError(
             f"a task may be sending {row.label} right now. Nothing was changed. Resolve the entry first: "
             f"ledger resolve {row.key}",
@@ -144,13 +155,13 @@ def _forget(
         connection.execute(sa.update(documents).where(same).values(superseded=json.dumps(rest) if rest else None))
     elif older:
         # Keep the entry: its superseded documents are still on the site.
-        absent = {"outcome": "refused", "content_hash": None, "document_id": None, "ambiguous": 0}
-        connection.execute(sa.update(documents).where(same).values(error="deleted by hand", **absent))
+        reset = {"outcome": "failed", "content_hash": None, "document_id": None, "ambiguous": 0}
+        connection.execute(sa.update(documents).where(same).values(error="deleted by hand", **reset))
     else:
         connection.execute(sa.delete(documents).where(same))
 
 
-def load_records(ledger: Ledger, site_id: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+def list_loads(ledger: Ledger, site_id: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
     """
     Return the latest loads, newest first.
 
@@ -171,7 +182,7 @@ def load_records(ledger: Ledger, site_id: str | None = None, limit: int = 20) ->
     return [{**row, "outcome": row["outcome"] or "unfinished"} for row in rows]
 
 
-def counts_of_loads(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
+def count_loads(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
     """
     Count the loads by site and outcome.
 
@@ -226,23 +237,26 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
 
 
 def _old(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:
-    settled = ("done", "refused")
-    refused = {table: (table.c.intended_at < before) & (table.c.outcome == "refused") for table in (documents, ratings)}
+    not_created = {
+        table: (table.c.claimed_at < before) & table.c.outcome.in_(NOT_CREATED) for table in (documents, ratings)
+    }
     # Only a retry of the DAG run that made them needs these.
     of_a_run = {
-        table: (table.c.intended_at < before) & table.c.outcome.in_(settled) for table in (questions, submissions)
+        table: (table.c.claimed_at < before) & table.c.outcome.not_in(UNRESOLVED) for table in (questions, submissions)
     }
     is_gone = documents.c.content_hash.is_(None) & documents.c.superseded.is_(None)
     return {
         "loads": (loads, loads.c.started_at < before),
         "questions": (questions, of_a_run[questions]),
         "submissions": (submissions, of_a_run[submissions]),
-        "ratings": (ratings, refused[ratings]),
-        "documents": (documents, refused[documents] & is_gone),
+        "ratings": (ratings, not_created[ratings]),
+        "documents": (documents, not_created[documents] & is_gone),
     }
 
 
-def deleted_of(findings: Iterable[dict[str, Any]], kinds: Collection[str] = ("stale", "superseded")) -> Deleted:
+def deleted_documents(
+    findings: Iterable[dict[str, Any]], kinds: Collection[str] = ("stale", "superseded")
+) -> DeletedDocuments:
     """
     Return the documents of findings.
 
@@ -257,4 +271,4 @@ def deleted_of(findings: Iterable[dict[str, Any]], kinds: Collection[str] = ("st
             names += row["document_ids"]
             if not row["document_ids"] and row["kind"] == "stale":
                 labels.append(row["key"])
-    return Deleted(names, labels)
+    return DeletedDocuments(names, labels)

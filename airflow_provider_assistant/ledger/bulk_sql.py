@@ -45,7 +45,7 @@ class Bulk:
         self._is_mysql = dialect.name in {"mysql", "mariadb"}
         self._mark = "?" if dialect.paramstyle == "qmark" else "%s"
         self._name = dialect.identifier_preparer.format_table(table)
-        self._processed = table.c.intended_at.type.dialect_impl(dialect).bind_processor(dialect)
+        self._processed = table.c.claimed_at.type.dialect_impl(dialect).bind_processor(dialect)
         self._quoted = {column.key: dialect.identifier_preparer.quote(column.name) for column in table.columns}
 
     def select(self, columns: Collection[str], scope: str, keys: Sequence[str]) -> Iterator[Sequence[Any]]:

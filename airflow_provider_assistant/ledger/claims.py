@@ -1,95 +1,32 @@
-"""Ledger entries of documents and questions, claimed and recorded in groups of many rows."""
+"""Claims and outcomes of documents and questions, recorded in groups of many rows."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, Self
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
-from airflow_provider_assistant.ledger.database import attempts_on, said
-from airflow_provider_assistant.ledger.schema import Outcome, RunRef, scope_on, storable
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.database import stream, transaction
+from airflow_provider_assistant.ledger.entries import LEASE, EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, scope_on
+from airflow_provider_assistant.ledger.scopes import BatchScope
 
-# Duration of the lease of a claim without an outcome. A load that takes longer renews its claims every RENEWAL.
-LEASE = timedelta(hours=1)
+# A task that waits renews the leases of its claims every RENEWAL.
 RENEWAL = LEASE / 4
 
-
-def is_leased(intended_at: datetime, now: datetime) -> bool:
-    """
-    Return whether the lease of a claim without an outcome is still valid.
-
-    A claim from the future, made before the clock was set back, is valid only within the lease as well. Otherwise it
-    would block its row until the clock has caught up.
-
-    :param intended_at: Time of the claim, timezone-aware.
-    :param now: Current time, timezone-aware.
-    """
-    return abs(now - intended_at) < LEASE
+# Columns of the task instance, and of the counts, which add up over the claims of a key.
+_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
+_COUNTS = ("attempts", "ambiguous")
+# Columns of the end of a chat request.
+_END = ("state", "completed_at", "session_id")
 
 
-class Known(NamedTuple):
-    """
-    Hold the ledger entry of a key.
-
-    :param state: ``done``: the document exists on the site. ``absent``: it does not exist, because the service refused
-        it. ``unclear``: the last attempt is ambiguous. ``elsewhere``: another task has claimed the key.
-    :param content_hash: Content hash of the document on the site; None if there is none.
-    :param document_id: Id of that document; None if the service returned none.
-    :param superseded: JSON list of the ids of superseded documents of the key, or None.
-    :param claim: Token of the latest claim.
-    :param source: Name of the source that the key belongs to.
-    """
-
-    state: Literal["done", "absent", "unclear", "elsewhere"]
-    content_hash: str | None
-    document_id: str | None
-    superseded: str | None
-    claim: str
-    source: str = ""
-
-
-class Standing(NamedTuple):
-    """
-    Hold the entry of a key whose document or question the service has accepted.
-
-    :param key: The key.
-    :param content_hash: Content hash of what was sent.
-    :param document_id: Id of the document, or of the question's request; None if the service returned none.
-    :param settled_at: Time at which the outcome was recorded, UTC.
-    :param attempts: Number of requests sent for it.
-    """
-
-    key: str
-    content_hash: str | None
-    document_id: str | None
-    settled_at: datetime
-    attempts: int
-
-
-class Doubled(NamedTuple):
-    """
-    Hold a document that an earlier try of this task instance created and that may not be the only one of its key.
-
-    :param label: Key as readable text.
-    :param document_id: Id of the document; None if the service returned none.
-    :param ambiguous: Number of attempts that may have created another document.
-    :param superseded: Ids of the superseded documents of the key.
-    """
-
-    label: str
-    document_id: str | None
-    ambiguous: int
-    superseded: list[str]
-
-
-class End(NamedTuple):
+class RequestEnd(NamedTuple):
     """
     Hold how an async chat request ended.
 
@@ -110,23 +47,23 @@ class Claim:
 
     :param key: The key.
     :param label: Key as readable text.
-    :param known: Ledger entry of the key before the claim; None if it had none.
+    :param entry: Ledger entry of the key before the claim; None if it had none.
     """
 
     key: str
     label: str
-    known: Known | None
+    entry: LedgerEntry | None
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class ClaimOutcome:
     """
     Hold the outcome of a claim.
 
     :param claim: The claim.
-    :param outcome: ``done``, ``ambiguous`` or ``refused``.
+    :param outcome: ``created``, ``ambiguous``, ``rejected`` by the service, or ``failed``.
     :param content_hash: Content hash of what was sent.
-    :param document_id: Id of the new document; None if the service returned none.
+    :param created_id: Id of the new document or chat request; None if the service returned none.
     :param http_status: HTTP status of the last response; None if there was none.
     :param attempts: Number of requests sent. Default: 1.
     :param ambiguous: Number of those requests that may have created another document. Default: 0.
@@ -136,22 +73,20 @@ class Settlement:
     claim: Claim
     outcome: Outcome
     content_hash: str
-    document_id: str | None = None
+    created_id: str | None = None
     http_status: int | None = None
     attempts: int = 1
     ambiguous: int = 0
     error: str | None = None
 
 
-class BatchLedger:
+class BatchLedger(EntryReader):
     """
-    Keep the ledger of one scope for one try of one task: documents of a site and endpoint, or questions of a batch.
-
-    The docstrings say "document"; for questions, the document is the chat request.
+    Keep the ledger of one scope for one try of one task: read its entries, claim keys, and record outcomes.
 
     :param engine: Engine of the ledger's database.
     :param table: Table of the entries: ``documents`` or ``questions``.
-    :param scope: Scope of the entries: site and endpoint, or site and batch.
+    :param scope: Scope of the entries.
     :param site_id: Id of the site.
     :param source: Name of the source that is loaded.
     :param run: The task instance.
@@ -164,124 +99,77 @@ class BatchLedger:
         engine: sa.Engine,
         table: sa.Table,
         *,
-        scope: str,
+        scope: BatchScope,
         site_id: str,
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._attempts = attempts_on(engine.dialect.name)
-        with said(engine, "cannot be opened"):
-            self._connection = self._attempts(engine.connect)
-        self._table = table
-        self._scope = scope_on(engine.dialect, scope)
-        self._site_id = site_id
-        self._source = storable(source)
-        self._run = run
-        self._now = now
-        self._token = uuid.uuid4().hex
-        self._bulk = Bulk(self._connection, table)
+        super().__init__(engine, table, scope=scope, source=source, run=run, now=now)
+        # Columns of the bulk statements: those that all rows of a group share come first.
+        self._shared = {
+            "scope": self._scope,
+            **scope.columns(),
+            "site_url": scope_on(engine.dialect, scope.site_url),
+            "site_id": site_id,
+            "source": self._source,
+            "claim": self._token,
+            **run.columns(),
+        }
+        self._facts = ("outcome", "content_hash", self._created_id, "superseded", "http_status", "error", "recorded_at")
         self._claim_again = _claim_again(table)
         self._claimed: set[str] = set()
         self._renewed = now()
 
-    def known(self, keys: Sequence[str]) -> dict[str, Known]:
-        """
-        Return the entries of these keys.
-
-        :param keys: The keys.
-        :return: Entry by key; keys without an entry are left out.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        entries: dict[str, Known] = {}
-        with said(self._connection, "cannot be read"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    entries = self._entries(keys)
-        return entries
-
-    def _entries(self, keys: Sequence[str]) -> dict[str, Known]:
-        states: dict[str, Any] = {"done": "done", "refused": "absent", "ambiguous": "unclear"}
-        entries: dict[str, Known] = {}
-        claimed: list[str] = []
-        for key, outcome, *facts in self._bulk.select(_KNOWN, self._scope, keys):
-            entries[key] = Known(states.get(outcome, "unclear"), *facts)
-            if outcome == "intended":
-                claimed.append(key)
-        return entries | {key: entries[key]._replace(state="elsewhere") for key in self._claimed_elsewhere(claimed)}
-
-    def _claimed_elsewhere(self, keys: Sequence[str]) -> Iterator[str]:
-        """Yield those of the claimed keys whose claim belongs to another task and whose lease is valid."""
-        c = self._table.c
-        now = self._now()
-        for start in range(0, len(keys), PARAMETERS - 1):
-            wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
-            query = sa.select(c.key, c.claim, c.intended_at, *(c[name] for name in _RUN))
-            for key, claim, intended_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
-                if claim == self._token or (is_leased(intended_at, now) and RunRef(*run) != self._run):
-                    yield key
-
-    def commit_and_claim(self, settled: Collection[Settlement], wanted: Collection[Claim]) -> set[str]:
+    def commit_and_claim(self, outcomes: Collection[ClaimOutcome], claims: Collection[Claim]) -> set[str]:
         """
         Record outcomes and claim keys in one transaction.
 
         It also renews the leases of claims without an outcome if :data:`RENEWAL` has passed. A task that waits has to
         call it at least every :data:`RENEWAL`.
 
-        :param settled: Outcomes of earlier claims.
-        :param wanted: New claims.
+        :param outcomes: Outcomes of earlier claims.
+        :param claims: New claims.
         :return: The keys that were claimed. The missing ones have been claimed by another task.
         :raises AssistantLedgerError: The database cannot be written; the transaction was rolled back.
         """
         now = self._now()
-        renewed = self._claimed - {one.claim.key for one in settled} if abs(now - self._renewed) >= RENEWAL else set()
-        if not (settled or wanted or renewed):
+        renewed = self._claimed - {one.claim.key for one in outcomes} if abs(now - self._renewed) >= RENEWAL else set()
+        if not (outcomes or claims or renewed):
             return set()
-        won: set[str] = set()
-        with said(self._connection, "cannot be written"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    if settled:
-                        self._record(settled)
-                    won = self._claim(wanted) if wanted else set()
-                    self._renew(sorted(renewed))
-        self._claimed = (self._claimed - {one.claim.key for one in settled}) | won
+
+        def write(_: sa.Connection) -> set[str]:
+            if outcomes:
+                self._record(outcomes)
+            won = self._claim(claims) if claims else set()
+            self._renew(sorted(renewed))
+            return won
+
+        won = transaction(self._connection, write, writes=True)
+        self._claimed = (self._claimed - {one.claim.key for one in outcomes}) | won
         if renewed:
             self._renewed = now
         return won
 
-    def standing(self) -> Iterator[Standing]:
-        """
-        Yield the keys of this scope whose documents exist on the site.
-
-        :return: One :class:`Standing` per key.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        c = self._table.c
-        query = sa.select(c.key, c.content_hash, c.document_id, c.settled_at, c.attempts).where(
-            c.scope == self._scope, c.outcome == "done"
-        )
-        for row in self._streamed(query):
-            yield Standing(*row)
-
-    def ended(self, ends: Mapping[str, End]) -> None:
+    def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """
         Record how requests ended. Requests that have no entry in this scope are ignored.
 
         :param ends: End by request id.
         :raises AssistantLedgerError: The database cannot be written.
         """
-        start, moment = self._start, self._bulk.moment
-        # If an entry is deleted concurrently, the upsert inserts it again as refused.
-        rows = [
-            (*start, one.key, "", 0, 0, "refused", one.document_id, end.state, moment(end.completed_at), end.session_id)
-            for one in self.standing()
-            if one.document_id and (end := ends.get(one.document_id))
+        found = [
+            {"k": one.key, "r": one.created_id, **end._asdict()}
+            for one in self.created_entries()
+            if one.created_id and (end := ends.get(one.created_id))
         ]
-        with said(self._connection, "cannot be written"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    self._bulk.upsert(_ENDED, rows, change=_END, add=(), if_same="document_id")
+        if not found:
+            return
+        c = self._table.c
+        # The request of an entry may have been replaced since it was read.
+        is_same = (c.scope == self._scope, c.key == sa.bindparam("k"), c.request_id == sa.bindparam("r"))
+        change = sa.update(self._table).where(*is_same).values({name: sa.bindparam(name) for name in _END})
+        transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
 
     def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:
         """
@@ -297,46 +185,12 @@ class BatchLedger:
         """
         c = self._table.c
         change = sa.update(self._table).values(
-            outcome="ambiguous" if ambiguous else "refused",
+            outcome="ambiguous" if ambiguous else "failed",
             content_hash=None,
             ambiguous=c.ambiguous + int(ambiguous),
             error=reason,
         )
         self._change(keys, change)
-
-    def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
-        """
-        Yield the stale documents: those that this source loaded and no longer contains.
-
-        :param is_seen: Returns whether the source still contains a key.
-        :return: Pairs of key label and document id; the id is None if the service returned none.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        c = self._table.c
-        query = sa.select(c.key, c.label, c.document_id).where(*self._own)
-        for key, label, document_id in self._streamed(query):
-            if not is_seen(key):
-                yield label, document_id
-
-    @property
-    def source(self) -> str:
-        """Name of the source that is loaded."""
-        return self._source
-
-    def size(self) -> int:
-        """
-        Return the number of this source's documents on the site, according to the ledger.
-
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
-        ((count,),) = self._streamed(query)
-        return int(count)
-
-    @property
-    def _own(self) -> tuple[sa.ColumnElement[bool], ...]:
-        c = self._table.c
-        return c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
 
     def adopt(self, is_seen: Callable[[str], bool]) -> int:
         """
@@ -348,89 +202,58 @@ class BatchLedger:
         """
         c = self._table.c
         foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self._source)
-        keys = [key for (key,) in self._streamed(foreign) if is_seen(key)]
+        keys = [key for (key,) in stream(self._connection, foreign) if is_seen(key)]
         self._change(keys, sa.update(self._table).values(source=self._source))
         return len(keys)
 
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
         """Apply one update to the entries of these keys in one transaction."""
         c, ordered = self._table.c, sorted(keys)
-        with said(self._connection, "cannot be written"):
-            for attempt in self._attempts:
-                with attempt, self._connection.begin():
-                    for start in range(0, len(ordered), PARAMETERS - 5):
-                        some = ordered[start : start + PARAMETERS - 5]
-                        self._connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
 
-    def doubled(self) -> Iterator[Doubled]:
-        """
-        Yield possibly duplicated and superseding documents of earlier tries of this task instance.
+        def write(connection: sa.Connection) -> None:
+            for start in range(0, len(ordered), PARAMETERS - 5):
+                some = ordered[start : start + PARAMETERS - 5]
+                connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
 
-        A killed try leaves no findings file, so the next try lists these documents.
+        transaction(self._connection, write, writes=True)
 
-        :return: One :class:`Doubled` per document.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
-        c = self._table.c
-        query = sa.select(c.label, c.document_id, c.ambiguous, c.superseded).where(
-            c.scope == self._scope,
-            *(c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()),
-            c.claim != self._token,
-            c.outcome == "done",
-            (c.ambiguous > 0) | c.superseded.is_not(None),
-        )
-        for label, document_id, ambiguous, superseded in self._streamed(query):
-            yield Doubled(label, document_id, ambiguous, json.loads(superseded or "[]"))
-
-    def close(self) -> None:
-        """Return the database connection to its pool."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
-        with said(self._connection, "cannot be read"):
-            rows, opened = self._attempts(self._executed, query)
-            with opened:
-                yield from rows
-
-    def _executed(self, query: sa.Select[Any]) -> tuple[sa.CursorResult[Any], contextlib.ExitStack]:
-        """Return the rows of a query, and a stack that closes the transaction after them."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self._connection.begin())
-            rows = self._connection.execute(query, execution_options={"yield_per": 1000})
-            stack.enter_context(contextlib.closing(rows))
-            return rows, stack.pop_all()
-
-    def _record(self, outcomes: Collection[Settlement]) -> None:
-        start, now = self._start, self._bulk.moment(self._now())
+    def _record(self, outcomes: Collection[ClaimOutcome]) -> None:
+        now = self._bulk.moment(self._now())
+        shared, columns = self._shared_values(now)
         rows = [
-            (*start, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now) for one in outcomes
+            (*shared, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now)
+            for one in outcomes
         ]
-        self._bulk.upsert(_SETTLED, rows, change=_FACTS, add=_COUNTS, if_same="claim")
+        columns = (*columns, *self._facts)
+        self._bulk.upsert(columns, rows, change=self._facts, add=_COUNTS, if_same="claim")
 
     def _renew(self, keys: Sequence[str]) -> None:
         c = self._table.c
-        change = sa.update(self._table).values(intended_at=self._now())
-        mine = change.where(c.scope == self._scope, c.claim == self._token, c.outcome == "intended")
+        change = sa.update(self._table).values(claimed_at=self._now())
+        mine = change.where(c.scope == self._scope, c.claim == self._token, c.outcome == "claimed")
         for start in range(0, len(keys), PARAMETERS - 4):
             self._connection.execute(mine.where(c.key.in_(keys[start : start + PARAMETERS - 4])))
 
-    def _claim(self, wanted: Collection[Claim]) -> set[str]:
+    def _claim(self, claims: Collection[Claim]) -> set[str]:
         # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
-        ordered = sorted(wanted, key=lambda claim: claim.key)
-        start = self._start
-        new = [(*start, claim.key, claim.label, 0, 0, "intended") for claim in ordered if claim.known is None]
+        ordered = sorted(claims, key=lambda claim: claim.key)
+        now = self._now()
+        shared, columns = self._shared_values(self._bulk.moment(now))
+        new = [(*shared, claim.key, claim.label, 0, 0, "claimed") for claim in ordered if claim.entry is None]
+        values = {
+            "outcome": "claimed",
+            "claim": self._token,
+            # The preflight has checked that this source may own the key.
+            "source": self._source,
+            **self._run.columns(),
+            "claimed_at": now,
+        }
         existing = [
-            {"s": self._scope, "k": claim.key, "c": claim.known.claim, **self._intent}
+            {"s": self._scope, "k": claim.key, "c": claim.entry.claim, **values}
             for claim in ordered
-            if claim.known is not None
+            if claim.entry is not None
         ]
-        inserted = self._bulk.insert(_CLAIMED, new) if new else 0
+        inserted = self._bulk.insert((*columns, "outcome"), new) if new else 0
         if existing:
             self._connection.execute(self._claim_again, existing)
         elif inserted == len(ordered):
@@ -440,38 +263,14 @@ class BatchLedger:
             c.scope == self._scope,
             c.key.in_([claim.key for claim in ordered]),
             c.claim == self._token,
-            c.outcome == "intended",
+            c.outcome == "claimed",
         )
         return set(self._connection.scalars(mine))
 
-    @property
-    def _intent(self) -> dict[str, Any]:
-        return {
-            "outcome": "intended",
-            "claim": self._token,
-            # The preflight has checked that this source may own the key.
-            "source": self._source,
-            **self._run.columns(),
-            "intended_at": self._now(),
-        }
-
-    @property
-    def _start(self) -> tuple[Any, ...]:
-        """The current values of the columns of ``_START``."""
-        names = (self._scope, self._site_id, self._source, self._token)
-        return (*names, *self._run.columns().values(), self._bulk.moment(self._now()))
-
-
-# Columns of the bulk statements: those that all rows of a group share come first.
-_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
-_START = ("scope", "site_id", "source", "claim", *_RUN, "intended_at")
-_COUNTS = ("attempts", "ambiguous")
-_CLAIMED = (*_START, "key", "label", *_COUNTS, "outcome")
-_FACTS = ("outcome", "content_hash", "document_id", "superseded", "http_status", "error", "settled_at")
-_SETTLED = (*_START, "key", "label", *_COUNTS, *_FACTS)
-_END = ("state", "completed_at", "session_id")
-_ENDED = (*_CLAIMED, "document_id", *_END)
-_KNOWN = ("key", "outcome", "content_hash", "document_id", "superseded", "claim", "source")
+    def _shared_values(self, claimed_at: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """Return the values that all rows of a group share, and the names of these and of the other first columns."""
+        shared = {**self._shared, "claimed_at": claimed_at}
+        return tuple(shared.values()), (*shared, "key", "label", *_COUNTS)
 
 
 def _claim_again(table: sa.Table) -> sa.Update:
@@ -486,31 +285,31 @@ def _claim_again(table: sa.Table) -> sa.Update:
         sa.update(table)
         .where(c.scope == sa.bindparam("s"), c.key == sa.bindparam("k"), c.claim == sa.bindparam("c"))
         .ordered_values(
-            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "intended", 1), else_=0)),
-            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "intended_at")),
+            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
+            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),
             # Clear the end of the earlier request.
             *((c[column], sa.null()) for column in _END if column in c),
         )
     )
 
 
-def _facts(settlement: Settlement) -> tuple[Any, ...]:
+def _facts(new: ClaimOutcome) -> tuple[Any, ...]:
     """
-    Return the values of ``_FACTS`` except the time.
+    Return the values of the columns of an outcome except the time.
 
     If the document was not created, the entry keeps the previous document.
     """
-    before = settlement.claim.known
-    outcome = settlement.outcome
+    before = new.claim.entry
+    outcome = new.outcome
     content_hash = before.content_hash if before else None
-    document_id = before.document_id if before else None
+    created_id = before.created_id if before else None
     superseded = before.superseded if before else None
-    if outcome == "done":
-        if content_hash is not None and document_id is not None:
-            superseded = json.dumps([*json.loads(superseded or "[]"), document_id])
-        content_hash, document_id = settlement.content_hash, settlement.document_id
-    elif outcome == "refused" and before and before.state == "unclear":
+    if outcome == "created":
+        if content_hash is not None and created_id is not None:
+            superseded = json.dumps([*json.loads(superseded or "[]"), created_id])
+        content_hash, created_id = new.content_hash, new.created_id
+    elif outcome in NOT_CREATED and before and before.state == "ambiguous":
         outcome = "ambiguous"
-    elif outcome == "refused" and content_hash is not None:
-        outcome = "done"
-    return outcome, content_hash, document_id, superseded, settlement.http_status, settlement.error
+    elif outcome in NOT_CREATED and content_hash is not None:
+        outcome = "created"
+    return outcome, content_hash, created_id, superseded, new.http_status, new.error

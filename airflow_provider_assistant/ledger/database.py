@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 import tenacity
@@ -93,7 +93,7 @@ def attempts_on(dialect: str) -> tenacity.Retrying:
 
 
 @contextlib.contextmanager
-def said(bind: Bind, what: str, then: str = "") -> Iterator[None]:
+def ledger_errors(bind: Bind, what: str, then: str = "") -> Iterator[None]:
     """
     Convert errors of the database to errors of the ledger.
 
@@ -113,11 +113,22 @@ def said(bind: Bind, what: str, then: str = "") -> Iterator[None]:
         raise kind(" ".join(filter(None, sentences))) from error
 
 
-def transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
+def connected(engine: sa.Engine) -> sa.Connection:
+    """
+    Return a connection to the database, with retries while it is unreachable.
+
+    :param engine: Engine of the database.
+    :raises AssistantLedgerError: The database cannot be used.
+    """
+    with ledger_errors(engine, "cannot be opened"):
+        return attempts_on(engine.dialect.name)(engine.connect)
+
+
+def transaction(bind: Bind, work: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
     """
     Run a function in one transaction, with retries while the database is unreachable.
 
-    :param engine: Engine of the database.
+    :param bind: Engine of the database, or a connection that is not in a transaction.
     :param work: Function that takes the connection. It is called once per attempt.
     :param writes: Whether the function writes, for the error message. Default: False.
     :return: Result of ``work``.
@@ -125,8 +136,33 @@ def transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], *, writes
     """
 
     def attempt() -> T:
-        with engine.begin() as connection:
+        if isinstance(bind, sa.Connection):
+            with bind.begin():
+                return work(bind)
+        with bind.begin() as connection:
             return work(connection)
 
-    with said(engine, "cannot be written" if writes else "cannot be read"):
-        return attempts_on(engine.dialect.name)(attempt)
+    with ledger_errors(bind, "cannot be written" if writes else "cannot be read"):
+        return attempts_on(bind.dialect.name)(attempt)
+
+
+def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
+    """
+    Yield the rows of a query in constant memory, with retries until the first row.
+
+    :param connection: Connection that is not in a transaction until all rows have been read.
+    :param query: The query.
+    :raises AssistantLedgerError: The database cannot be read.
+    """
+
+    def opened() -> tuple[sa.CursorResult[Any], contextlib.ExitStack]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(connection.begin())
+            rows = connection.execute(query, execution_options={"yield_per": 1000})
+            stack.enter_context(contextlib.closing(rows))
+            return rows, stack.pop_all()
+
+    with ledger_errors(connection, "cannot be read"):
+        rows, stack = attempts_on(connection.dialect.name)(opened)
+        with stack:
+            yield from rows

@@ -12,36 +12,37 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger.claims import is_leased
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.schema import RunRef, documents, questions, ratings, submissions
+from airflow_provider_assistant.ledger.entries import is_leased
+from airflow_provider_assistant.ledger.schema import UNRESOLVED, RunRef, documents, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 
 TABLES = {"document": documents, "question": questions, "submission": submissions, "rating": ratings}
-UNSETTLED = ("intended", "ambiguous")
-BY_HAND = "settled by hand"
+BY_HAND = "resolved by hand"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AmbiguousEntry:
     """
     Hold the entry of an effect that may or may not have happened.
 
     :param kind: ``document``, ``question``, ``submission`` or ``rating``.
     :param scope: Scope of the entry.
+    :param endpoint: Endpoint of a document; None for other kinds.
     :param key: Key of the entry, unique within its scope.
     :param site_id: Id of the site.
     :param label: Key as readable text; the session id for chat requests and ratings.
     :param source: Name of the source of a document or question; None for other kinds.
-    :param outcome: ``ambiguous``, or ``intended`` for a claim without an outcome.
+    :param outcome: ``ambiguous``, or ``claimed`` for a claim without an outcome.
     :param attempts: Number of attempts.
     :param error: Error message, or None.
     :param run: Task instance that made the claim.
-    :param intended_at: Time of the claim, UTC.
+    :param claimed_at: Time of the claim, UTC.
     """
 
     kind: str
     scope: str
+    endpoint: str | None
     key: str
     site_id: str
     label: str
@@ -50,12 +51,12 @@ class Entry:
     attempts: int
     error: str | None
     run: RunRef
-    intended_at: datetime
+    claimed_at: datetime
 
     @property
     def may_be_under_way(self) -> bool:
         """Whether a task may be sending it right now."""
-        return self.outcome == "intended" and is_leased(self.intended_at, datetime.now(UTC))
+        return self.outcome == "claimed" and is_leased(self.claimed_at, datetime.now(UTC))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as plain JSON types."""
@@ -68,13 +69,13 @@ class Entry:
             "outcome": self.outcome,
             "attempts": self.attempts,
             "error": self.error,
-            "intended_at": self.intended_at.isoformat(timespec="seconds"),
+            "claimed_at": self.claimed_at.isoformat(timespec="seconds"),
             "may_be_under_way": self.may_be_under_way,
             "run": str(self.run),
         }
 
 
-def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
+def count_outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
     """
     Count the entries by kind, site and outcome.
 
@@ -90,7 +91,7 @@ def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]
         for kind, table in TABLES.items():
             c = table.c
             query = (
-                sa.select(c.site_id, c.outcome, sa.func.count().label("entries"), sa.func.max(c.intended_at))
+                sa.select(c.site_id, c.outcome, sa.func.count().label("entries"), sa.func.max(c.claimed_at))
                 .group_by(c.site_id, c.outcome)
                 .order_by(c.site_id, c.outcome)
             )
@@ -102,23 +103,23 @@ def outcomes(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]
     return transaction(ledger.engine, counted)
 
 
-def superseded_counts(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
+def count_superseded(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
     """
     Count the superseded documents by site.
 
     :param ledger: The ledger.
     :param site_id: Count only the documents of this site. Default: all sites.
-    :return: One mapping per site with the keys of :func:`outcomes`; ``latest`` is None.
+    :return: One mapping per site with the keys of :func:`count_outcomes`; ``latest`` is None.
     :raises AssistantLedgerError: The database cannot be read.
     """
-    counts = Counter(site for site, *_ in superseded(ledger, site_id))
+    counts = Counter(site for site, *_ in superseded_documents(ledger, site_id))
     return [
         {"kind": "document", "site_id": site, "outcome": "superseded", "entries": entries, "latest": None}
         for site, entries in sorted(counts.items())
     ]
 
 
-def unsettled(ledger: Ledger, site_id: str | None = None) -> list[Entry]:
+def ambiguous_entries(ledger: Ledger, site_id: str | None = None) -> list[AmbiguousEntry]:
     """
     Return the entries that are ambiguous or have no outcome, oldest first per kind.
 
@@ -128,17 +129,17 @@ def unsettled(ledger: Ledger, site_id: str | None = None) -> list[Entry]:
     :raises AssistantLedgerError: The database cannot be read.
     """
 
-    def entries(connection: sa.Connection) -> list[Entry]:
+    def entries(connection: sa.Connection) -> list[AmbiguousEntry]:
         found = []
         for kind, table in TABLES.items():
-            query = sa.select(table).where(table.c.outcome.in_(UNSETTLED)).order_by(table.c.intended_at, table.c.key)
+            query = sa.select(table).where(table.c.outcome.in_(UNRESOLVED)).order_by(table.c.claimed_at, table.c.key)
             found += [_entry(kind, row) for row in connection.execute(_on(query, table, site_id))]
         return found
 
     return transaction(ledger.engine, entries)
 
 
-def superseded(
+def superseded_documents(
     ledger: Ledger, site_id: str | None = None, source: str | None = None
 ) -> Iterator[tuple[str, str, str, str]]:
     """
@@ -160,24 +161,24 @@ def superseded(
             yield site, name, label, document_id
 
 
-def entry_of(ledger: Ledger, beginning: str, site_id: str | None = None) -> Entry:
+def find_ambiguous(ledger: Ledger, prefix: str, site_id: str | None = None) -> AmbiguousEntry:
     """
     Return the unresolved entry with a key prefix.
 
     :param ledger: The ledger.
-    :param beginning: Prefix of the key.
+    :param prefix: Prefix of the key.
     :param site_id: Search only this site. Default: all sites.
     :return: The entry.
     :raises AssistantInputError: No unresolved entry has this prefix, or several have.
     :raises AssistantLedgerError: The database cannot be read.
     """
-    found = [entry for entry in unsettled(ledger, site_id) if entry.key.startswith(beginning)]
+    found = [entry for entry in ambiguous_entries(ledger, site_id) if entry.key.startswith(prefix)]
     if not found:
-        raise AssistantInputError(f"there is no entry to resolve whose key begins with {beginning!r}", field="entry")
+        raise AssistantInputError(f"there is no entry to resolve whose key begins with {prefix!r}", field="entry")
     if len(found) > 1:
         listed = "; ".join(f"{entry.kind} {entry.key} on {entry.site_id}" for entry in found[:5])
         raise AssistantInputError(
-            f"{len(found)} entries have keys that begin with {beginning!r}: {listed}. Give more of it, or the site.",
+            f"{len(found)} entries have keys that begin with {prefix!r}: {listed}. Give more of it, or the site.",
             field="entry",
         )
     return found[0]
@@ -185,8 +186,8 @@ def entry_of(ledger: Ledger, beginning: str, site_id: str | None = None) -> Entr
 
 def resolve(
     ledger: Ledger,
-    entry: Entry,
-    outcome: Literal["done", "refused"],
+    entry: AmbiguousEntry,
+    outcome: Literal["created", "failed"],
     *,
     identifier: str | None = None,
     content_hash: str | None = None,
@@ -194,11 +195,11 @@ def resolve(
     """
     Record the outcome of an ambiguous entry by hand.
 
-    ``refused`` means that the attempt created nothing; an earlier document of the key remains.
+    ``failed`` means that the attempt created nothing; an earlier document of the key remains.
 
     :param ledger: The ledger.
     :param entry: The entry.
-    :param outcome: ``done`` if the effect happened, otherwise ``refused``.
+    :param outcome: ``created`` if the effect happened, otherwise ``failed``.
     :param identifier: Id of the document or request that was found.
     :param content_hash: Content hash of the document that was found.
     :raises AssistantInputError: The entry cannot have this outcome, required values are missing, or the entry has
@@ -212,8 +213,8 @@ def resolve(
     def record(connection: sa.Connection) -> None:
         row = connection.execute(sa.select(table).where(same)).one_or_none()
         facts = {} if row is None else _facts(entry, row, outcome, identifier, content_hash)
-        change = sa.update(table).where(same, c.outcome == entry.outcome, c.intended_at == entry.intended_at)
-        update = change.values(**{"outcome": outcome, "error": BY_HAND, "settled_at": datetime.now(UTC), **facts})
+        change = sa.update(table).where(same, c.outcome == entry.outcome, c.claimed_at == entry.claimed_at)
+        update = change.values(**{"outcome": outcome, "error": BY_HAND, "recorded_at": datetime.now(UTC), **facts})
         if not connection.execute(update).rowcount:
             raise AssistantInputError(
                 f"{entry.kind} {entry.key} has changed since it was read. Nothing was changed. List the entries again.",
@@ -223,26 +224,29 @@ def resolve(
     transaction(ledger.engine, record, writes=True)
 
 
-def _facts(entry: Entry, row: Any, outcome: str, identifier: str | None, content_hash: str | None) -> dict[str, Any]:
+def _facts(
+    entry: AmbiguousEntry, row: Any, outcome: str, identifier: str | None, content_hash: str | None
+) -> dict[str, Any]:
     """Return the columns to change in addition to the outcome."""
     if entry.kind == "rating":
         return {}
     if entry.kind == "submission":
-        if outcome == "done" and not identifier:
-            raise AssistantInputError("a submission that is done needs the id of its request; pass --id", field="id")
+        if outcome == "created" and not identifier:
+            raise AssistantInputError("a created submission needs the id of its request; pass --id", field="id")
         return {"request_id": identifier}
     if entry.kind == "question":
-        if outcome == "done":
+        if outcome == "created":
             raise AssistantInputError(
-                "a question can only be resolved as refused; the next try of its task then asks it again", field="as"
+                "a question can only be resolved as not-created; the next try of its task then asks it again",
+                field="as",
             )
         return {"ambiguous": 0}
-    if outcome == "refused":
-        # As after a refusal by the service, the entry keeps the older document.
-        return {"ambiguous": 0, "outcome": "refused" if row.content_hash is None else "done"}
+    if outcome == "failed":
+        # As after a failed request, the entry keeps the older document.
+        return {"ambiguous": 0, "outcome": "failed" if row.content_hash is None else "created"}
     if content_hash is None:
         raise AssistantInputError(
-            "a document that is done needs its content; without it, the next load would treat the row as changed. Pass "
+            "a created document needs its content; without it, the next load would treat the row as changed. Pass "
             "--file, with the --key, --column and --constant of the load",
             field="file",
         )
@@ -252,11 +256,12 @@ def _facts(entry: Entry, row: Any, outcome: str, identifier: str | None, content
     return facts
 
 
-def _entry(kind: str, row: Any) -> Entry:
+def _entry(kind: str, row: Any) -> AmbiguousEntry:
     is_batch = kind in {"document", "question"}
-    return Entry(
+    return AmbiguousEntry(
         kind=kind,
         scope=row.scope,
+        endpoint=row.endpoint if kind == "document" else None,
         key=row.key,
         site_id=row.site_id,
         label=row.label if is_batch else row.session_id,
@@ -265,7 +270,7 @@ def _entry(kind: str, row: Any) -> Entry:
         attempts=row.attempts,
         error=row.error,
         run=RunRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.region),
-        intended_at=row.intended_at,
+        claimed_at=row.claimed_at,
     )
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
 
 import sqlalchemy as sa
-import tenacity
 
 # 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
-# and the iteration of a task loop.
-SCHEMA_VERSION = 5
+# and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns.
+SCHEMA_VERSION = 6
 # Characters of a scope; together with the key it has to fit into MySQL's longest index.
 SCOPE_LENGTH = 400
 
-Outcome: TypeAlias = Literal["intended", "done", "ambiguous", "refused"]
+Outcome: TypeAlias = Literal["claimed", "created", "rejected", "failed", "ambiguous"]
+# Outcomes of effects that may have happened, and of effects that did not happen.
+UNRESOLVED = ("claimed", "ambiguous")
+NOT_CREATED = ("rejected", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,8 @@ def scope_on(dialect: sa.Dialect, scope: str) -> str:
     return f"{text[: SCOPE_LENGTH - len(digest)]}{digest}"
 
 
-class Scope(StorableText):
-    """The scope of an effect, a part of its key, see :func:`scope_on`."""
+class ScopeText(StorableText):
+    """The scope of an effect or the URL of its site, see :func:`scope_on`."""
 
     cache_ok = True
 
@@ -164,12 +166,12 @@ class AnyText(StorableText):
 metadata = sa.MetaData()
 
 
-def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
-    """Define a table of effects: claim, outcome, and further columns."""
+def _effects(name: str, *facts: sa.Column[Any], scope: Sequence[sa.Column[Any]] = ()) -> sa.Table:
+    """Define a table of effects: claim, outcome, further columns, and the parts of the scope."""
     return sa.Table(
         name,
         metadata,
-        sa.Column("scope", Scope(SCOPE_LENGTH), primary_key=True),
+        sa.Column("scope", ScopeText(SCOPE_LENGTH), primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
         sa.Column("outcome", sa.String(16), nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
@@ -178,14 +180,15 @@ def _effects(name: str, *facts: sa.Column[Any]) -> sa.Table:
         sa.Column("run_id", sa.String(250)),
         sa.Column("task_id", sa.String(250)),
         sa.Column("map_index", sa.Integer),
-        sa.Column("intended_at", UtcDateTime, nullable=False),
-        sa.Column("settled_at", UtcDateTime),
+        sa.Column("claimed_at", UtcDateTime, nullable=False),
+        sa.Column("recorded_at", UtcDateTime),
         *facts,
         sa.Column("region", sa.String(250)),
+        *scope,
     )
 
 
-_schema = sa.Table("assistant_ledger_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
+schema_versions = sa.Table("assistant_ledger_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
 submissions = _effects(
     "assistant_submissions",
     sa.Column("site_id", AnyText(), nullable=False),
@@ -203,8 +206,8 @@ ratings = _effects(
 )
 
 
-def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.Table:
-    """Define a table of effects that are made in large numbers."""
+def _batch(name: str, created_id: str, *facts: sa.Column[Any], scope: Sequence[str]) -> sa.Table:
+    """Define a table of effects that are made in large numbers. ``created_id`` is the column of what they create."""
     return _effects(
         name,
         sa.Column("site_id", AnyText(), nullable=False),
@@ -213,7 +216,7 @@ def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.
         sa.Column("source", AnyText(500), nullable=False),
         # The document on the site: its content hash, its id, and the ids of the documents that it supersedes.
         sa.Column("content_hash", sa.String(64)),
-        identifier,
+        sa.Column(created_id, AnyText()),
         sa.Column("superseded", AnyText(None)),
         sa.Column("http_status", sa.Integer),
         # Number of ambiguous attempts, each of which may have created another document.
@@ -221,18 +224,23 @@ def _batch(name: str, identifier: sa.Column[Any], *facts: sa.Column[Any]) -> sa.
         # Token of the task try that made the latest claim.
         sa.Column("claim", sa.String(32), nullable=False),
         *facts,
+        # Null in entries of older versions whose scope is too long to be parsed.
+        scope=[sa.Column("site_url", ScopeText(SCOPE_LENGTH)), *(sa.Column(name, AnyText()) for name in scope)],
     )
 
 
-documents = _batch("assistant_documents", sa.Column("document_id", AnyText()))
+documents = _batch("assistant_documents", "document_id", scope=("endpoint", "namespace"))
 questions = _batch(
     "assistant_questions",
-    sa.Column("request_id", AnyText(), key="document_id"),
+    "request_id",
     # Set when the answers are written.
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
     sa.Column("session_id", AnyText()),
+    scope=("mode", "batch"),
 )
+# Columns of the ids that the service returned.
+CREATED_ID = {documents.name: "document_id", questions.name: "request_id"}
 # Columns with the counts of a load.
 COUNTS = (
     *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
@@ -268,76 +276,3 @@ for _table in (submissions, ratings):
         mysql_length={"request_id": 191},
         mariadb_length={"request_id": 191},
     )
-
-
-@tenacity.retry(
-    # Two workers that open a new or older ledger at the same time both create its tables and columns. The second one
-    # gets an error for each statement if the database has no transactional DDL.
-    retry=tenacity.retry_if_exception_type(sa.exc.DBAPIError),
-    stop=tenacity.stop_after_attempt(6),
-    wait=tenacity.wait_random(0.05, 0.5),
-    reraise=True,
-)
-def prepared(engine: sa.Engine) -> tuple[int | None, int]:
-    """
-    Create or migrate the tables of a ledger.
-
-    Each version only adds tables and nullable columns and lengthens text columns, so that workers with an older version
-    of this package can continue. A ledger of a newer version is not changed.
-
-    :param engine: Engine of the database.
-    :return: Schema version before the call, None for a new ledger, and schema version after it.
-    """
-    with engine.begin() as connection:
-        tables = sa.inspect(connection).get_table_names()
-        found = connection.scalar(sa.select(sa.func.max(_schema.c.version))) if _schema.name in tables else None
-        if found is None or found < SCHEMA_VERSION:
-            metadata.create_all(connection)
-            _add_columns(connection)
-            _lengthen_texts(connection)
-            connection.execute(sa.insert(_schema).values(version=SCHEMA_VERSION))
-        return found, max(found or 0, SCHEMA_VERSION)
-
-
-def _add_columns(connection: sa.Connection) -> None:
-    """Add the columns that the tables of an older version do not have."""
-    found, names = sa.inspect(connection), connection.dialect.identifier_preparer
-    for table in metadata.sorted_tables:
-        there = {column["name"] for column in found.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in there:
-                definition = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {names.format_table(table)} ADD COLUMN {definition}")
-
-
-def _lengthen_texts(connection: sa.Connection) -> None:
-    """Remove the length limits of text columns, and replace the indexes that depend on them."""
-    found, dialect = sa.inspect(connection), connection.dialect
-    for table in metadata.sorted_tables:
-        there = {index["name"] for index in found.get_indexes(table.name)}
-        for name in there & {f"ix_{table.name}_request_id"}:
-            older = sa.Table(table.name, sa.MetaData(), sa.Column("request_id", sa.String(250)))
-            sa.Index(name, older.c.request_id).drop(connection)
-        limited = {
-            column["name"] for column in found.get_columns(table.name) if getattr(column["type"], "length", None)
-        }
-        for column in table.columns:
-            if dialect.name != "sqlite" and isinstance(column.type, AnyText) and column.name in limited:
-                connection.exec_driver_sql(lengthened(column, dialect))
-        for index in table.indexes:
-            if index.name not in there:
-                index.create(connection)
-
-
-def lengthened(column: sa.Column[Any], dialect: sa.Dialect) -> str:
-    """
-    Return the statement that removes the length limit of a text column.
-
-    :param column: The column.
-    :param dialect: Dialect of a PostgreSQL or MySQL server.
-    """
-    names = dialect.identifier_preparer
-    table, name = names.format_table(column.table), names.quote(column.name)
-    if dialect.name == "postgresql":
-        return f"ALTER TABLE {table} ALTER COLUMN {name} TYPE TEXT"
-    return f"ALTER TABLE {table} MODIFY COLUMN {name} TEXT{'' if column.nullable else ' NOT NULL'}"

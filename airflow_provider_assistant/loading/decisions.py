@@ -13,7 +13,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger import Claim, Known, Settlement
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, LedgerEntry
 from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.rows import PreparedRow
 
@@ -52,7 +52,7 @@ SEND = Decision()
 UNCHANGED = Decision("unchanged")
 
 
-def decide(row: PreparedRow, entry: Known | None, options: LoadOptions) -> Decision:
+def decide(row: PreparedRow, entry: LedgerEntry | None, options: LoadOptions) -> Decision:
     """
     Decide whether to send a row.
 
@@ -63,11 +63,11 @@ def decide(row: PreparedRow, entry: Known | None, options: LoadOptions) -> Decis
     """
     if row.problem:
         return Decision("rejected", row.problem)
-    if entry is None or entry.state == "absent":
+    if entry is None or entry.state == "none":
         return SEND
-    if entry.state == "elsewhere":
+    if entry.state == "leased":
         return Decision("skipped", CLAIMED_ELSEWHERE)
-    if entry.state == "unclear":
+    if entry.state == "ambiguous":
         return _decide_ambiguous(row, options.on_ambiguous)
     if entry.content_hash == row.fingerprint.content_hash:
         return UNCHANGED
@@ -86,11 +86,11 @@ def _decide_ambiguous(row: PreparedRow, on_ambiguous: OnAmbiguous) -> Decision:
     return Decision("ambiguous", reason, error=error)
 
 
-def _decide_changed(row: PreparedRow, entry: Known, on_change: OnChange) -> Decision:
+def _decide_changed(row: PreparedRow, entry: LedgerEntry, on_change: OnChange) -> Decision:
     if on_change == "create":
         return SEND
     if on_change == "skip":
-        return Decision("skipped", "its content has changed since it was loaded", entry.document_id)
+        return Decision("skipped", "its content has changed since it was loaded", entry.created_id)
     changed = f"row {row.number} ({row.readable_key}) has changed, and on_change is 'fail'"
     return Decision(error=AssistantInputError(changed, field="on_change"))
 
@@ -134,7 +134,7 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
     return Failure("ambiguous" if ambiguous else "failed", str(error), ambiguous, stops)
 
 
-def settlement_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> Settlement:
+def settlement_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> ClaimOutcome:
     """
     Return the ledger's outcome of a created row.
 
@@ -144,10 +144,10 @@ def settlement_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> Sett
     """
     info = reply.call_info
     content_hash = row.fingerprint.content_hash
-    return Settlement(claim, "done", content_hash, reply.created_id, info.status, info.attempts, info.ambiguous)
+    return ClaimOutcome(claim, "created", content_hash, reply.created_id, info.status, info.attempts, info.ambiguous)
 
 
-def settlement_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> Settlement:
+def settlement_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> ClaimOutcome:
     """
     Return the ledger's outcome of a row that was not created, or perhaps was.
 
@@ -156,9 +156,9 @@ def settlement_of_failure(claim: Claim, row: PreparedRow, failure: Failure, erro
     :param failure: What the error means for the row.
     :param error: The error.
     """
-    return Settlement(
+    return ClaimOutcome(
         claim,
-        "ambiguous" if failure.outcome == "ambiguous" else "refused",
+        "ambiguous" if failure.outcome == "ambiguous" else "failed",
         row.fingerprint.content_hash,
         http_status=getattr(error, "status", None),
         ambiguous=failure.ambiguous,

@@ -27,5 +27,5 @@ class DryRun(Load):
     async def _send_all(self, plan: LoadPlan) -> None:
         with ThreadPoolExecutor(1, "ledger") as thread:
             async for attempt in self._attempts(plan, thread):
-                self._report.created(attempt.row, NOT_SENT, attempt.claim.known)
+                self._report.created(attempt.row, NOT_SENT, attempt.claim.entry)
                 self._on_created(attempt.row, NOT_SENT)

@@ -21,7 +21,7 @@ from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantPermissionError
-from airflow_provider_assistant.ledger import BatchLedger, Claim, Known
+from airflow_provider_assistant.ledger import BatchLedger, Claim, LedgerEntry
 from airflow_provider_assistant.loading import decisions
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.guards import check_plan
@@ -41,7 +41,7 @@ BREAKER = 25
 CANCELLED = "the load was ended from outside; a retry goes on with the other rows"
 
 # Rows, each with its ledger entry.
-_Group: TypeAlias = "list[tuple[PreparedRow, Known | None]]"
+_Group: TypeAlias = "list[tuple[PreparedRow, LedgerEntry | None]]"
 
 
 class Load:
@@ -111,7 +111,7 @@ class Load:
         try:
             if self._ledger:
                 check_plan(plan, self._ledger, self._options, judge_stale=self._judge_stale)
-                self._report.duplicated_earlier(self._ledger.doubled())
+                self._report.duplicated_earlier(self._ledger.possible_duplicates())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
             if self._ledger and not self._breaker.is_open:
@@ -156,10 +156,10 @@ class Load:
         """Yield groups of LOOK_AHEAD rows, each row with its ledger entry."""
         rows = self._rows.prepared(plan.to_send)
         while group := list(islice(rows, LOOK_AHEAD)):
-            entries = self._ledger.known([row.fingerprint.key for row in group]) if self._ledger else {}
+            entries = self._ledger.entries([row.fingerprint.key for row in group]) if self._ledger else {}
             yield [(row, entries.get(row.fingerprint.key)) for row in group]
 
-    def _is_to_send(self, row: PreparedRow, entry: Known | None) -> bool:
+    def _is_to_send(self, row: PreparedRow, entry: LedgerEntry | None) -> bool:
         decision = decisions.decide(row, entry, self._options)
         if decision.outcome:
             self._report.not_created(decision.outcome, row, decision.reason, decision.document_id)
@@ -218,7 +218,7 @@ class Load:
             raise
 
     def _record_reply(self, attempt: Attempt, reply: ApiReply) -> None:
-        self._report.created(attempt.row, reply, attempt.claim.known)
+        self._report.created(attempt.row, reply, attempt.claim.entry)
         self._on_created(attempt.row, reply)
         self._writer.record(decisions.settlement_of_reply(attempt.claim, attempt.row, reply))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, Settlement
+from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, ClaimOutcome
 from airflow_provider_assistant.loading.rows import PreparedRow
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
         self._on_unsent = on_unsent
         self._group_size = max(1, max_concurrency // GROUP) if ledger else 1
         self._ready: asyncio.Queue[Attempt | None] = asyncio.Queue()
-        self._outcomes: list[Settlement] = []
+        self._outcomes: list[ClaimOutcome] = []
         self._wakeup = asyncio.Event()
         self._in_flight = 0
         self._is_stopped = False
@@ -78,7 +78,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
             return attempt
         raise StopAsyncIteration
 
-    def record(self, outcome: Settlement) -> None:
+    def record(self, outcome: ClaimOutcome) -> None:
         """
         Record an outcome with the next group.
 
@@ -107,7 +107,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
             self._wakeup.clear()
             await self._wakeup.wait()
 
-    def record_remaining(self) -> list[Settlement]:
+    def record_remaining(self) -> list[ClaimOutcome]:
         """
         Record the outcomes that are still waiting when the load ends.
 
@@ -119,7 +119,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
         try:
             self._ledger.commit_and_claim(outcomes, ())
         except AssistantError:
-            created = [outcome for outcome in outcomes if outcome.outcome == "done"]
+            created = [outcome for outcome in outcomes if outcome.outcome == "created"]
             log.exception("%d documents were created, but the ledger could not record them.", len(created))
             return created
         return []

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Known
+from airflow_provider_assistant.ledger import LedgerEntry
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.rows import Rows
 
@@ -38,7 +38,7 @@ class LedgerReader(Protocol):
     def source(self) -> str:
         """Name of the source that is loaded."""
 
-    def known(self, keys: Sequence[str]) -> Mapping[str, Known]:
+    def entries(self, keys: Sequence[str]) -> Mapping[str, LedgerEntry]:
         """
         Return the ledger entries of these keys.
 
@@ -104,7 +104,7 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     for fingerprints in rows.fingerprints():
-        entries = ledger.known([row.key for row in fingerprints]) if ledger else {}
+        entries = ledger.entries([row.key for row in fingerprints]) if ledger else {}
         for row in fingerprints:
             entry = entries.get(row.key)
             actions.append(_action(row, entry))
@@ -118,7 +118,9 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     return LoadPlan(actions, ordered, relations["changed"], relations["kept"], foreign)
 
 
-def _relate(row: RowFingerprint, entry: Known, source: str, relations: Counter[str], foreign: Counter[str]) -> None:
+def _relate(
+    row: RowFingerprint, entry: LedgerEntry, source: str, relations: Counter[str], foreign: Counter[str]
+) -> None:
     """Count whether a row keeps or changes the document of its key, and whose key it is."""
     if entry.content_hash is None:
         return
@@ -129,8 +131,8 @@ def _relate(row: RowFingerprint, entry: Known, source: str, relations: Counter[s
         foreign[entry.source] += 1
 
 
-def _action(row: RowFingerprint, entry: Known | None) -> int:
-    if entry is not None and entry.state == "done" and entry.content_hash == row.content_hash:
+def _action(row: RowFingerprint, entry: LedgerEntry | None) -> int:
+    if entry is not None and entry.state == "created" and entry.content_hash == row.content_hash:
         return RowAction.UNCHANGED
     return RowAction.SEND
 

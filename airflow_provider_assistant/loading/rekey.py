@@ -9,9 +9,11 @@ for each possible type and compares it with the key.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -21,6 +23,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.keys import key_text
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import documents, questions
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 
@@ -61,35 +64,35 @@ def rekey(ledger: Ledger) -> Rekeyed:
 
     :param ledger: The ledger. No task may use it at the same time.
     :return: Number of entries by result.
+    :raises AssistantLedgerError: The database cannot be used. Entries converted before the error stay converted.
     """
-    counts = Rekeyed()
+    counts: Counter[str] = Counter()
     for table in (documents, questions):
-        for group in _groups(ledger, table):
-            _rekey(ledger, table, group, counts)
-    return counts
-
-
-def _groups(ledger: Ledger, table: sa.Table) -> Iterator[list[Any]]:
-    entries = sa.select(table.c.scope, table.c.key, table.c.label)
-    with ledger.engine.connect() as connection:
         # Read all keys first: they change during the conversion.
-        rows = connection.execute(entries).all()
-    for start in range(0, len(rows), _GROUP):
-        yield list(rows[start : start + _GROUP])
+        rows = transaction(ledger.engine, functools.partial(_entries, table=table))
+        for start in range(0, len(rows), _GROUP):
+            convert = functools.partial(_convert, table=table, entries=rows[start : start + _GROUP])
+            counts += transaction(ledger.engine, convert, writes=True)
+    return Rekeyed(**counts)
 
 
-def _rekey(ledger: Ledger, table: sa.Table, entries: list[Any], counts: Rekeyed) -> None:
-    c = table.c
-    with ledger.engine.begin() as connection:
-        for scope, key, label in entries:
-            current = key_today(key, label)
-            if current == key:
-                counts.same += 1
-            elif connection.scalar(sa.select(c.key).where(c.scope == scope, c.key == current)):
-                counts.taken += 1
-            else:
-                connection.execute(sa.update(table).where(c.scope == scope, c.key == key).values(key=current))
-                counts.changed += 1
+def _entries(connection: sa.Connection, table: sa.Table) -> list[Any]:
+    return list(connection.execute(sa.select(table.c.scope, table.c.key, table.c.label)))
+
+
+def _convert(connection: sa.Connection, table: sa.Table, entries: Sequence[Any]) -> Counter[str]:
+    """Convert the keys of a group of entries, and return their number by result."""
+    c, counts = table.c, Counter[str]()
+    for scope, key, label in entries:
+        current = key_today(key, label)
+        if current == key:
+            counts["same"] += 1
+        elif connection.scalar(sa.select(c.key).where(c.scope == scope, c.key == current)):
+            counts["taken"] += 1
+        else:
+            connection.execute(sa.update(table).where(c.scope == scope, c.key == key).values(key=current))
+            counts["changed"] += 1
+    return counts
 
 
 def key_today(key: str, label: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import escaped
-from airflow_provider_assistant.ledger import Known, Settlement
+from airflow_provider_assistant.ledger import ClaimOutcome, LedgerEntry
 from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -106,7 +106,7 @@ class LoadReport:
         self._counts = counts
         self._findings = findings
 
-    def created(self, row: PreparedRow, reply: ApiReply, entry: Known | None) -> None:
+    def created(self, row: PreparedRow, reply: ApiReply, entry: LedgerEntry | None) -> None:
         """
         Count a created document.
 
@@ -115,14 +115,14 @@ class LoadReport:
         :param entry: The ledger entry of the row's key before this load; None if it had none.
         """
         self._counts.created += 1
-        if reply.call_info.ambiguous or (entry and entry.state == "unclear"):
+        if reply.call_info.ambiguous or (entry and entry.state == "ambiguous"):
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
             self._find("possibly_duplicated", row, reason, reply.created_id)
         if entry and entry.content_hash not in {None, row.fingerprint.content_hash}:
             self._counts.changed += 1
             reason = "its content has changed; the older document remains on the site"
-            self._find("superseded", row, reason, entry.document_id)
+            self._find("superseded", row, reason, entry.created_id)
 
     def not_created(
         self, outcome: NotCreated, row: PreparedRow, reason: str = "", document_id: str | None = None
@@ -169,15 +169,15 @@ class LoadReport:
             reason = "no longer in the source; the API cannot delete its document"
             self._findings.add("stale", key, reason, document_ids=_ids(document_id))
 
-    def unrecorded(self, created: Iterable[Settlement]) -> None:
+    def unrecorded(self, created: Iterable[ClaimOutcome]) -> None:
         """
         List documents that were created but could not be recorded in the ledger.
 
         :param created: Their outcomes.
         """
         for settlement in created:
-            key, ids = settlement.claim.label, _ids(settlement.document_id)
-            log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(settlement.document_id)))
+            key, ids = settlement.claim.label, _ids(settlement.created_id)
+            log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(settlement.created_id)))
             self._findings.add("ambiguous", key, "created, but the ledger could not record it", document_ids=ids)
 
     def _find(self, kind: Kind, row: PreparedRow, reason: str, document_id: str | None = None) -> None:

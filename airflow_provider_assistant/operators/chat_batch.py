@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, questions_scope
+from airflow_provider_assistant.ledger import Ledger, QuestionScope, RunRef, key_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import check_choice, seconds_of, tolerance, warn_of_findings
@@ -229,11 +229,11 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
         site_id, scope, run = self.hook.resolve_site_id(), self._scope(context), RunRef.of(context)
         with contextlib.ExitStack() as stack:
-            ledger = stack.enter_context(Ledger.opened(self.ledger))
+            ledger = stack.enter_context(Ledger.open_optional(self.ledger))
             memory = None
             if ledger:
                 memory = ledger.questions(
-                    scope=questions_scope(self.hook.site_url(), self.mode, key_of(scope)),
+                    scope=QuestionScope(self.hook.site_url(), self.mode, key_of(scope)),
                     site_id=site_id,
                     source=f"{run.dag_id}.{run.task_id}",
                     run=run,

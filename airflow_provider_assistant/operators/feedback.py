@@ -67,11 +67,11 @@ class AssistantFeedbackOperator(AssistantOperator):
             self.hook.send(call)
             return {}
 
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.open_optional(self.ledger) as ledger:
             if ledger is None:
                 send()
             else:
-                _, sent = ledger.once(
+                _, sent = ledger.run_once(
                     ratings,
                     self.hook.site_url(),
                     key_of(self.session_id, self.request_id, self.feedback),

@@ -103,7 +103,7 @@ class AssistantRateAnswersOperator(AssistantConcurrentOperator):
         cases = read_cases(_table(self.answers, "answers"), key_columns=key)
         rated = rate(cases, _table(self.scores, "scores"), self.rules)
         site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
-        with Ledger.opened(self.ledger) as ledger, findings_of(run) as findings:
+        with Ledger.open_optional(self.ledger) as ledger, findings_of(run) as findings:
             self._findings = findings
             self._sender = FeedbackSender(
                 self.client_settings,

@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.ledger import BatchLedger, Ledger, LoadRecord, RunRef, document_scope
+from airflow_provider_assistant.ledger import BatchLedger, DocumentScope, Ledger, LoadRecord, RunRef
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import Rows
@@ -257,7 +257,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
     @contextlib.contextmanager
     def _recorded(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
         """Open the ledger, unless ``ledger`` is False, and record the load in it."""
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.open_optional(self.ledger) as ledger:
             if ledger is None:
                 self.log.warning("ledger=False: this run sends every row, and a retry or another run sends it again.")
                 yield None, LoadRecord()
@@ -278,7 +278,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
             memory = None
             if ledger:
                 memory = ledger.documents(
-                    scope=document_scope(self.hook.site_url(), self.endpoint, self.namespace),
+                    scope=DocumentScope(self.hook.site_url(), self.endpoint, self.namespace),
                     site_id=site_id,
                     source=self._source_name(context),
                     run=run,

@@ -112,7 +112,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.resolve_site_id()
-        with Ledger.opened(self.ledger) as ledger:
+        with Ledger.open_optional(self.ledger) as ledger:
             with self._skipping():
                 submitted = self._submitted(context, site_id, ledger)
             if not self.wait_for_completion:
@@ -165,7 +165,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         """
         restore_attributes(self, event)
         site_id = self.hook.resolve_site_id()
-        with Ledger.opened(self.ledger, needed=False) as ledger:
+        with Ledger.open_optional(self.ledger, required=False) as ledger:
             try:
                 ended = record_and_return(ended_request(event), self.hook, ledger)
             except (AssistantRequestFailedError, AssistantRequestTimeoutError) as error:
@@ -202,7 +202,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             request_id, at = reply.request_id, time.time()
         else:
             row = self._submitted_once(context, site_id, ledger, call)
-            request_id, at = row.request_id, row.settled_at.timestamp()
+            request_id, at = row.request_id, row.recorded_at.timestamp()
         self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
         self.request_id = request_id
         return {
@@ -219,10 +219,10 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         scope = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
         target, key = self.hook.site_url(), key_of(scope, *(call.json or {}).values())
         earlier = ledger.find(submissions, target, key)
-        is_ambiguous = earlier is not None and earlier.outcome in {"intended", "ambiguous"}
+        is_ambiguous = earlier is not None and earlier.outcome in {"claimed", "ambiguous"}
         if is_ambiguous and self.on_ambiguous != "retry":
             raise _not_resubmitted(call, earlier)
-        if earlier is not None and earlier.outcome == "done" and earlier.state == "lost":
+        if earlier is not None and earlier.outcome == "created" and earlier.state == "lost":
             self.log.warning("The service lost request %r. Submitting the question again.", earlier.request_id)
         ambiguous = int(is_ambiguous)
 
@@ -232,7 +232,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             ambiguous += reply.call_info.ambiguous
             return {"request_id": reply.request_id}
 
-        row, sent = ledger.once(
+        row, sent = ledger.run_once(
             submissions,
             target,
             key,

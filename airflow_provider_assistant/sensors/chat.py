@@ -135,7 +135,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
         try:
             request = client.run(flow.poll(call, since=self._since, now=client.now))
         except AssistantAPIError as error:
-            with Ledger.opened(self.ledger) as ledger:
+            with Ledger.open_optional(self.ledger) as ledger:
                 record_loss(error, self.request_id, self.hook, ledger)
             raise
         if isinstance(request, AssistantError):
@@ -148,7 +148,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
             "polls": self._polls,
             **times_of(request, self._since, client.now()),
         }
-        with Ledger.opened(self.ledger, needed=False) as ledger:
+        with Ledger.open_optional(self.ledger, required=False) as ledger:
             answer = record_and_return(ended, self.hook, ledger, AssistantRequestFailedPermanentError)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
@@ -163,7 +163,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, event)
-        with Ledger.opened(self.ledger, needed=False) as ledger:
+        with Ledger.open_optional(self.ledger, required=False) as ledger:
             try:
                 return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
             except AssistantRequestTimeoutError as error:
@@ -183,10 +183,10 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
     @cached_property
     def _since(self) -> float:
         """Time of the submission by the ledger, or else the current time, in seconds since the epoch."""
-        with Ledger.opened(self.ledger, needed=False) as ledger:
+        with Ledger.open_optional(self.ledger, required=False) as ledger:
             submitted = None
             try:
                 submitted = ledger and ledger.submission_of(self.hook.site_url(), self.request_id)
             except AssistantLedgerError as error:
                 self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
-        return submitted.settled_at.timestamp() if submitted else self.hook.client.now()
+        return submitted.recorded_at.timestamp() if submitted else self.hook.client.now()

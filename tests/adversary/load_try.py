@@ -15,7 +15,7 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
 from airflow_provider_assistant.loading import engine, findings, report
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings
@@ -165,7 +165,7 @@ async def _load(
             memory = None
             if options.ledger:
                 ledger = Ledger(night_ledger.engine, now=clock.datetime)
-                names = {"scope": "s", "site_id": "site", "source": "source", "run": run}
+                names = {"scope": DocumentScope("s", "documents/qa"), "site_id": "site", "source": "source", "run": run}
                 record = stack.enter_context(ledger.load(endpoint="documents/qa", **names))
                 memory = stack.enter_context(ledger.documents(**names))
             listed = stack.enter_context(Findings(result.faults.findings_path(path), always=False))

@@ -89,7 +89,7 @@ class Course(ABC):
             listed = set[str]().union(*map(self._listed, result.ended))
             self.listed |= listed
             if options.ledger and not any(isinstance(one, DiskFull) for one in weather.interruptions):
-                unrecorded = self._in_ledger(documents.c.outcome == "intended") & set(result.service.documents)
+                unrecorded = self._in_ledger(documents.c.outcome == "claimed") & set(result.service.documents)
                 assert unrecorded <= listed, f"what was created and is not in the ledger is listed: {unrecorded}"
         return result
 

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from airflow_provider_assistant.api.payloads import QADocument
-from airflow_provider_assistant.ledger import Claim, Ledger, Settlement
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, Ledger
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
@@ -181,7 +181,7 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
             memory.commit_and_claim((), claims)
             memory.commit_and_claim(
                 [
-                    Settlement(claim, "done", fingerprint.content_hash, "1", 201)
+                    ClaimOutcome(claim, "created", fingerprint.content_hash, "1", 201)
                     for claim, fingerprint in zip(claims, fingerprints, strict=True)
                 ],
                 (),

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
 from airflow_provider_assistant.ledger.store import sqlite_engine
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
@@ -108,7 +108,12 @@ def load(
     async def run() -> Counts:
         with contextlib.ExitStack() as stack:
             memory = ledger and stack.enter_context(
-                ledger.documents(scope=scope or uuid.uuid4().hex, site_id="bench", source="bench", run=RUN)
+                ledger.documents(
+                    scope=DocumentScope(scope or uuid.uuid4().hex, "documents/qa"),
+                    site_id="bench",
+                    source="bench",
+                    run=RUN,
+                )
             )
             columns, keys = mapping_of(QADocument, None, None), ["id"]
             opened = stack.enter_context(open_source(source, wanted_columns(QADocument, columns, keys)))

@@ -96,7 +96,7 @@ def test_queries(
     with closing(sqlite3.connect(ledger_home / "assistant_ledger.db")) as ledger:
         rows = ledger.execute(query).fetchall()
     assert {row[1] for row in rows} == {str(question["id"]) for question in QUESTIONS}
-    assert {(row[0], row[3]) for row in rows} == {(run.run_id, "done")}
+    assert {(row[0], row[3]) for row in rows} == {(run.run_id, "created")}
 
 
 # -- why a batch fails -----------------------------------------------------------------------------

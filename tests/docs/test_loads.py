@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, claims, sqlite_engine
-from airflow_provider_assistant.ledger.queries import resolve, unsettled
+from airflow_provider_assistant.ledger.queries import ambiguous_entries, resolve
 from airflow_provider_assistant.loading import engine, file_readers, report
 from tests.docs.conftest import FAQ, write_csv
 from tests.docs.pages import ROOT, blocks_of, codes, prose, section, table
@@ -153,8 +153,8 @@ def test_queries_on_the_ledger(
         ledger.execute("UPDATE assistant_documents SET outcome = 'ambiguous', content_hash = NULL WHERE label = '17'")
         assert [row[:2] for row in ledger.execute(in_doubt)] == [("load_faq_nightly.load", "17")]
     with Ledger(sqlite_engine(path)) as opened:
-        (entry,) = unsettled(opened)
-        resolve(opened, entry, "refused")
+        (entry,) = ambiguous_entries(opened)
+        resolve(opened, entry, "failed")
     counts = run_dag(dag).xcom("load")
     assert (counts["created"], counts["unchanged"], counts["possibly_duplicated"]) == (1, 2, 0)
 

@@ -20,9 +20,9 @@ PAGE = ROOT / "docs" / "operations" / "ledger-on-postgresql.md"
 def test_a_ledger_moves_to_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"site_id": "acme-docs", "session_id": "s", "request_id": "r"}
     with Ledger(sqlite_engine(tmp_path / "assistant_ledger.db")) as old:
-        old.intend(submissions, "scope", "key", RUN, **facts, state=None, completed_at=None)
-        old.settle(submissions, "scope", "key", "done")
-        old.intend(ratings, "scope", "key", RUN, **facts, rating="good")
+        old.claim(submissions, "scope", "key", RUN, **facts, state=None, completed_at=None)
+        old.record_outcome(submissions, "scope", "key", "created")
+        old.claim(ratings, "scope", "key", RUN, **facts, rating="good")
         before = [old.find(table, "scope", "key") for table in (submissions, ratings)]
     (block,) = [block for block in blocks_of(PAGE) if block.language == "python"]
 

@@ -379,7 +379,7 @@ def test_columns(dataset: str, schema: Callable[[], Any]) -> None:
 def test_states_of_requests() -> None:
     text = section(DATASETS, "requests")
     states = {codes(row["State"])[0]: row["What the ledger knows"] for row in table(text[text.index("| State ") :])}
-    assert set(states) == {"open", "unclear", "timed_out", *get_args(State)}
+    assert set(states) == {"open", "ambiguous", "timed_out", *get_args(State)}
     assert {state for state, meaning in states.items() if "batches only" in meaning} == {"timed_out"}
 
 

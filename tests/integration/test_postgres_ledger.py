@@ -14,32 +14,40 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantLedgerError
 from airflow_provider_assistant.ledger import (
     SCHEMA_VERSION,
-    BatchLedger,
     Claim,
-    End,
+    ClaimOutcome,
+    DocumentScope,
     Ledger,
+    QuestionScope,
+    RequestEnd,
     RunRef,
-    Settlement,
     loads_between,
     ratings,
     requests_between,
     submissions,
 )
-from airflow_provider_assistant.ledger.claims import LEASE, Known
-from airflow_provider_assistant.ledger.database import ATTEMPTS
-from airflow_provider_assistant.ledger.queries import entry_of, outcomes, resolve, superseded, unsettled
+from airflow_provider_assistant.ledger.database import ATTEMPTS, is_transient
+from airflow_provider_assistant.ledger.entries import LEASE, LedgerEntry
+from airflow_provider_assistant.ledger.queries import (
+    ambiguous_entries,
+    count_outcomes,
+    find_ambiguous,
+    resolve,
+    superseded_documents,
+)
 from airflow_provider_assistant.ledger.schema import metadata
+from airflow_provider_assistant.ledger.schema import questions as table_of_questions
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
-from tests.unit.ledger.versions import VERSION_3, VERSION_4, version_3_questions
+from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5
 
 __all__ = ["_process", "remote"]
 
 START = datetime(2026, 11, 21, 23, 59, 58, 123456, tzinfo=UTC)
 RUN, OTHER_RUN = RunRef("dag", "run", "task", -1), RunRef("dag", "other", "task", -1)
-SCOPE = "https://h/api/v1/m2m/sites/docs/documents/qa"
+SITE = "https://h/api/v1/m2m/sites/docs"
 ROWS = range(250)
 
 
@@ -63,16 +71,16 @@ def ledger(engine: sa.Engine) -> Ledger:
 
 
 def documents(ledger, *, run=RUN, source="dag.task"):
-    return ledger.documents(scope=SCOPE, site_id="docs", source=source, run=run)
+    return ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id="docs", source=source, run=run)
 
 
 def claims(memory, *keys):
-    known = memory.known(keys)
+    known = memory.entries(keys)
     return [Claim(key, f"row {key}", known.get(key)) for key in keys]
 
 
 def created(claim, number=1, **facts):
-    return Settlement(claim, "done", f"content {number}", f"doc-{claim.key}-{number}", 201, **facts)
+    return ClaimOutcome(claim, "created", f"content {number}", f"doc-{claim.key}-{number}", 201, **facts)
 
 
 def test_ambiguous_entries_are_listed_and_resolved_by_hand(ledger):
@@ -82,26 +90,26 @@ def test_ambiguous_entries_are_listed_and_resolved_by_hand(ledger):
         memory.commit_and_claim([created(claim)], ())
         (again,) = claims(memory, "k")
         memory.commit_and_claim((), [again])
-        memory.commit_and_claim([Settlement(again, "ambiguous", "content 2", ambiguous=1)], ())
-        assert [(one["outcome"], one["entries"]) for one in outcomes(ledger, "docs")] == [("ambiguous", 1)]
-        resolve(ledger, entry_of(ledger, "k"), "done", identifier="doc-2", content_hash="content 2")
-        assert list(unsettled(ledger)) == []
-        assert list(superseded(ledger)) == [("docs", "dag.task", "row k", "doc-k-1")]
-        assert memory.known(["k"])["k"].content_hash == "content 2"
+        memory.commit_and_claim([ClaimOutcome(again, "ambiguous", "content 2", ambiguous=1)], ())
+        assert [(one["outcome"], one["entries"]) for one in count_outcomes(ledger, "docs")] == [("ambiguous", 1)]
+        resolve(ledger, find_ambiguous(ledger, "k"), "created", identifier="doc-2", content_hash="content 2")
+        assert list(ambiguous_entries(ledger)) == []
+        assert list(superseded_documents(ledger)) == [("docs", "dag.task", "row k", "doc-k-1")]
+        assert memory.entries(["k"])["k"].content_hash == "content 2"
 
 
 def test_an_effect_is_made_once(ledger):
     facts = {"site_id": "docs", "session_id": "s", "state": None, "completed_at": None}
-    sent = [ledger.once(submissions, SCOPE, "k", RUN, lambda: {"request_id": "r"}, **facts)[1] for _ in range(2)]
+    sent = [ledger.run_once(submissions, SITE, "k", RUN, lambda: {"request_id": "r"}, **facts)[1] for _ in range(2)]
     assert sent == [True, False]
 
     def fails():
         raise AssistantAmbiguousError("maybe")
 
     with pytest.raises(AssistantAmbiguousError):
-        ledger.once(submissions, SCOPE, "k2", RUN, fails, **facts)
-    row = ledger.find(submissions, SCOPE, "k2")
-    assert (row.outcome, row.attempts, row.intended_at) == ("ambiguous", 1, START)
+        ledger.run_once(submissions, SITE, "k2", RUN, fails, **facts)
+    row = ledger.find(submissions, SITE, "k2")
+    assert (row.outcome, row.attempts, row.claimed_at) == ("ambiguous", 1, START)
 
 
 def test_claims_and_outcomes(ledger):
@@ -110,11 +118,11 @@ def test_claims_and_outcomes(ledger):
         assert memory.commit_and_claim([], wanted) == {"a", "b", "c"}
         a, b, c = wanted
         assert (
-            memory.commit_and_claim([created(a), Settlement(b, "refused", "x"), Settlement(c, "ambiguous", "x")], [])
+            memory.commit_and_claim([created(a), ClaimOutcome(b, "failed", "x"), ClaimOutcome(c, "ambiguous", "x")], [])
             == set()
         )
-        known = memory.known(["a", "b", "c", "d"])
-        assert {key: one.state for key, one in known.items()} == {"a": "done", "b": "absent", "c": "unclear"}
+        known = memory.entries(["a", "b", "c", "d"])
+        assert {key: one.state for key, one in known.items()} == {"a": "created", "b": "none", "c": "ambiguous"}
         assert known["a"][1:4] == ("content 1", "doc-a-1", None)
 
 
@@ -125,11 +133,11 @@ def test_changed_content_keeps_what_it_supersedes(ledger):
             assert memory.commit_and_claim([], [claim]) == {"a"}
             memory.commit_and_claim([created(claim, number)], [])
     with documents(ledger) as memory:
-        assert memory.known(["a"])["a"].superseded == '["doc-a-1", "doc-a-2"]'
-        (doubled,) = memory.doubled()
-        assert (doubled.document_id, doubled.superseded) == ("doc-a-3", ["doc-a-1", "doc-a-2"])
+        assert memory.entries(["a"])["a"].superseded == '["doc-a-1", "doc-a-2"]'
+        (doubled,) = memory.possible_duplicates()
+        assert (doubled.created_id, doubled.superseded) == ("doc-a-3", ["doc-a-1", "doc-a-2"])
     with documents(ledger, run=OTHER_RUN) as memory:
-        assert not list(memory.doubled())
+        assert not list(memory.possible_duplicates())
 
 
 def test_only_one_claim_of_a_key_succeeds(ledger):
@@ -137,8 +145,8 @@ def test_only_one_claim_of_a_key_succeeds(ledger):
         first, second = claims(one, "a", "b"), claims(other, "b", "c")
         assert one.commit_and_claim([], first) == {"a", "b"}
         assert other.commit_and_claim([], second) == {"c"}
-        assert other.known(["b"])["b"].state == "elsewhere"
-        one.commit_and_claim([Settlement(first[1], "refused", "x")], [])
+        assert other.entries(["b"])["b"].state == "leased"
+        one.commit_and_claim([ClaimOutcome(first[1], "failed", "x")], [])
         rivals = claims(one, "b"), claims(other, "b")
         assert other.commit_and_claim([], rivals[1]) == {"b"}
         assert one.commit_and_claim([], rivals[0]) == set()
@@ -148,19 +156,19 @@ def test_a_claim_of_a_killed_attempt_is_ambiguous_and_counted(ledger, engine):
     with documents(ledger) as killed:
         killed.commit_and_claim([], claims(killed, "a"))
     with documents(ledger, run=OTHER_RUN) as other:
-        assert other.known(["a"])["a"].state == "elsewhere"
+        assert other.entries(["a"])["a"].state == "leased"
     with documents(ledger) as again:
         (claim,) = claims(again, "a")
-        assert claim.known.state == "unclear"
+        assert claim.entry.state == "ambiguous"
         assert again.commit_and_claim([], [claim]) == {"a"}
         again.commit_and_claim([created(claim)], [])
     with documents(ledger) as third:
-        assert [doubled.ambiguous for doubled in third.doubled()] == [1]
+        assert [doubled.ambiguous for doubled in third.possible_duplicates()] == [1]
     later = Ledger(engine, now=lambda: START + LEASE + timedelta(seconds=1))
     with documents(ledger) as killed:
         killed.commit_and_claim([], claims(killed, "b"))
     with documents(later, run=OTHER_RUN) as other:
-        assert other.known(["b"])["b"].state == "unclear"
+        assert other.entries(["b"])["b"].state == "ambiguous"
 
 
 def test_stale_documents(ledger):
@@ -222,13 +230,18 @@ def test_a_ledger_of_the_first_version_is_migrated(engine):
         Ledger(engine)
 
 
+def create(engine, version):
+    """Create a ledger of an older version."""
+    with engine.begin() as connection:
+        for statement in version.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
+            if statement.strip():
+                connection.exec_driver_sql(statement.replace("%", "%%"))
+
+
 @pytest.fixture
 def third(engine):
     """A ledger with the schema of version 3."""
-    with engine.begin() as connection:
-        for statement in VERSION_3.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
-            if statement.strip():
-                connection.exec_driver_sql(statement.replace("%", "%%"))
+    create(engine, VERSION_3)
     return engine
 
 
@@ -239,23 +252,20 @@ TEXTS = {"long": "x" * 40_000, "NUL": "a\0b", "half a surrogate": "a\ud83d", "al
 @pytest.mark.parametrize("kind", ["new", "version 4"])
 def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, engine):
     if kind == "version 4":
-        with engine.begin() as connection:
-            for statement in VERSION_4.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
-                if statement.strip():
-                    connection.exec_driver_sql(statement.replace("%", "%%"))
+        create(engine, VERSION_4)
     ledger = Ledger(engine, now=lambda: START)
     stored = text.replace("\0", "\\0").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
-    with ledger.documents(scope=SCOPE, site_id=text, source=text, run=RUN) as memory:
+    with ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id=text, source=text, run=RUN) as memory:
         claim = Claim("k", text, None)
         assert memory.commit_and_claim((), [claim]) == {"k"}
-        memory.commit_and_claim([Settlement(claim, "done", "hash", text, error=text)], ())
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text, error=text)], ())
         assert list(memory.stale(lambda _: False)) == [(stored, stored)]
     facts = {"site_id": text, "session_id": text}
-    row, _ = ledger.once(submissions, SCOPE, "k", RUN, lambda: {"request_id": text}, **facts)
+    row, _ = ledger.run_once(submissions, SITE, "k", RUN, lambda: {"request_id": text}, **facts)
     assert row.request_id == stored
-    ledger.chat_ended(SCOPE, text, "complete")
-    assert ledger.submission_of(SCOPE, text).state == "complete"
-    ledger.once(ratings, SCOPE, "new", RUN, dict, **facts, request_id=text, rating=text)
+    ledger.chat_ended(SITE, text, "complete")
+    assert ledger.submission_of(SITE, text).state == "complete"
+    ledger.run_once(ratings, SITE, "new", RUN, dict, **facts, request_id=text, rating=text)
     if kind == "version 4":
         assert ledger.submission_of("s", "request").state == "complete"
         assert ledger.find(ratings, "s", "k").rating == "good"
@@ -263,20 +273,21 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, eng
 
 def test_sites_with_ids_of_any_length_are_told_apart(ledger):
     for number in range(3):
-        facts = {"scope": f"https://h/{'x' * 1000}/{number}", "site_id": "s", "source": "kb", "run": RUN}
+        site = f"https://h/{'x' * 1000}/{number}"
+        facts = {"scope": DocumentScope(site, "documents/qa"), "site_id": "s", "source": "kb", "run": RUN}
         for expected in ({"k"}, set()):
             with ledger.documents(**facts) as memory:
-                known = memory.known(["k"])
+                known = memory.entries(["k"])
                 assert memory.commit_and_claim((), [Claim("k", "k", None)]) == expected
                 assert set(known) == {"k"} - expected
-        row, sent = ledger.once(
-            submissions, facts["scope"], "k", RUN, lambda: {"request_id": "r"}, site_id="s", session_id="s"
+        row, sent = ledger.run_once(
+            submissions, site, "k", RUN, lambda: {"request_id": "r"}, site_id="s", session_id="s"
         )
         assert (row.request_id, sent) == ("r", True)
-        assert ledger.submission_of(facts["scope"], "r")
+        assert ledger.submission_of(site, "r")
 
 
-BATCH = "https://h/m2m/sites/docs/chat?async=b"
+BATCH = QuestionScope("https://h/m2m/sites/docs", "async", "b")
 DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
 
 
@@ -289,39 +300,59 @@ def test_migration_of_version_3_adds_the_ends_of_questions(third):
     (row,) = requests_between(third, *DAY)
     assert (row["request_id"], row["state"]) == ("req", "open")
     with batch(ledger) as memory:
-        memory.ended({"req": End("complete", START, "s")})
+        memory.record_ends({"req": RequestEnd("complete", START, "s")})
     (row,) = requests_between(third, *DAY)
     assert (row["state"], row["completed_at"], row["session_id"], row["is_batch"]) == ("complete", START, "s", True)
 
 
-def test_a_worker_that_opened_version_3_continues(third):
-    facts = {"scope": BATCH, "site_id": "docs", "source": "dag.task", "run": RUN}
-    with BatchLedger(third, version_3_questions(), **facts) as memory:
-        known = memory.known(["old"])
-        Ledger(third)
-        claims = [Claim("old", "o", known["old"]), Claim("new", "n", None)]
-        assert memory.commit_and_claim((), claims) == {"old", "new"}
-        memory.commit_and_claim([Settlement(claim, "done", "h", f"r-{claim.key}") for claim in claims], ())
-        assert {one.key: one.document_id for one in memory.standing()} == {"old": "r-old", "new": "r-new"}
+def test_a_worker_of_an_older_package_stops_before_it_sends(third):
+    Ledger(third)
+    with pytest.raises(sa.exc.ProgrammingError, match="intended_at") as caught, third.begin() as connection:
+        connection.exec_driver_sql(FORMER_CLAIM)
+    assert not is_transient(caught.value)
+
+
+def test_migration_of_version_5_renames_outcomes_and_splits_scopes(engine):
+    create(engine, VERSION_5)
+    at_once(3, lambda: Ledger(engine))
+    scope = DocumentScope("https://h/m2m/sites/a%20b", "documents/text", "x/documents/qa")
+    ledger = Ledger(engine, now=lambda: START)
+    with ledger.documents(scope=scope, site_id="docs", source="kb", run=RUN) as memory:
+        found = memory.entries(["done", "intended", "ambiguous", "refused"])
+        assert [entry.state for _, entry in sorted(found.items())] == ["ambiguous", "created", "ambiguous", "none"]
+    counts = Counter((one["kind"], one["outcome"]) for one in count_outcomes(ledger))
+    assert counts == {
+        (kind, outcome): 1
+        for kind in ("document", "question", "submission", "rating")
+        for outcome in ("created", "claimed", "ambiguous", "rejected" if kind == "question" else "failed")
+    }
+    with engine.connect() as connection:
+        columns = (table_of_questions.c.site_url, table_of_questions.c.mode, table_of_questions.c.batch)
+        found = connection.execute(sa.select(*columns).distinct().order_by(columns[2])).all()
+    assert list(map(tuple, found)) == [
+        ("https://h/m2m/sites/docs", "async", "b"), ("https://h/m2m/sites/docs", "sync", "c?async=d"),
+    ]  # fmt: skip
 
 
 def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
     scope = "https://h/m2m/sites/docs"
-    ledger.once(submissions, scope, "k", RUN, lambda: {"request_id": "alone"}, site_id="docs", session_id="s")
+    ledger.run_once(submissions, scope, "k", RUN, lambda: {"request_id": "alone"}, site_id="docs", session_id="s")
     with batch(ledger) as memory:
         wanted = claims(memory, *(f"{number:03}" for number in range(250)))
         memory.commit_and_claim([], wanted)
         memory.commit_and_claim([created(claim) for claim in wanted], [])
-        ends = {f"doc-{claim.key}-1": End("complete", START + timedelta(seconds=2), "s") for claim in wanted[:200]}
+        ends = {
+            f"doc-{claim.key}-1": RequestEnd("complete", START + timedelta(seconds=2), "s") for claim in wanted[:200]
+        }
         # If all values of a statement are None, PostgreSQL cannot infer a type.
-        ends |= {f"doc-{claim.key}-1": End("timed_out", None, None) for claim in wanted[200:]}
-        memory.ended(ends)
-        memory.ended({"doc-000-1": End("lost", START, "s")})
+        ends |= {f"doc-{claim.key}-1": RequestEnd("timed_out", None, None) for claim in wanted[200:]}
+        memory.record_ends(ends)
+        memory.record_ends({"doc-000-1": RequestEnd("lost", START, "s")})
         memory.withdraw(["000"], "it was lost")
         memory.commit_and_claim([], claims(memory, "001"))
     rows = requests_between(engine, *DAY, scope)
     assert Counter(row["state"] for row in rows) == {
-        "open": 1, "complete": 198, "timed_out": 50, "lost": 1, "unclear": 1,
+        "open": 1, "complete": 198, "timed_out": 50, "lost": 1, "ambiguous": 1,
     }  # fmt: skip
     assert {row["seconds"] for row in rows if row["state"] == "complete"} == {2.0}
     assert len(requests_between(engine, *DAY)) == len(rows)
@@ -349,8 +380,8 @@ def test_many_open_a_ledger_at_once(kind, server, engine, request):
         Ledger(mine).close()
 
     at_once(6, opens)
-    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-4:]
-    assert sorted(added) == ["completed_at", "region", "session_id", "state"]
+    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-7:]
+    assert sorted(added) == ["batch", "completed_at", "mode", "region", "session_id", "site_url", "state"]
 
 
 def test_an_unreachable_server(server):
@@ -445,7 +476,7 @@ def test_the_server_is_down_for_long(case, server):
     assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
     assert ATTEMPTS > 2
     case.agree()
-    unrecorded = set(case.documents()) - {row for row, (outcome, _) in case.outcomes().items() if outcome == "done"}
+    unrecorded = set(case.documents()) - {row for row, (outcome, _) in case.outcomes().items() if outcome == "created"}
     assert unrecorded <= listed(attempt.findings_path, "ambiguous")
     assert len(unrecorded) <= CONCURRENCY
     case.run(attempt)
@@ -456,6 +487,6 @@ def test_entries_equal_the_columns(ledger):
     with documents(ledger) as memory:
         (claim,) = claims(memory, "a")
         memory.commit_and_claim([], [claim])
-        known = memory.known(["a"])["a"]
-        assert known == Known("elsewhere", None, None, None, known.claim, known.source)
+        known = memory.entries(["a"])["a"]
+        assert known == LedgerEntry("leased", None, None, None, known.claim, known.source)
         assert known.source == memory.source

@@ -181,8 +181,8 @@ class ChatBatchCase:
         self.service.settle()
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
             found = dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
-        done = {int(label) for label, outcome in found.items() if outcome == "done"}
-        ambiguous = {int(label) for label, outcome in found.items() if outcome in {"intended", "ambiguous"}}
+        done = {int(label) for label, outcome in found.items() if outcome == "created"}
+        ambiguous = {int(label) for label, outcome in found.items() if outcome in {"claimed", "ambiguous"}}
         assert done <= set(self.received())
         assert set(self.received()) <= done | ambiguous
         return len(ambiguous)

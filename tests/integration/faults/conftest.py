@@ -130,9 +130,9 @@ class Case:
         """Check that every document in the ledger is at the service, and every unrecorded document is ambiguous."""
         self.service.settle()
         documents, outcomes = self.documents(), self.outcomes(ledger)
-        done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "done"}
+        done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "created"}
         assert not made_up(done, documents)
-        ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+        ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"claimed", "ambiguous"}}
         assert set(documents) <= set(done) | ambiguous
         assert len(ambiguous) <= CONCURRENCY
 
@@ -160,7 +160,7 @@ class Audit:
         self.duplicates = self.duplicated.total()
         self.suspected = suspected
         self.ambiguous = ambiguous
-        done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "done"}
+        done = {row: document_id for row, (outcome, document_id) in outcomes.items() if outcome == "created"}
         self.made_up = made_up(done, documents)
         self.forgotten = set(documents) - set(outcomes)
 

@@ -115,8 +115,8 @@ class Rating:
         """Return the number of ambiguous ratings in the ledger; check that the service has no unrecorded ones."""
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
             rows = raw.execute("SELECT request_id, rating, outcome FROM assistant_ratings").fetchall()
-        done = {(request, rating) for request, rating, outcome in rows if outcome == "done"}
-        ambiguous = {(request, rating) for request, rating, outcome in rows if outcome in {"intended", "ambiguous"}}
+        done = {(request, rating) for request, rating, outcome in rows if outcome == "created"}
+        ambiguous = {(request, rating) for request, rating, outcome in rows if outcome in {"claimed", "ambiguous"}}
         rated = set(self.rated())
         assert done <= rated <= done | ambiguous
         return len(ambiguous)

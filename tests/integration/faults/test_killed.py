@@ -100,7 +100,7 @@ def test_terminated(on_ambiguous, case, measured):
     case.agree()
     there = case.service.count_documents()
     assert there < len(ROWS)
-    done = {row for row, (outcome, _) in case.outcomes().items() if outcome == "done"}
+    done = {row for row, (outcome, _) in case.outcomes().items() if outcome == "created"}
     assert done == set(case.documents()), "requests in flight were completed"
     case.run(attempt)
     audit = case.audit(ROWS, attempt)
@@ -117,7 +117,7 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
     ended, seconds = loader.terminate()
     assert "a retry goes on" in ended.error, ended.trace
     outcomes = case.outcomes()
-    ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"intended", "ambiguous"}}
+    ambiguous = {row for row, (outcome, _) in outcomes.items() if outcome in {"claimed", "ambiguous"}}
     assert len(ambiguous) == 3
     assert ambiguous <= listed(attempt.findings_path, "ambiguous")
     # The service stores the documents it received, although the client has disconnected.

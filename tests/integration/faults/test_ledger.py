@@ -50,7 +50,7 @@ def ends_with_what_it_has(case, ended, attempt, measured, ledger=None):
     assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
     case.agree(ledger)
     there = set(case.documents())
-    done = {row for row, (outcome, _) in case.outcomes(ledger).items() if outcome == "done"}
+    done = {row for row, (outcome, _) in case.outcomes(ledger).items() if outcome == "created"}
     unrecorded = there - done
     assert unrecorded <= listed(attempt.findings_path, "ambiguous")
     assert len(unrecorded) <= CONCURRENCY

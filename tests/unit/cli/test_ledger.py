@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_assistant.ledger import Claim, Ledger, RunRef
-from airflow_provider_assistant.ledger.claims import LEASE
+from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef
+from airflow_provider_assistant.ledger.entries import LEASE
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 from tests.unit.cli.conftest import rows
@@ -29,7 +29,7 @@ def claimed(service, key="9"):
     with (
         Ledger.open() as ledger,
         ledger.documents(
-            scope=f"{service.url}/m2m/sites/acme-docs/documents/qa",
+            scope=DocumentScope(f"{service.url}/m2m/sites/acme-docs", "documents/qa"),
             site_id="acme-docs",
             source="d.t",
             run=RunRef("d", "r", "t", -1),
@@ -48,7 +48,7 @@ def test_status_counts_by_kind_site_and_outcome(cli, in_doubt, ledger_home):
     status = cli("ledger", "status", "-o", "json").json
     assert status["ledger"] == f"sqlite:///{ledger_home}/assistant_ledger.db"
     assert {(one["kind"], one["site_id"], one["outcome"], one["entries"]) for one in status["counts"]} == {
-        ("document", "acme-docs", "done", 2),
+        ("document", "acme-docs", "created", 2),
         ("document", "acme-docs", "ambiguous", 1),
         ("load", "acme-docs", "failed", 1),
     }
@@ -80,7 +80,7 @@ def test_what_is_in_doubt_is_listed(cli, in_doubt):
 
 def test_done_by_hand_is_not_sent_again(cli, in_doubt, faq, service):
     sent = service.posts()
-    ran = cli("ledger", "resolve", in_doubt["key"][:8], "--as", "done", "--id", "doc_1", "--file", faq, *LOAD)
+    ran = cli("ledger", "resolve", in_doubt["key"][:8], "--as", "created", "--id", "doc_1", "--file", faq, *LOAD)
     assert ran.code == 0, ran.err
     assert cli("ledger", "ambiguous").code == 0
     loaded = cli("load", faq, *LOAD, "-o", "json")
@@ -88,8 +88,8 @@ def test_done_by_hand_is_not_sent_again(cli, in_doubt, faq, service):
 
 
 def test_refused_by_hand_is_sent_once_more_and_is_no_duplicate(cli, in_doubt, faq):
-    ran = cli("ledger", "resolve", in_doubt["key"], "--as", "refused", "-o", "json")
-    assert (ran.code, ran.json[0]["outcome"]) == (0, "refused")
+    ran = cli("ledger", "resolve", in_doubt["key"], "--as", "not-created", "-o", "json")
+    assert (ran.code, ran.json[0]["outcome"]) == (0, "failed")
     loaded = cli("load", faq, *LOAD, "-o", "json").json
     assert (loaded["created"], loaded["unchanged"], loaded["possibly_duplicated"]) == (1, 2, 0)
 
@@ -99,7 +99,7 @@ def test_a_refused_change_leaves_the_older_document(cli, connection, faq, servic
     rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
     service.answer("status:503", path="/documents/qa$")
     cli("load", faq, *LOAD)
-    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "refused")
+    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "not-created")
     rows(faq, ("1", "Refunds", "In five days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
     assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
 
@@ -109,7 +109,7 @@ def test_a_change_that_is_done_supersedes_the_older_document(cli, connection, fa
     rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
     service.answer("store-then-status:503", path="/documents/qa$")
     cli("load", faq, *LOAD)
-    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "done", "--id", "doc_new", "--file", faq, *LOAD)
+    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "created", "--id", "doc_new", "--file", faq, *LOAD)
     assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
     (found,) = cli("ledger", "superseded", "-o", "json").json
     assert found["label"] == "1"
@@ -117,10 +117,10 @@ def test_a_change_that_is_done_supersedes_the_older_document(cli, connection, fa
 
 
 def test_done_needs_the_content_that_the_site_has(cli, in_doubt, faq, tmp_path):
-    without = cli("ledger", "resolve", in_doubt["key"], "--as", "done")
+    without = cli("ledger", "resolve", in_doubt["key"], "--as", "created")
     assert without.code == 2
     assert "--file" in without.err
-    other = cli("ledger", "resolve", in_doubt["key"], "--as", "done", "--file", faq, "--key", "title")
+    other = cli("ledger", "resolve", in_doubt["key"], "--as", "created", "--file", faq, "--key", "title")
     assert other.code == 2
     assert "no row with the key" in other.err
     assert cli("ledger", "ambiguous").code == 1
@@ -133,7 +133,7 @@ def test_an_uploaded_file_is_done_by_its_content(cli, connection, tmp_path, run_
     service.answer("store-then-status:503", path="/documents$")
     run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.md"))
     (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    ran = cli("ledger", "resolve", entry["key"], "--as", "done", "--file", tmp_path / "guide.md")
+    ran = cli("ledger", "resolve", entry["key"], "--as", "created", "--file", tmp_path / "guide.md")
     assert ran.code == 0, ran.err
     again = run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.md"))
     assert again.xcom()["unchanged"] == 1
@@ -141,31 +141,31 @@ def test_an_uploaded_file_is_done_by_its_content(cli, connection, tmp_path, run_
 
 def test_a_key_that_fits_none_or_several_entries(cli, in_doubt, service):
     claimed(service)
-    none = cli("ledger", "resolve", "zz", "--as", "refused")
+    none = cli("ledger", "resolve", "zz", "--as", "not-created")
     assert (none.code, "no entry" in none.err) == (2, True)
-    several = cli("ledger", "resolve", "", "--as", "refused")
+    several = cli("ledger", "resolve", "", "--as", "not-created")
     assert (several.code, "2 entries" in several.err) == (2, True)
 
 
 def test_what_may_be_under_way_is_left_alone(cli, connection, service):
     claimed(service)
     (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    assert (entry["outcome"], entry["may_be_under_way"]) == ("intended", True)
+    assert (entry["outcome"], entry["may_be_under_way"]) == ("claimed", True)
     assert cli("ledger", "ambiguous").lines[1][5] == "under way?"
-    ran = cli("ledger", "resolve", entry["key"], "--as", "refused")
+    ran = cli("ledger", "resolve", entry["key"], "--as", "not-created")
     assert ran.code == 2
     assert "--force" in ran.err
-    assert cli("ledger", "resolve", entry["key"], "--as", "refused", "--force").code == 0
+    assert cli("ledger", "resolve", entry["key"], "--as", "not-created", "--force").code == 0
 
 
 def test_what_is_older_than_any_request_is_not_under_way(cli, connection, service):
     claimed(service)
     with Ledger.open() as ledger, ledger.engine.begin() as database:
-        then = database.execute(documents.select()).one().intended_at - LEASE - timedelta(minutes=1)
-        database.execute(documents.update().values(intended_at=then))
+        then = database.execute(documents.select()).one().claimed_at - LEASE - timedelta(minutes=1)
+        database.execute(documents.update().values(claimed_at=then))
     (entry,) = cli("ledger", "ambiguous", "-o", "json").json
     assert entry["may_be_under_way"] is False
-    assert cli("ledger", "resolve", entry["key"], "--as", "refused").code == 0
+    assert cli("ledger", "resolve", entry["key"], "--as", "not-created").code == 0
 
 
 def test_rows_that_the_file_no_longer_has_are_stale(cli, connection, faq):

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.queries import outcomes
+from airflow_provider_assistant.ledger.queries import count_outcomes
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.unit.cli.conftest import rows
 
@@ -23,7 +23,7 @@ def _connected(connection):
 
 def recorded():
     with Ledger.open() as ledger:
-        return {one["outcome"]: one["entries"] for one in outcomes(ledger)}
+        return {one["outcome"]: one["entries"] for one in count_outcomes(ledger)}
 
 
 def counts(ran, *names):
@@ -37,7 +37,7 @@ def test_every_row_once(cli, faq, service):
     assert counts(first, "rows", "created", "unchanged") == (3, 3, 0)
     assert counts(second, "rows", "created", "unchanged") == (3, 0, 3)
     assert service.posts(QA) == 3
-    assert recorded() == {"done": 3}
+    assert recorded() == {"created": 3}
 
 
 def test_what_is_told_of_it(cli, faq):

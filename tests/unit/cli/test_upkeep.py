@@ -38,7 +38,7 @@ def test_superseded_and_stale_are_told_apart(cli, changed, faq):
     counts = {
         (one["kind"], one["outcome"]): one["entries"] for one in cli("ledger", "status", "-o", "json").json["counts"]
     }
-    assert counts == {("document", "done"): 3, ("document", "superseded"): 1, ("load", "succeeded"): 2}
+    assert counts == {("document", "created"): 3, ("document", "superseded"): 1, ("load", "succeeded"): 2}
 
 
 def test_what_a_findings_file_lists_is_forgotten(cli, changed, faq, service):
@@ -145,7 +145,7 @@ def age(days):
     then = datetime.now(UTC) - timedelta(days=days)
     with Ledger.open() as ledger, ledger.engine.begin() as database:
         for table in (documents, questions, submissions, ratings):
-            database.execute(sa.update(table).values(intended_at=then))
+            database.execute(sa.update(table).values(claimed_at=then))
         database.execute(sa.update(loads).values(started_at=then))
 
 
@@ -154,10 +154,10 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
 
     run, chat = RunRef("d", "r", "t", -1), {"site_id": "acme-docs", "session_id": "s"}
     with Ledger.open() as ledger:
-        for number, outcome in enumerate(("done", "refused", "ambiguous")):
+        for number, outcome in enumerate(("created", "failed", "ambiguous")):
             for table, facts in ((submissions, {}), (ratings, {"request_id": "r", "rating": "good"})):
-                ledger.intend(table, "s", key_of(str(number)), run, **chat, **facts)
-                ledger.settle(table, "s", key_of(str(number)), outcome)
+                ledger.claim(table, "s", key_of(str(number)), run, **chat, **facts)
+                ledger.record_outcome(table, "s", key_of(str(number)), outcome)
     service.answer("status:400", path="/documents/qa$")
     rows(faq, CHANGED, ("4", "A", "B"))
     cli("load", faq, *LOAD)
@@ -176,7 +176,7 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
     assert (ledger_home / "assistant_loads" / "recent.parquet").exists()
     rest = [(one["kind"], one["outcome"]) for one in cli("ledger", "status", "-o", "json").json["counts"]]
     assert rest == [
-        ("document", "done"), ("submission", "ambiguous"), ("rating", "ambiguous"), ("rating", "done"),
+        ("document", "created"), ("submission", "ambiguous"), ("rating", "ambiguous"), ("rating", "created"),
         ("document", "superseded"),
     ]  # fmt: skip
     assert cli("ledger", "prune", "--older-than", "0").code == 2

@@ -400,7 +400,7 @@ def test_feedback_by_week(root, load, read):
 def test_latency_by_day(root, load, read):
     found = [request(FIRST, float(seconds)) for seconds in range(1, 101)]
     found += [request(FIRST, 999.0, "failed"), request(FIRST, None, "open")]
-    write_rows(root, "requests", FIRST, [*found, request(FIRST, None, "unclear", "shop")])
+    write_rows(root, "requests", FIRST, [*found, request(FIRST, None, "ambiguous", "shop")])
     load(FIRST, datasets=["requests"])
     assert [tuple(row.values()) for row in read("latency_daily")] == [
         (FIRST, "docs", 102, 100, 1, 50.5, pytest.approx(95.05), pytest.approx(99.01), 100.0),

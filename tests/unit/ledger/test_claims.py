@@ -8,7 +8,17 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
-from airflow_provider_assistant.ledger import Claim, End, Ledger, RunRef, Settlement, Standing, sqlite_engine
+from airflow_provider_assistant.ledger import (
+    Claim,
+    ClaimOutcome,
+    CreatedEntry,
+    DocumentScope,
+    Ledger,
+    QuestionScope,
+    RequestEnd,
+    RunRef,
+    sqlite_engine,
+)
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 
 RUN = RunRef("dag", "run", "ask", -1)
@@ -22,45 +32,46 @@ def ledger(tmp_path):
 
 
 def opened(ledger, scope="s", run=RUN, kind="questions"):
+    scope = DocumentScope(scope, "documents/qa") if kind == "documents" else QuestionScope(scope, "async", "b")
     return getattr(ledger, kind)(scope=scope, site_id="docs", source="dag.ask", run=run)
 
 
-def settle(memory, key, outcome="done", **facts):
+def settle(memory, key, outcome="created", **facts):
     """Claim a key and record its outcome, like a load."""
-    claim = Claim(key, f"label {key}", memory.known([key]).get(key))
+    claim = Claim(key, f"label {key}", memory.entries([key]).get(key))
     assert memory.commit_and_claim((), [claim]) == {key}
-    facts = {"document_id": f"r-{key}" if outcome == "done" else None, **facts}
-    memory.commit_and_claim([Settlement(claim, outcome, f"h-{key}", **facts)], ())
+    facts = {"created_id": f"r-{key}" if outcome == "created" else None, **facts}
+    memory.commit_and_claim([ClaimOutcome(claim, outcome, f"h-{key}", **facts)], ())
 
 
 def states(memory, keys):
-    return {key: known.state for key, known in memory.known(list(keys)).items()}
+    return {key: known.state for key, known in memory.entries(list(keys)).items()}
 
 
 def test_what_was_asked_stands(ledger):
     with opened(ledger) as memory:
         settle(memory, "a", attempts=3)
         settle(memory, "b", "ambiguous", ambiguous=1)
-        settle(memory, "c", "refused")
+        settle(memory, "c", "failed")
         memory.commit_and_claim((), [Claim("d", "d", None)])
-        assert list(memory.standing()) == [Standing("a", "h-a", "r-a", MOMENT, 3)]
+        assert list(memory.created_entries()) == [CreatedEntry("a", "h-a", "r-a", MOMENT, 3)]
 
 
 def test_attempts_of_all_tries_are_counted(ledger):
     with opened(ledger) as memory:
-        settle(memory, "a", "refused", attempts=2)
+        settle(memory, "a", "failed", attempts=2)
         settle(memory, "a", attempts=3)
-        assert [one.attempts for one in memory.standing()] == [5]
+        assert [one.attempts for one in memory.created_entries()] == [5]
 
 
 def test_scopes_and_kinds_do_not_mix(ledger):
     with opened(ledger, "one") as one, opened(ledger, "other") as other, opened(ledger, "one", kind="documents") as kb:
         settle(one, "a")
-        assert list(other.standing()) == list(kb.standing()) == []
+        assert list(other.created_entries()) == list(kb.created_entries()) == []
         other.withdraw(["a"], "no reason")
         kb.withdraw(["a"], "no reason")
-        assert len(list(one.standing())) == 1
-        assert (other.known(["a"]), kb.known(["a"])) == ({}, {})
+        assert len(list(one.created_entries())) == 1
+        assert (other.entries(["a"]), kb.entries(["a"])) == ({}, {})
 
 
 def test_what_is_withdrawn_is_asked_anew_without_doubt(ledger):
@@ -68,24 +79,26 @@ def test_what_is_withdrawn_is_asked_anew_without_doubt(ledger):
         settle(memory, "a")
         settle(memory, "b")
         memory.withdraw(["a"], "its request failed")
-        assert states(memory, "ab") == {"a": "absent", "b": "done"}
-        assert [one.key for one in memory.standing()] == ["b"]
+        assert states(memory, "ab") == {"a": "none", "b": "created"}
+        assert [one.key for one in memory.created_entries()] == ["b"]
     with opened(ledger) as memory:
-        settle(memory, "a", document_id="second")
-        assert {one.key: one.document_id for one in memory.standing()} == {"a": "second", "b": "r-b"}
-        assert memory.known(["a"])["a"].superseded is None
-        assert list(memory.doubled()) == []
+        settle(memory, "a", created_id="second")
+        assert {one.key: one.created_id for one in memory.created_entries()} == {"a": "second", "b": "r-b"}
+        assert memory.entries(["a"])["a"].superseded is None
+        assert list(memory.possible_duplicates()) == []
 
 
 def test_what_is_withdrawn_with_doubt_is_listed_by_every_later_try(ledger):
     with opened(ledger) as memory:
         settle(memory, "a")
         memory.withdraw(["a"], "its answer was lost", ambiguous=True)
-        assert states(memory, "a") == {"a": "unclear"}
-        assert list(memory.doubled()) == []
+        assert states(memory, "a") == {"a": "ambiguous"}
+        assert list(memory.possible_duplicates()) == []
         settle(memory, "a")
     with opened(ledger) as later:
-        assert [(one.label, one.document_id, one.ambiguous) for one in later.doubled()] == [("label a", "r-a", 1)]
+        assert [(one.label, one.created_id, one.ambiguous) for one in later.possible_duplicates()] == [
+            ("label a", "r-a", 1)
+        ]
 
 
 def test_the_reason_is_kept(ledger):
@@ -94,7 +107,7 @@ def test_the_reason_is_kept(ledger):
         memory.withdraw(["a"], "its request failed")
     with ledger.engine.connect() as connection:
         row = connection.execute(sa.text("SELECT outcome, error, request_id FROM assistant_questions")).one()
-    assert tuple(row) == ("refused", "its request failed", "r-a")
+    assert tuple(row) == ("failed", "its request failed", "r-a")
 
 
 def ends_of(ledger):
@@ -111,13 +124,17 @@ def test_ends_are_kept_for_the_requests_that_stand(ledger):
     with opened(ledger) as memory, opened(ledger, "other") as other:
         for key in "abc":
             settle(memory, key)
-        settle(other, "z", document_id="r-a")
+        settle(other, "z", created_id="r-a")
         memory.commit_and_claim((), [Claim("d", "d", None)])
-        before = list(memory.standing())
-        memory.ended(
-            {"r-a": End("complete", ENDED, "s-a"), "r-b": End("timed_out", None, "s-b"), "r-x": End("lost", ENDED, "s")}
+        before = list(memory.created_entries())
+        memory.record_ends(
+            {
+                "r-a": RequestEnd("complete", ENDED, "s-a"),
+                "r-b": RequestEnd("timed_out", None, "s-b"),
+                "r-x": RequestEnd("lost", ENDED, "s"),
+            }
         )
-        assert list(memory.standing()) == before
+        assert list(memory.created_entries()) == before
     found = ends_of(ledger)
     assert found["a"] == ("r-a", "complete", "2026-11-21 03:04:06.000005", "s-a")
     assert found["b"] == ("r-b", "timed_out", None, "s-b")
@@ -127,52 +144,52 @@ def test_ends_are_kept_for_the_requests_that_stand(ledger):
 def test_a_later_end_replaces_an_earlier_one(ledger):
     with opened(ledger) as memory:
         settle(memory, "a")
-        memory.ended({"r-a": End("timed_out", None, "s")})
-        memory.ended({"r-a": End("complete", ENDED, "s")})
+        memory.record_ends({"r-a": RequestEnd("timed_out", None, "s")})
+        memory.record_ends({"r-a": RequestEnd("complete", ENDED, "s")})
     assert ends_of(ledger)["a"][1] == "complete"
 
 
 def test_the_end_of_a_request_is_not_that_of_the_next(ledger):
     with opened(ledger) as memory:
         settle(memory, "a")
-        memory.ended({"r-a": End("failed", ENDED, "s")})
+        memory.record_ends({"r-a": RequestEnd("failed", ENDED, "s")})
         memory.withdraw(["a"], "its request failed")
         assert ends_of(ledger)["a"][:2] == ("r-a", "failed")
-        settle(memory, "a", document_id="r-2")
+        settle(memory, "a", created_id="r-2")
         assert ends_of(ledger)["a"] == ("r-2", None, None, None)
-        memory.ended({"r-a": End("failed", ENDED, "s")})
+        memory.record_ends({"r-a": RequestEnd("failed", ENDED, "s")})
         assert ends_of(ledger)["a"] == ("r-2", None, None, None)
 
 
 def test_a_question_that_is_asked_anew_meanwhile_does_not_get_the_earlier_end(ledger, monkeypatch):
     with opened(ledger) as memory:
         settle(memory, "a")
-        seen = list(memory.standing())
-        settle(memory, "a", document_id="r-2")
-        monkeypatch.setattr(memory, "standing", lambda: iter(seen))
-        memory.ended({"r-a": End("complete", ENDED, "s")})
+        seen = list(memory.created_entries())
+        settle(memory, "a", created_id="r-2")
+        monkeypatch.setattr(memory, "created_entries", lambda: iter(seen))
+        memory.record_ends({"r-a": RequestEnd("complete", ENDED, "s")})
     assert ends_of(ledger)["a"] == ("r-2", None, None, None)
 
 
 def test_a_question_that_is_removed_meanwhile_does_not_come_back_as_asked(ledger, monkeypatch):
     with opened(ledger) as memory:
         settle(memory, "a")
-        gone = list(memory.standing())
-        monkeypatch.setattr(memory, "standing", lambda: iter(gone))
+        gone = list(memory.created_entries())
+        monkeypatch.setattr(memory, "created_entries", lambda: iter(gone))
         with ledger.engine.begin() as connection:
             connection.execute(sa.text("DELETE FROM assistant_questions"))
-        memory.ended({"r-a": End("complete", ENDED, "s")})
-        assert states(memory, "a") == {"a": "absent"}
+        memory.record_ends({"r-a": RequestEnd("complete", ENDED, "s")})
+        assert states(memory, "a") == {}
 
 
 def test_ends_are_recorded_in_few_statements(ledger):
     with opened(ledger) as memory:
         claims = [Claim(f"{number:05}", "", None) for number in range(2 * PARAMETERS)]
         memory.commit_and_claim((), claims)
-        memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "h", claim.key) for claim in claims], ())
         statements = []
         sa.event.listen(ledger.engine, "before_cursor_execute", lambda *facts: statements.append(facts[2]))
-        memory.ended({claim.key: End("complete", ENDED, "s") for claim in claims})
+        memory.record_ends({claim.key: RequestEnd("complete", ENDED, "s") for claim in claims})
         assert len(statements) < len(claims) / 40
     assert {end[1] for end in ends_of(ledger).values()} == {"complete"}
 
@@ -184,16 +201,16 @@ def test_any_number_is_withdrawn(count, ledger):
         settle(memory, "other")
         claims = [Claim(key, key, None) for key in keys]
         memory.commit_and_claim((), claims)
-        memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
-        assert len(list(memory.standing())) == count + 1
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "h", claim.key) for claim in claims], ())
+        assert len(list(memory.created_entries())) == count + 1
         memory.withdraw(keys, "no reason")
-        assert [one.key for one in memory.standing()] == ["other"]
+        assert [one.key for one in memory.created_entries()] == ["other"]
 
 
 def test_what_is_not_there_is_withdrawn_without_a_trace(ledger):
     with opened(ledger) as memory:
         memory.withdraw(["nobody"], "no reason")
-        assert memory.known(["nobody"]) == {}
+        assert memory.entries(["nobody"]) == {}
 
 
 def test_a_retry_takes_over_what_a_killed_try_left_open(ledger):
@@ -201,8 +218,8 @@ def test_a_retry_takes_over_what_a_killed_try_left_open(ledger):
     with opened(ledger) as killed:
         killed.commit_and_claim((), [Claim("a", "a", None)])
     with opened(ledger) as retry, opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other:
-        assert states(retry, "a") == {"a": "unclear"}
-        assert states(other, "a") == {"a": "elsewhere"}
+        assert states(retry, "a") == {"a": "ambiguous"}
+        assert states(other, "a") == {"a": "leased"}
 
 
 def test_moments_are_utc(tmp_path):
@@ -211,9 +228,9 @@ def test_moments_are_utc(tmp_path):
     moment = MOMENT.astimezone(ZoneInfo("Asia/Kathmandu")) + timedelta(microseconds=7)
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: moment) as ledger, opened(ledger) as memory:
         settle(memory, "a")
-        (one,) = memory.standing()
-    assert one.settled_at == moment
-    assert one.settled_at.tzinfo is UTC
+        (one,) = memory.created_entries()
+    assert one.recorded_at == moment
+    assert one.recorded_at.tzinfo is UTC
 
 
 def test_a_database_that_is_gone_is_an_error_of_the_ledger(tmp_path):
@@ -221,6 +238,6 @@ def test_a_database_that_is_gone_is_an_error_of_the_ledger(tmp_path):
         with ledger.engine.begin() as connection:
             connection.execute(sa.text("DROP TABLE assistant_questions"))
         with pytest.raises(AssistantLedgerError, match="cannot be read"):
-            list(memory.standing())
+            list(memory.created_entries())
         with pytest.raises(AssistantLedgerError, match="cannot be written"):
             memory.withdraw(["a"], "no reason")

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_assistant.ledger import RENEWAL, Claim, RunRef
-from airflow_provider_assistant.ledger.claims import LEASE
+from airflow_provider_assistant.ledger import RENEWAL, Claim, DocumentScope, RunRef
+from airflow_provider_assistant.ledger.entries import LEASE
 
 ONE, OTHER = RunRef("dag", "one", "load", -1), RunRef("dag", "other", "load", -1)
 
@@ -17,7 +17,7 @@ def batch(ledger):
     batches = []
 
     def open_batch(run):
-        batches.append(ledger.documents(scope="s", site_id="s", source="kb", run=run))
+        batches.append(ledger.documents(scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=run))
         return batches[-1]
 
     yield open_batch
@@ -28,18 +28,18 @@ def batch(ledger):
 @pytest.mark.parametrize(
     ("seconds", "state"),
     [
-        (0, "elsewhere"),
-        (LEASE.total_seconds() - 1, "elsewhere"),
-        (1 - LEASE.total_seconds(), "elsewhere"),
-        (LEASE.total_seconds(), "unclear"),
-        (-LEASE.total_seconds(), "unclear"),
-        (-timedelta(days=30).total_seconds(), "unclear"),
+        (0, "leased"),
+        (LEASE.total_seconds() - 1, "leased"),
+        (1 - LEASE.total_seconds(), "leased"),
+        (LEASE.total_seconds(), "ambiguous"),
+        (-LEASE.total_seconds(), "ambiguous"),
+        (-timedelta(days=30).total_seconds(), "ambiguous"),
     ],
 )
 def test_a_claim_of_a_task_that_was_killed_is_free_however_the_clock_was_set(batch, clock, seconds, state):
     batch(ONE).commit_and_claim((), [Claim("k", "k", None)])
     clock.advance(seconds)
-    assert batch(OTHER).known(["k"])["k"].state == state
+    assert batch(OTHER).entries(["k"])["k"].state == state
 
 
 def test_a_live_load_renews_its_claims_when_the_clock_is_set_back(batch, clock):
@@ -47,6 +47,6 @@ def test_a_live_load_renews_its_claims_when_the_clock_is_set_back(batch, clock):
     live.commit_and_claim((), [Claim("k", "k", None)])
     clock.advance(-timedelta(days=30).total_seconds())
     live.commit_and_claim((), ())
-    assert batch(OTHER).known(["k"])["k"].state == "elsewhere"
+    assert batch(OTHER).entries(["k"])["k"].state == "leased"
     clock.advance(RENEWAL.total_seconds())
-    assert batch(OTHER).known(["k"])["k"].state == "elsewhere"
+    assert batch(OTHER).entries(["k"])["k"].state == "leased"

@@ -8,7 +8,8 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from airflow_provider_assistant.ledger.bulk_sql import Bulk
 from airflow_provider_assistant.ledger.claims import _claim_again
-from airflow_provider_assistant.ledger.schema import documents, lengthened, loads, metadata, questions, submissions
+from airflow_provider_assistant.ledger.migrate import lengthened
+from airflow_provider_assistant.ledger.schema import documents, loads, metadata, questions, submissions
 
 # InnoDB's longest key, in bytes, at four bytes a character.
 LONGEST_KEY = 3072 // 4
@@ -88,22 +89,6 @@ def test_texts_are_lengthened_where_a_database_limits_them():
 
 def test_seconds_are_of_double_precision_on_mysql():
     assert str(CreateColumn(loads.c.seconds).compile(dialect=mysql.dialect())) == "seconds FLOAT(53)"
-
-
-def test_ends_of_questions_on_mysql():
-    connection = Recorder(mysql.dialect())
-    Bulk(connection, questions).upsert(
-        ["scope", "key", "document_id", "state"],
-        [("s", "a", "r", "lost")],
-        change=["state"],
-        add=(),
-        if_same="document_id",
-    )
-    ((statement, _),) = connection.statements
-    assert statement.endswith(
-        "ON DUPLICATE KEY UPDATE state = IF(assistant_questions.request_id = VALUES(request_id), VALUES(state), "
-        "assistant_questions.state)"
-    )
 
 
 def test_counts_with_reserved_names_are_quoted_on_mysql():

@@ -9,10 +9,10 @@ import pytest
 from airflow_provider_assistant.exceptions import AssistantBadRequestError, AssistantServerError
 from airflow_provider_assistant.ledger import (
     Claim,
-    End,
+    ClaimOutcome,
+    QuestionScope,
+    RequestEnd,
     RunRef,
-    Settlement,
-    questions_scope,
     requests_between,
     submissions,
 )
@@ -25,22 +25,22 @@ SECOND = timedelta(seconds=1)
 
 def submit(ledger, request_id, *, scope=SITE, send=None):
     facts = {"site_id": "docs", "session_id": f"s-{request_id}", "state": None, "completed_at": None}
-    ledger.once(submissions, scope, request_id, RUN, send or (lambda: {"request_id": request_id}), **facts)
+    ledger.run_once(submissions, scope, request_id, RUN, send or (lambda: {"request_id": request_id}), **facts)
 
 
 def batch(ledger, *, site=SITE, mode="async"):
-    return ledger.questions(scope=questions_scope(site, mode, "b"), site_id="docs", source="dag.task", run=RUN)
+    return ledger.questions(scope=QuestionScope(site, mode, "b"), site_id="docs", source="dag.task", run=RUN)
 
 
-def ask(ledger, request_id, outcome="done", *, site=SITE, mode="async", end=None, **facts):
+def ask(ledger, request_id, outcome="created", *, site=SITE, mode="async", end=None, **facts):
     with batch(ledger, site=site, mode=mode) as memory:
-        claim = Claim(request_id, request_id, memory.known([request_id]).get(request_id))
+        claim = Claim(request_id, request_id, memory.entries([request_id]).get(request_id))
         memory.commit_and_claim((), [claim])
-        if outcome != "intended":
-            known_as = request_id if outcome == "done" else None
-            memory.commit_and_claim([Settlement(claim, outcome, "h", known_as, **facts)], ())
+        if outcome != "claimed":
+            known_as = request_id if outcome == "created" else None
+            memory.commit_and_claim([ClaimOutcome(claim, outcome, "h", known_as, **facts)], ())
         if end:
-            memory.ended({request_id: end})
+            memory.record_ends({request_id: end})
             if end.state in {"failed", "lost"}:
                 memory.withdraw([request_id], f"it was {end.state}")
 
@@ -63,7 +63,7 @@ def states(rows):
 def test_requests_alone_and_in_batches_have_the_same_columns(ledger, clock):
     submit(ledger, "alone")
     clock.now += SECOND
-    ask(ledger, "batched", end=End("complete", clock.now + 3 * SECOND, "s-batched"), attempts=2, ambiguous=1)
+    ask(ledger, "batched", end=RequestEnd("complete", clock.now + 3 * SECOND, "s-batched"), attempts=2, ambiguous=1)
     clock.now += SECOND
     ledger.chat_ended(SITE, "alone", "complete")
     alone, batched = found(ledger)
@@ -84,7 +84,7 @@ def test_every_end_is_told_apart(ledger, clock):
     ledger.chat_ended(SITE, "alone-failed", "failed")
     submit(ledger, "alone-open")
     for state in ("complete", "failed", "lost", "timed_out"):
-        ask(ledger, state, end=End(state, None if state == "timed_out" else clock.now + SECOND, "s"))
+        ask(ledger, state, end=RequestEnd(state, None if state == "timed_out" else clock.now + SECOND, "s"))
     ask(ledger, "open")
     rows = found(ledger)
     assert states(rows) == {
@@ -99,26 +99,26 @@ def test_what_may_be_a_request_is_unclear_and_what_is_none_is_left_out(ledger):
         submit(ledger, "alone-refused", send=raises(AssistantServerError("down")))
     with pytest.raises(AssistantBadRequestError):
         submit(ledger, "alone-bad", send=raises(AssistantBadRequestError("bad")))
-    ledger.intend(submissions, SITE, "alone-killed", RUN, site_id="docs", session_id="s")
-    ask(ledger, "killed", "intended")
+    ledger.claim(submissions, SITE, "alone-killed", RUN, site_id="docs", session_id="s")
+    ask(ledger, "killed", "claimed")
     ask(ledger, "ambiguous", "ambiguous", ambiguous=1)
-    ask(ledger, "refused", "refused")
+    ask(ledger, "failed", "failed")
     rows = found(ledger)
-    assert {row["state"] for row in rows} == {"unclear"}
+    assert {row["state"] for row in rows} == {"ambiguous"}
     assert sorted(row["is_batch"] for row in rows) == [False, True, True]
     assert all(row["request_id"] is row["seconds"] is None for row in rows)
 
 
 def test_a_question_that_is_asked_anew_is_one_row(ledger, clock):
-    ask(ledger, "q", end=End("failed", START + SECOND, "s"))
+    ask(ledger, "q", end=RequestEnd("failed", START + SECOND, "s"))
     clock.now += 60 * SECOND
     ask(ledger, "q")
     (row,) = found(ledger)
     assert (row["state"], row["submitted_at"], row["completed_at"], row["attempts"]) == ("open", clock.now, None, 2)
     clock.now += SECOND
-    ask(ledger, "q", "intended")
+    ask(ledger, "q", "claimed")
     (row,) = found(ledger)
-    assert (row["state"], row["submitted_at"], row["request_id"]) == ("unclear", clock.now, None)
+    assert (row["state"], row["submitted_at"], row["request_id"]) == ("ambiguous", clock.now, None)
 
 
 def test_questions_with_an_answer_in_the_same_round_trip_are_no_async_requests(ledger):
@@ -130,7 +130,7 @@ def test_the_span_is_that_of_submission(ledger, clock):
     for at in (-1, 0, 59, 60):
         clock.now = START + at * SECOND
         submit(ledger, f"alone{at}")
-        ask(ledger, f"batched{at}", end=End("complete", START + timedelta(days=2), "s"))
+        ask(ledger, f"batched{at}", end=RequestEnd("complete", START + timedelta(days=2), "s"))
     rows = found(ledger, START, START + 60 * SECOND)
     assert [row["request_id"] for row in rows] == ["alone0", "batched0", "alone59", "batched59"]
 

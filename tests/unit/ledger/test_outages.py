@@ -17,9 +17,11 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import (
     Claim,
+    ClaimOutcome,
+    DocumentScope,
     Ledger,
+    QuestionScope,
     RunRef,
-    Settlement,
     feedback_between,
     loads_between,
     ratings,
@@ -28,7 +30,12 @@ from airflow_provider_assistant.ledger import (
     submissions,
 )
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS, is_transient
-from airflow_provider_assistant.ledger.queries import entry_of, outcomes, superseded, unsettled
+from airflow_provider_assistant.ledger.queries import (
+    ambiguous_entries,
+    count_outcomes,
+    find_ambiguous,
+    superseded_documents,
+)
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.outage import READ_ONLY, away
 
@@ -44,40 +51,40 @@ def _no_waiting(monkeypatch):
 
 
 def submit(ledger, send=lambda: {"request_id": "r"}):
-    return ledger.once(submissions, SCOPE, "k", RUN, send, **CHAT)
+    return ledger.run_once(submissions, SCOPE, "k", RUN, send, **CHAT)
 
 
 CALLS = {
     "find": lambda ledger, _: ledger.find(submissions, SCOPE, "k"),
     "outcomes": lambda ledger, _: ledger.outcomes(submissions, SCOPE, ["k"]),
-    "intend": lambda ledger, _: ledger.intend(submissions, SCOPE, "k2", RUN, **CHAT),
-    "once": lambda ledger, _: submit(ledger),
+    "claim": lambda ledger, _: ledger.claim(submissions, SCOPE, "k2", RUN, **CHAT),
+    "run_once": lambda ledger, _: submit(ledger),
     "submission_of": lambda ledger, _: ledger.submission_of(SCOPE, "r"),
     "chat_ended": lambda ledger, _: ledger.chat_ended(SCOPE, "r", "complete"),
-    "known": lambda _, batch: batch.known(["k"]),
-    "exchange": lambda _, batch: batch.commit_and_claim((), [Claim("k", "k", None)]),
-    "standing": lambda _, batch: list(batch.standing()),
+    "entries": lambda _, batch: batch.entries(["k"]),
+    "commit_and_claim": lambda _, batch: batch.commit_and_claim((), [Claim("k", "k", None)]),
+    "created_entries": lambda _, batch: list(batch.created_entries()),
     "stale": lambda _, batch: list(batch.stale(lambda _: True)),
-    "doubled": lambda _, batch: list(batch.doubled()),
+    "possible_duplicates": lambda _, batch: list(batch.possible_duplicates()),
     "withdraw": lambda _, batch: batch.withdraw(["k"], "why"),
-    "ended": lambda _, batch: batch.ended({}),
+    "record_ends": lambda _, batch: batch.record_ends({}),
     "load": lambda ledger, _: ledger.load(
         scope="s", endpoint="documents/qa", site_id="docs", source="kb", run=RUN
     ).__enter__(),
     "feedback_between": lambda ledger, _: feedback_between(ledger.engine, *DAY),
     "requests_between": lambda ledger, _: requests_between(ledger.engine, *DAY),
     "loads_between": lambda ledger, _: loads_between(ledger.engine, *DAY),
-    "outcomes of all": lambda ledger, _: outcomes(ledger),
-    "unsettled": lambda ledger, _: list(unsettled(ledger)),
-    "superseded": lambda ledger, _: list(superseded(ledger)),
-    "entry_of": lambda ledger, _: entry_of(ledger, "open"),
+    "count_outcomes": lambda ledger, _: count_outcomes(ledger),
+    "ambiguous_entries": lambda ledger, _: list(ambiguous_entries(ledger)),
+    "superseded_documents": lambda ledger, _: list(superseded_documents(ledger)),
+    "find_ambiguous": lambda ledger, _: find_ambiguous(ledger, "open"),
 }
 
 
 @pytest.fixture
 def batch(ledger):
-    ledger.intend(ratings, SCOPE, "open", RUN, **CHAT, request_id="r", rating="good")
-    with ledger.questions(scope=SCOPE, site_id="docs", source="kb", run=RUN) as batch:
+    ledger.claim(ratings, SCOPE, "open", RUN, **CHAT, request_id="r", rating="good")
+    with ledger.questions(scope=QuestionScope(SCOPE, "async", "b"), site_id="docs", source="kb", run=RUN) as batch:
         yield batch
 
 
@@ -145,12 +152,12 @@ def test_what_was_received_is_returned_and_recorded_when_the_task_ends(tmp_path,
 
         with contextlib.ExitStack() as stack:
             row, sent = submit(ledger, send)
-        assert (row.request_id, row.settled_at, sent) == ("r-1", START, True)
+        assert (row.request_id, row.recorded_at, sent) == ("r-1", START, True)
         assert send.outage.failed
         assert "has answered" in caplog.text
     with Ledger(sqlite_engine(path)) as later:
         again, sent = submit(later, pytest.fail)
-        assert (again.request_id, again.settled_at, sent) == ("r-1", START, False)
+        assert (again.request_id, again.recorded_at, sent) == ("r-1", START, False)
 
 
 def test_what_can_never_be_recorded_is_named_in_the_log(ledger, caplog):
@@ -177,13 +184,13 @@ def test_nothing_is_sent_while_the_intent_cannot_be_recorded(ledger):
 
 
 def test_outcomes_of_a_batch_are_recorded_after_an_outage(ledger):
-    with ledger.documents(scope=SCOPE, site_id="docs", source="kb", run=RUN) as memory:
+    with ledger.documents(scope=DocumentScope(SCOPE, "documents/qa"), site_id="docs", source="kb", run=RUN) as memory:
         claims = [Claim(key, key, None) for key in "ab"]
         memory.commit_and_claim((), claims)
         with away(ledger.engine, "INSERT"), pytest.raises(AssistantLedgerError):
-            memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
-        memory.commit_and_claim([Settlement(claim, "done", "h", claim.key) for claim in claims], ())
-        assert {key: one.state for key, one in memory.known(["a", "b"]).items()} == {"a": "done", "b": "done"}
+            memory.commit_and_claim([ClaimOutcome(claim, "created", "h", claim.key) for claim in claims], ())
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "h", claim.key) for claim in claims], ())
+        assert {key: one.state for key, one in memory.entries(["a", "b"]).items()} == {"a": "created", "b": "created"}
 
 
 def test_a_file_that_may_not_be_written_is_named_with_what_to_do(tmp_path):
@@ -229,10 +236,10 @@ def test_a_connection_that_cannot_be_used_is_named_without_its_password(connecti
 
 def test_a_task_that_only_notes_goes_on_without_a_ledger(ledger_home, caplog):
     (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
-    with Ledger.opened(needed=False) as ledger:
+    with Ledger.open_optional(required=False) as ledger:
         assert ledger is None
     assert "Going on without the ledger" in caplog.text
-    with pytest.raises(AssistantLedgerPermanentError), Ledger.opened():
+    with pytest.raises(AssistantLedgerPermanentError), Ledger.open_optional():
         pass
 
 

@@ -50,11 +50,11 @@ class Sender:
 
 def submit(ledger, send, *, key="k", scope=SCOPE, run=RUN, **options):
     facts = {"site_id": "docs", "session_id": "s", "state": None, "completed_at": None}
-    return ledger.once(submissions, scope, key, run, send, **facts, **options)
+    return ledger.run_once(submissions, scope, key, run, send, **facts, **options)
 
 
 def rate(ledger, *, request_id="req-1", rating="good", key=None, site_id="docs"):
-    return ledger.once(
+    return ledger.run_once(
         ratings, SCOPE, key or key_of(request_id, rating), RUN, dict,
         site_id=site_id, session_id="s", request_id=request_id, rating=rating,
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_what_is_done_is_not_sent_again(ledger):
     again, sent_again = submit(ledger, send, run=RunRef("dag", "other", "task", 3))
     assert (sent, sent_again, send.count) == (True, False, 1)
     assert row == again
-    assert (row.outcome, row.attempts, row.request_id, row.run_id) == ("done", 1, "req-1", "run")
+    assert (row.outcome, row.attempts, row.request_id, row.run_id) == ("created", 1, "req-1", "run")
 
 
 def test_scope_and_key_tell_effects_apart(ledger):
@@ -76,15 +76,17 @@ def test_scope_and_key_tell_effects_apart(ledger):
     assert send.count == 3
 
 
-@pytest.mark.parametrize("refusal", [AssistantBadRequestError("400"), AssistantRateLimitError("429")])
-def test_what_was_refused_is_sent_again_without_a_word(ledger, refusal, caplog):
+@pytest.mark.parametrize(
+    ("refusal", "outcome"), [(AssistantBadRequestError("400"), "rejected"), (AssistantRateLimitError("429"), "failed")]
+)
+def test_what_was_refused_is_sent_again_without_a_word(ledger, refusal, outcome, caplog):
     send = Sender(refusal)
     with pytest.raises(type(refusal)):
         submit(ledger, send)
-    assert ledger.find(submissions, SCOPE, "k").outcome == "refused"
+    assert ledger.find(submissions, SCOPE, "k").outcome == outcome
     row, sent = submit(ledger, send)
     assert sent
-    assert (row.outcome, row.attempts, row.error) == ("done", 2, None)
+    assert (row.outcome, row.attempts, row.error) == ("created", 2, None)
     assert not caplog.records
 
 
@@ -97,7 +99,7 @@ def test_what_may_have_happened_is_sent_again_and_said_so(ledger, failure, caplo
     assert (kept.outcome, kept.error) == ("ambiguous", str(failure))
     row, sent = submit(ledger, send)
     assert sent
-    assert (row.outcome, row.attempts) == ("done", 2)
+    assert (row.outcome, row.attempts) == ("created", 2)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert str(failure) in record.getMessage()
@@ -111,7 +113,7 @@ def test_an_intent_without_an_outcome_is_sent_again_and_said_so(ledger, caplog):
     send = Sender(Killed())
     with pytest.raises(Killed):
         submit(ledger, send)
-    assert ledger.find(submissions, SCOPE, "k").outcome == "intended"
+    assert ledger.find(submissions, SCOPE, "k").outcome == "claimed"
     assert submit(ledger, send)[1]
     (record,) = caplog.records
     assert "may already have happened" in record.getMessage()
@@ -120,7 +122,7 @@ def test_an_intent_without_an_outcome_is_sent_again_and_said_so(ledger, caplog):
 def test_the_intent_is_on_disk_before_the_request(ledger, tmp_path):
     def send():
         with sqlite3.connect(tmp_path / "ledger.db") as other:
-            assert other.execute("SELECT outcome FROM assistant_submissions").fetchall() == [("intended",)]
+            assert other.execute("SELECT outcome FROM assistant_submissions").fetchall() == [("claimed",)]
         return {"request_id": "r"}
 
     submit(ledger, send)
@@ -181,10 +183,10 @@ def test_moments_come_back_as_utc(tmp_path, zone):
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: moment) as ledger:
         submit(ledger, Sender())
         row = ledger.find(submissions, SCOPE, "k")
-    assert row.intended_at == row.settled_at == START
-    assert row.intended_at.tzinfo is UTC
+    assert row.claimed_at == row.recorded_at == START
+    assert row.claimed_at.tzinfo is UTC
     with sqlite3.connect(tmp_path / "ledger.db") as raw:
-        ((stored,),) = raw.execute("SELECT intended_at FROM assistant_submissions")
+        ((stored,),) = raw.execute("SELECT claimed_at FROM assistant_submissions")
     assert stored == "2026-11-21 23:59:58.123456"
 
 
@@ -221,11 +223,11 @@ def test_feedback_of_an_unfinished_chat_has_no_seconds(ledger):
 
 def test_feedback_counts_only_what_was_sent(ledger):
     with pytest.raises(AssistantBadRequestError):
-        ledger.once(
+        ledger.run_once(
             ratings, SCOPE, "k", RUN, Sender(AssistantBadRequestError("no")),
             site_id="docs", session_id="s", request_id="r", rating="good",
         )  # fmt: skip
-    ledger.intend(ratings, SCOPE, "k2", RUN, site_id="docs", session_id="s", request_id="r", rating="good")
+    ledger.claim(ratings, SCOPE, "k2", RUN, site_id="docs", session_id="s", request_id="r", rating="good")
     assert feedback_between(ledger.engine, START, START + timedelta(days=1)) == []
 
 
@@ -302,7 +304,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 with Ledger(sqlite_engine(Path(sys.argv[1]))) as ledger:
     for number in range(25):
-        ledger.once(ratings, "scope", f"{sys.argv[2]}-{number}", RunRef("d", "r", "t", -1), dict,
+        ledger.run_once(ratings, "scope", f"{sys.argv[2]}-{number}", RunRef("d", "r", "t", -1), dict,
                     site_id="s", session_id="s", request_id="r", rating="good")
 """
 
@@ -337,11 +339,11 @@ def test_two_workers_with_the_same_intent_share_one_row(tmp_path):
         @sa.event.listens_for(slower.engine, "before_cursor_execute")
         def overtake(connection, cursor, statement, *_):
             if statement.startswith("INSERT") and not faster.find(ratings, "s", "k"):
-                faster.intend(ratings, "s", "k", RUN, **facts)
+                faster.claim(ratings, "s", "k", RUN, **facts)
 
-        slower.intend(ratings, "s", "k", RunRef("dag", "slower", "task", -1), **facts)
+        slower.claim(ratings, "s", "k", RunRef("dag", "slower", "task", -1), **facts)
         row = slower.find(ratings, "s", "k")
-    assert (row.attempts, row.run_id, row.outcome) == (2, "slower", "intended")
+    assert (row.attempts, row.run_id, row.outcome) == (2, "slower", "claimed")
 
 
 def test_without_configuration_it_is_a_file_in_airflow_home(ledger_home):
@@ -357,12 +359,12 @@ def test_a_connection_names_the_database(ledger_home, tmp_path, monkeypatch):
     with Ledger.open() as ledger:
         submit(ledger, Sender())
     with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT outcome FROM assistant_submissions").fetchall() == [("done",)]
+        assert raw.execute("SELECT outcome FROM assistant_submissions").fetchall() == [("created",)]
     assert not list(ledger_home.iterdir())
 
 
 def test_a_task_may_do_without(ledger_home):
-    with Ledger.opened(False) as ledger:
+    with Ledger.open_optional(False) as ledger:
         assert ledger is None
     assert not list(ledger_home.iterdir())
 
@@ -384,10 +386,10 @@ def test_a_run_is_read_from_the_context():
 
 def test_outcomes_of_many_effects_at_once(ledger):
     facts = {"site_id": "docs", "session_id": "s", "request_id": "r", "rating": "good"}
-    outcomes = {f"key-{number}": ("done", "ambiguous", "refused")[number % 3] for number in range(1000)}
+    outcomes = {f"key-{number}": ("created", "ambiguous", "failed")[number % 3] for number in range(1000)}
     with ledger.engine.begin() as connection:
         rows = [
-            {"scope": SCOPE, "key": key, "outcome": outcome, "attempts": 1, "intended_at": START, **facts}
+            {"scope": SCOPE, "key": key, "outcome": outcome, "attempts": 1, "claimed_at": START, **facts}
             for key, outcome in outcomes.items()
         ]
         connection.execute(sa.insert(ratings), [*rows, {**rows[0], "scope": "elsewhere", "key": "other"}])

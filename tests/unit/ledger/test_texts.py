@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_assistant.ledger import Claim, End, RunRef, Settlement, ratings, submissions
-from airflow_provider_assistant.ledger.queries import unsettled
+from airflow_provider_assistant.ledger import (
+    Claim,
+    ClaimOutcome,
+    DocumentScope,
+    QuestionScope,
+    RequestEnd,
+    RunRef,
+    ratings,
+    submissions,
+)
+from airflow_provider_assistant.ledger.queries import ambiguous_entries
 
 RUN = RunRef("dag", "run", "task", -1)
 LONG = "x" * 40_000
@@ -18,14 +27,14 @@ def text(request):
 
 
 def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
-    facts = {"scope": "s", "site_id": text, "source": text, "run": RUN}
+    facts = {"scope": DocumentScope("s", "documents/qa"), "site_id": text, "source": text, "run": RUN}
     with ledger.documents(**facts) as memory:
         claim = Claim("key", text, None)
         assert memory.commit_and_claim((), [claim]) == {"key"}
-        (entry,) = unsettled(ledger)
-        memory.commit_and_claim([Settlement(claim, "done", "hash", text, error=text)], ())
-        known = memory.known(["key"])["key"]
-        assert (known.state, known.document_id, entry.label) == ("done", stored(text), stored(text))
+        (entry,) = ambiguous_entries(ledger)
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text, error=text)], ())
+        known = memory.entries(["key"])["key"]
+        assert (known.state, known.created_id, entry.label) == ("created", stored(text), stored(text))
         assert list(memory.stale(lambda _: False)) == [(stored(text), stored(text))]
 
 
@@ -34,7 +43,7 @@ def stored(text):
 
 
 def test_a_chat_with_any_id_is_found_again(ledger, text):
-    row, _ = ledger.once(
+    row, _ = ledger.run_once(
         submissions, "s", "key", RUN, lambda: {"request_id": text}, site_id=text, session_id=text
     )  # fmt: skip
     assert row.request_id == stored(text)
@@ -43,18 +52,18 @@ def test_a_chat_with_any_id_is_found_again(ledger, text):
 
 
 def test_a_rating_of_any_word_is_recorded(ledger, text):
-    _, sent = ledger.once(
+    _, sent = ledger.run_once(
         ratings, "s", "key", RUN, dict, site_id="s", session_id=text, request_id=text, rating=text
     )  # fmt: skip
     assert sent
-    assert ledger.outcomes(ratings, "s", ["key"]) == {"key": "done"}
+    assert ledger.outcomes(ratings, "s", ["key"]) == {"key": "created"}
 
 
 def test_the_end_of_a_question_with_any_session_is_recorded(ledger, text):
-    with ledger.questions(scope="s", site_id="docs", source="ask", run=RUN) as memory:
+    with ledger.questions(scope=QuestionScope("s", "async", "b"), site_id="docs", source="ask", run=RUN) as memory:
         claim = Claim("key", "label", None)
         memory.commit_and_claim((), [claim])
-        memory.commit_and_claim([Settlement(claim, "done", "hash", "r")], ())
-        memory.ended({"r": End("complete", None, text)})
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", "r")], ())
+        memory.record_ends({"r": RequestEnd("complete", None, text)})
         memory.withdraw(["key"], text)
-        assert memory.known(["key"])["key"].state == "absent"
+        assert memory.entries(["key"])["key"].state == "none"

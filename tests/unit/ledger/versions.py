@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
-from airflow_provider_assistant.ledger.schema import questions
-
 # Created by version 1.
 EFFECT = """
     scope VARCHAR(400) NOT NULL, "key" VARCHAR(64) NOT NULL, outcome VARCHAR(16) NOT NULL, attempts INTEGER NOT NULL,
@@ -31,7 +27,7 @@ CREATE TABLE assistant_documents ({EFFECT}
     site_id VARCHAR(250) NOT NULL, label VARCHAR(250) NOT NULL, source VARCHAR(500) NOT NULL,
     content_hash VARCHAR(64), document_id VARCHAR(250), superseded TEXT, http_status INTEGER,
     ambiguous INTEGER NOT NULL, claim VARCHAR(32) NOT NULL, PRIMARY KEY (scope, "key"));
-INSERT INTO assistant_documents VALUES ('s', 'old', 'done', 1, NULL, 'dag', 'run', 'task', -1,
+INSERT INTO assistant_documents VALUES ('s/documents/qa', 'old', 'done', 1, NULL, 'dag', 'run', 'task', -1,
     '2026-11-21 08:00:00.000000', '2026-11-21 08:00:01.000000', 'docs', 'label', 'kb', 'hash', 'id', NULL, 201, 0, 'c');
 """
 # Added by version 3.
@@ -67,9 +63,33 @@ CREATE INDEX ix_assistant_loads_started_at ON assistant_loads (started_at);
 INSERT INTO assistant_loads (load_id, scope, endpoint, site_id, source, started_at)
     VALUES ('load', 's', 'documents/qa', 'docs', 'kb', '2026-11-21 08:00:00.000000');
 """
-
-
-def version_3_questions() -> sa.Table:
-    """Return the table of questions as version 3 defines it."""
-    known = [column for column in questions.columns if column.key not in {"state", "completed_at", "session_id"}]
-    return sa.Table(questions.name, sa.MetaData(), *(column._copy() for column in known))
+# Added by version 5: the iteration of a task loop. An entry of every outcome is in every table of effects.
+_TABLES = ("submissions", "ratings", "documents", "questions", "loads")
+_RUN = "'dag', 'run', 'task', -1, '2026-11-21 08:00:00.000000', NULL, 'docs'"
+_OUTCOMES = ("done", "intended", "ambiguous", "refused")
+VERSION_5 = f"""{VERSION_4}
+INSERT INTO assistant_ledger_schema VALUES (5);
+DROP INDEX ix_assistant_submissions_request_id;
+DROP INDEX ix_assistant_ratings_request_id;
+CREATE INDEX assistant_submissions_by_request ON assistant_submissions (request_id);
+CREATE INDEX assistant_ratings_by_request ON assistant_ratings (request_id);
+{"".join(f"ALTER TABLE assistant_{name} ADD COLUMN region VARCHAR(250);" for name in _TABLES)}
+""" + "".join(
+    f"""
+INSERT INTO assistant_submissions VALUES ('site', '{outcome}', '{outcome}', 1, NULL, {_RUN}, 's', 'r', NULL, NULL,
+    NULL);
+INSERT INTO assistant_ratings VALUES ('site', '{outcome}', '{outcome}', 1, NULL, {_RUN}, 's', 'r', 'good', NULL);
+INSERT INTO assistant_documents VALUES ('https://h/m2m/sites/a%20b/documents/text#x/documents/qa', '{outcome}',
+    '{outcome}', 1, NULL, {_RUN}, 'label', 'kb', 'hash', 'id', NULL, 503, 0, 'c', NULL);
+INSERT INTO assistant_questions VALUES ('https://h/m2m/sites/docs/chat?sync=c?async=d', '{outcome}', '{outcome}', 1,
+    NULL, {_RUN}, 'label', 'kb', 'hash', 'r', NULL, 400, 0, 'c', NULL, NULL, NULL, NULL);
+"""
+    for outcome in _OUTCOMES
+)
+# The statement by which versions before 6 claim a question.
+FORMER_CLAIM = """
+INSERT INTO assistant_questions (scope, site_id, source, claim, dag_id, run_id, task_id, map_index, intended_at,
+    "key", label, attempts, ambiguous, outcome)
+VALUES ('https://h/m2m/sites/docs/chat?async=b', 'docs', 'dag.task', 'c', 'dag', 'run', 'task', -1,
+    '2026-11-21 08:00:00.000000', 'new', 'label', 0, 0, 'intended')
+"""

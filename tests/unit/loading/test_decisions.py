@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
     AssistantServerError,
 )
-from airflow_provider_assistant.ledger import Claim, Known
+from airflow_provider_assistant.ledger import Claim, LedgerEntry
 from airflow_provider_assistant.loading.decisions import (
     SEND,
     UNCHANGED,
@@ -34,14 +34,14 @@ BAD = AssistantBadRequestError("400 Bad Request: no title", status=400, detail="
 
 
 def entry(state, content_hash=None):
-    return Known(state, content_hash, "doc-1", None, "claim")
+    return LedgerEntry(state, content_hash, "doc-1", None, "claim")
 
 
 def options(**given):
     return LoadOptions(max_concurrency=4, **given)
 
 
-@pytest.mark.parametrize("known", [None, entry("absent"), entry("unclear"), entry("done", "old")])
+@pytest.mark.parametrize("known", [None, entry("none"), entry("ambiguous"), entry("created", "old")])
 def test_a_row_that_is_not_on_the_site_is_sent(known):
     decision = decide(ROW, known, options())
     assert decision == SEND
@@ -50,27 +50,27 @@ def test_a_row_that_is_not_on_the_site_is_sent(known):
 
 def test_a_bad_row_is_rejected_whatever_the_ledger_says():
     bad = PreparedRow(7, ROW.fingerprint, "id=7", problem="column 'title' is empty")
-    decision = decide(bad, entry("done", "new"), options())
+    decision = decide(bad, entry("created", "new"), options())
     assert (decision.outcome, decision.reason, decision.is_sent) == ("rejected", "column 'title' is empty", False)
 
 
 def test_a_row_with_the_same_content_is_unchanged():
-    assert decide(ROW, entry("done", "new"), options(on_change="fail")) is UNCHANGED
+    assert decide(ROW, entry("created", "new"), options(on_change="fail")) is UNCHANGED
 
 
 def test_a_row_that_another_task_has_claimed_is_skipped():
-    decision = decide(ROW, entry("elsewhere"), options())
+    decision = decide(ROW, entry("leased"), options())
     assert (decision.outcome, decision.error) == ("skipped", None)
     assert "another task" in decision.reason
 
 
 def test_a_changed_row_may_be_skipped():
-    decision = decide(ROW, entry("done", "old"), options(on_change="skip"))
-    assert (decision.outcome, decision.document_id, decision.error) == ("skipped", "doc-1", None)
+    decision = decide(ROW, entry("created", "old"), options(on_change="skip"))
+    assert (decision.outcome, decision.created_id, decision.error) == ("skipped", "doc-1", None)
 
 
 def test_a_changed_row_may_stop_the_load():
-    decision = decide(ROW, entry("done", "old"), options(on_change="fail"))
+    decision = decide(ROW, entry("created", "old"), options(on_change="fail"))
     assert (decision.outcome, decision.is_sent) == (None, False)
     assert isinstance(decision.error, AssistantInputError)
     assert decision.error.field == "on_change"
@@ -79,7 +79,7 @@ def test_a_changed_row_may_stop_the_load():
 
 @pytest.mark.parametrize("on_ambiguous", ["skip", "fail"])
 def test_an_ambiguous_row_may_be_left_alone_or_stop_the_load(on_ambiguous):
-    decision = decide(ROW, entry("unclear"), options(on_ambiguous=on_ambiguous))
+    decision = decide(ROW, entry("ambiguous"), options(on_ambiguous=on_ambiguous))
     assert (decision.outcome, decision.is_sent) == ("ambiguous", False)
     assert isinstance(decision.error, AssistantAmbiguousPermanentError) == (on_ambiguous == "fail")
 
@@ -90,7 +90,7 @@ def test_an_ambiguous_row_may_be_left_alone_or_stop_the_load(on_ambiguous):
     [
         (BAD, "rejected", 0),
         (AssistantServerError("503", status=503), "failed", 0),
-        (AssistantConnectionError("refused"), "failed", 0),
+        (AssistantConnectionError("failed"), "failed", 0),
         (AssistantAmbiguousError("dropped"), "ambiguous", 1),
         (AssistantResponseError("not JSON"), "ambiguous", 1),
     ],
@@ -122,19 +122,19 @@ def test_an_ambiguous_error_may_stop_the_load(error):
 def test_the_ledger_records_a_reply():
     reply = CreatedDocument("doc-2", CallInfo(201, 3, 2))
     settlement = settlement_of_reply(CLAIM, ROW, reply)
-    assert (settlement.claim, settlement.outcome, settlement.content_hash) == (CLAIM, "done", "new")
+    assert (settlement.claim, settlement.outcome, settlement.content_hash) == (CLAIM, "created", "new")
     assert (settlement.http_status, settlement.attempts, settlement.ambiguous) == (201, 3, 2)
 
 
 @pytest.mark.parametrize(
     ("error", "ambiguous", "outcome", "status"),
     [
-        (BAD, 0, "refused", 400),
-        (AssistantConnectionError("refused"), 0, "refused", None),
-        (AssistantConnectionError("refused"), 2, "ambiguous", None),
+        (BAD, 0, "failed", 400),
+        (AssistantConnectionError("failed"), 0, "failed", None),
+        (AssistantConnectionError("failed"), 2, "ambiguous", None),
     ],
 )
 def test_the_ledger_records_a_failure(error, ambiguous, outcome, status):
     settlement = settlement_of_failure(CLAIM, ROW, classify(error, ambiguous, "retry"), error)
     assert (settlement.outcome, settlement.http_status, settlement.error) == (outcome, status, str(error))
-    assert (settlement.ambiguous, settlement.document_id, settlement.content_hash) == (ambiguous, None, "new")
+    assert (settlement.ambiguous, settlement.created_id, settlement.content_hash) == (ambiguous, None, "new")

@@ -10,7 +10,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.findings import Findings
@@ -27,7 +27,9 @@ RUN = RunRef("d", "r", "t", -1)
 @pytest.fixture
 def memory(tmp_path):
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
-        with ledger.documents(scope="s", site_id="site", source="src", run=RUN) as opened:
+        with ledger.documents(
+            scope=DocumentScope("s", "documents/qa"), site_id="site", source="src", run=RUN
+        ) as opened:
             yield opened
 
 
@@ -63,7 +65,7 @@ def rehearse(tmp_path, memory, *rows, sent=None, **options):
 def settle(memory, title, outcome):
     claim = Claim(hash_of(encoded((title,))), title, None)
     memory.commit_and_claim((), [claim])
-    memory.commit_and_claim([Settlement(claim, outcome, "another content", "doc_1")], ())
+    memory.commit_and_claim([ClaimOutcome(claim, outcome, "another content", "doc_1")], ())
 
 
 def test_it_counts_what_would_be_sent_and_sends_and_claims_nothing(tmp_path, memory):
@@ -71,13 +73,13 @@ def test_it_counts_what_would_be_sent_and_sends_and_claims_nothing(tmp_path, mem
     counts = rehearse(tmp_path, memory, ("A", "a", "c"), ("B", "", "c"), ("C", "c", "c"), sent=sent)
     assert (counts.rows, counts.created, counts.rejected, counts.failed, counts.requests) == (3, 2, 1, 0, 0)
     assert sent == ["A", "C"]
-    assert memory.known([hash_of(encoded((title,))) for title in "ABC"]) == {}
+    assert memory.entries([hash_of(encoded((title,))) for title in "ABC"]) == {}
 
 
 def test_it_knows_changes_doubts_and_stale_rows(tmp_path, memory):
-    settle(memory, "A", "done")
+    settle(memory, "A", "created")
     settle(memory, "B", "ambiguous")
-    settle(memory, "Z", "done")
+    settle(memory, "Z", "created")
     counts = rehearse(tmp_path, memory, ("A", "a", "c"), ("B", "b", "c"))
     assert (counts.created, counts.changed, counts.possibly_duplicated, counts.stale) == (2, 1, 1, 1)
     counts = rehearse(tmp_path, memory, ("A", "a", "c"), ("B", "b", "c"), on_ambiguous="skip", on_change="skip")
@@ -85,7 +87,7 @@ def test_it_knows_changes_doubts_and_stale_rows(tmp_path, memory):
 
 
 def test_it_stops_where_a_load_stops(tmp_path, memory):
-    settle(memory, "A", "done")
+    settle(memory, "A", "created")
     with pytest.raises(AssistantInputError, match="on_change"):
         rehearse(tmp_path, memory, ("A", "a", "c"), on_change="fail")
 

@@ -23,7 +23,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
 )
-from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Settlement, sqlite_engine
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import ledger_writer
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
@@ -187,7 +187,7 @@ def leave_intents(tmp_path, titles, ref=RUN):
     from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
-        with ledger.documents(scope="s", site_id="s", source="kb", run=ref) as memory:
+        with ledger.documents(scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=ref) as memory:
             keys = {hash_of(encoded((title,))) for title in titles}
             assert memory.commit_and_claim((), [Claim(key, "label", None) for key in keys]) == keys
 
@@ -266,25 +266,27 @@ def test_counts_in_words_and_as_plain_types():
     assert str(Counts(rows=1, failed=1)) == "1 rows: 0 created, 1 failed"
 
 
-@pytest.mark.parametrize("outcome", ["refused", "ambiguous", "done"])
-@pytest.mark.parametrize("before", [None, "refused", "ambiguous", "done", "intended"])
+@pytest.mark.parametrize("outcome", ["failed", "ambiguous", "created"])
+@pytest.mark.parametrize("before", [None, "failed", "ambiguous", "created", "claimed"])
 def test_what_the_ledger_makes_of_an_outcome(before, outcome, tmp_path):
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
 
         def attempt(result, content):
-            with ledger.documents(scope="s", site_id="s", source="kb", run=RUN) as memory:
-                claim = Claim("k", "label", memory.known(["k"]).get("k"))
+            with ledger.documents(
+                scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=RUN
+            ) as memory:
+                claim = Claim("k", "label", memory.entries(["k"]).get("k"))
                 assert memory.commit_and_claim((), [claim]) == {"k"}
-                if result != "intended":
-                    memory.commit_and_claim([Settlement(claim, result, content, f"id-{content}")], ())
+                if result != "claimed":
+                    memory.commit_and_claim([ClaimOutcome(claim, result, content, f"id-{content}")], ())
 
         if before:
             attempt(before, "old")
         attempt(outcome, "new")
-        with ledger.documents(scope="s", site_id="s", source="kb", run=RUN) as memory:
-            known = memory.known(["k"])["k"]
-    expected = {"done": "done", "ambiguous": "unclear"}.get(outcome)
-    expected = expected or {"done": "done", "ambiguous": "unclear", "intended": "unclear"}.get(before, "absent")
+        with ledger.documents(scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=RUN) as memory:
+            known = memory.entries(["k"])["k"]
+    expected = {"created": "created", "ambiguous": "ambiguous"}.get(outcome)
+    expected = expected or {"created": "created", "ambiguous": "ambiguous", "claimed": "ambiguous"}.get(before, "none")
     assert known.state == expected
-    stands = "new" if outcome == "done" else "old" if before == "done" else None
-    assert (known.content_hash, known.document_id) == (stands, stands and f"id-{stands}")
+    stands = "new" if outcome == "created" else "old" if before == "created" else None
+    assert (known.content_hash, known.created_id) == (stands, stands and f"id-{stands}")

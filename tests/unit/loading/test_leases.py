@@ -12,8 +12,8 @@ from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
-from airflow_provider_assistant.ledger.claims import LEASE
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger.entries import LEASE
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings
@@ -70,15 +70,17 @@ def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
             return START + timedelta(seconds=loop.time())
 
         def opened(run_id):
-            facts = {"scope": "s", "site_id": "s", "source": "kb", "run": RunRef("dag", run_id, "load", -1)}
-            return Ledger(sqlite_engine(tmp_path / "ledger.db"), now=now).documents(**facts)
+            scope, run = DocumentScope("s", "documents/qa"), RunRef("dag", run_id, "load", -1)
+            return Ledger(sqlite_engine(tmp_path / "ledger.db"), now=now).documents(
+                scope=scope, site_id="s", source="kb", run=run
+            )
 
         async def look():
             keys = [row.fingerprint.key for row in rows().prepared(lambda _: True)]
             while loop.time() < pause.total_seconds():
                 await asyncio.sleep((LEASE / 3).total_seconds())
                 with opened("second") as second:
-                    seen.append({one.state for one in second.known(keys).values()})
+                    seen.append({one.state for one in second.entries(keys).values()})
 
         with opened("first") as memory, Findings(tmp_path / "findings.parquet") as findings:
             options = LoadOptions(max_concurrency=1, max_backoff=1e9)
@@ -95,4 +97,4 @@ def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
         counts = runner.run(main())
     assert counts.created == 2
     assert seen
-    assert all(states == {"elsewhere"} for states in seen[:-1])
+    assert all(states == {"leased"} for states in seen[:-1])

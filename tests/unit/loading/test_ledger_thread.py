@@ -13,7 +13,7 @@ from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError, AssistantLedgerError
-from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
@@ -81,7 +81,9 @@ def load_of(ledger, tmp_path, monkeypatch):
                 call=lambda document: endpoints.create_text_document("s", document),
             )
             rows.fails_at = fails_at
-            memory = stack.enter_context(ledger.documents(scope="s", site_id="s", source="kb", run=RUN))
+            memory = stack.enter_context(
+                ledger.documents(scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=RUN)
+            )
             findings = stack.enter_context(Findings(tmp_path / "findings.parquet"))
             settings, options = ClientSettings("http://unused/api/v1", "key"), LoadOptions(4)
             return Load(

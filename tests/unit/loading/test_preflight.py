@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Known
+from airflow_provider_assistant.ledger import LedgerEntry
 from airflow_provider_assistant.loading import preflight as surveys
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, hash_of
 from airflow_provider_assistant.loading.preflight import RowAction, plan_load
@@ -37,11 +37,11 @@ class FakeLedger:
 
     def __init__(self, **known) -> None:
         self._known = {
-            hash_of(key): Known(state, content and hash_of(content), None, None, "claim")
+            hash_of(key): LedgerEntry(state, content and hash_of(content), None, None, "claim")
             for key, (state, content) in known.items()
         }
 
-    def known(self, keys):
+    def entries(self, keys):
         return {key: self._known[key] for key in keys if key in self._known}
 
 
@@ -50,7 +50,9 @@ def actions(*pairs, ledger=None):
 
 
 def test_new_known_changed_and_repeated_rows():
-    ledger = FakeLedger(a=("done", "1"), b=("done", "1"), c=("absent", None), d=("unclear", "1"), e=("elsewhere", "1"))
+    ledger = FakeLedger(
+        a=("created", "1"), b=("created", "1"), c=("none", None), d=("ambiguous", "1"), e=("leased", "1")
+    )
     pairs = [("a", "1"), ("b", "2"), ("c", "1"), ("d", "1"), ("e", "1"), ("f", "1"), ("f", "1"), ("a", "1")]
     assert actions(*pairs, ledger=ledger) == [
         RowAction.UNCHANGED,
@@ -82,7 +84,7 @@ def test_conflicts_are_listed_by_row_and_not_all_of_them():
 
 def test_a_conflict_counts_although_one_of_them_is_known():
     with pytest.raises(AssistantInputError, match="in row 1, row 2"):
-        plan_load(Rows(("a", "1"), ("a", "2")), FakeLedger(a=("done", "1")))
+        plan_load(Rows(("a", "1"), ("a", "2")), FakeLedger(a=("created", "1")))
 
 
 def test_an_empty_source_has_nothing():
@@ -103,7 +105,7 @@ def test_it_tells_how_far_it_is():
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.just("1")), min_size=1), st.sets(st.sampled_from("abcdefgh")))
 def test_each_key_is_sent_once_at_most_and_known_ones_never(pairs, known):
-    ledger = FakeLedger(**dict.fromkeys(known, ("done", "1")))
+    ledger = FakeLedger(**dict.fromkeys(known, ("created", "1")))
     seen = plan_load(Rows(*pairs), ledger)
     sent = [key for number, (key, _) in enumerate(pairs, start=1) if seen.to_send(number)]
     assert sorted(sent) == sorted({key for key, _ in pairs} - known)

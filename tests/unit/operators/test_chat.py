@@ -111,9 +111,9 @@ def test_submit(service, connection, run_operator):
     assert service.seen() == [("POST", "/m2m/sites/acme-docs/chat/async")]
     (kept,) = recorded()
     assert (kept.outcome, kept.request_id, kept.dag_id, kept.session_id) == (
-        "done", submitted["request_id"], run.dag_id, "s",
+        "created", submitted["request_id"], run.dag_id, "s",
     )  # fmt: skip
-    assert abs(kept.settled_at.timestamp() - submitted["submitted_at"]) < 0.001
+    assert abs(kept.recorded_at.timestamp() - submitted["submitted_at"]) < 0.001
 
 
 def test_an_item_of_the_output_goes_to_the_next_task(service, connection, run_dag):
@@ -146,7 +146,7 @@ def test_submit_and_wait(waiting, service, connection, run_operator):
     assert service.posts() == 1
     (kept,) = recorded()
     assert kept.state == "complete"
-    assert kept.completed_at >= kept.settled_at
+    assert kept.completed_at >= kept.recorded_at
 
 
 def test_submit_mapped_asks_each_question_once_also_when_two_are_the_same(service, connection, run_operator):
@@ -222,7 +222,7 @@ def test_a_submission_that_may_have_happened_is_made_again_and_recorded(service,
     assert isinstance(run.error, AssistantAmbiguousError)
     assert len(service.rows("requests")) == 2
     (kept,) = recorded()
-    assert (kept.outcome, kept.attempts) == ("done", 2)
+    assert (kept.outcome, kept.attempts) == ("created", 2)
     assert kept.request_id == service.rows("requests")[1]["id"]
     assert "may already have happened" in caplog.text
 
@@ -233,7 +233,7 @@ def test_a_refused_submission_is_recorded_as_refused(service, connection, run_op
     assert isinstance(run.error, AssistantRateLimitError)
     assert run.error.retry_after == 3600
     (kept,) = recorded()
-    assert kept.outcome == "refused"
+    assert kept.outcome == "failed"
     assert service.posts() == 1
 
 

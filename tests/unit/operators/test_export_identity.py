@@ -37,8 +37,8 @@ def recorded(service, connection):
     """A ledger with one entry of each kind for today."""
     with Ledger.open() as ledger:
         chat = {"site_id": "acme-docs", "session_id": "s"}
-        ledger.once(submissions, SCOPE, key_of("k"), RUN, lambda: {"request_id": "r"}, **chat)
-        ledger.once(ratings, SCOPE, key_of("k"), RUN, dict, **chat, request_id="r", rating="good")
+        ledger.run_once(submissions, SCOPE, key_of("k"), RUN, lambda: {"request_id": "r"}, **chat)
+        ledger.run_once(ratings, SCOPE, key_of("k"), RUN, dict, **chat, request_id="r", rating="good")
         with ledger.load(scope=SCOPE, endpoint="documents/qa", site_id="acme-docs", source="kb", run=RUN):
             pass
 
@@ -107,6 +107,6 @@ def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(
 def test_a_day_that_lost_its_rows_in_the_same_ledger_is_replaced(recorded, export, tmp_path):
     export("requests")
     with Ledger.open() as ledger:
-        ledger.settle(submissions, SCOPE, key_of("k"), "refused")
+        ledger.record_outcome(submissions, SCOPE, key_of("k"), "failed")
     assert export("requests", days=1)["rows"] == 0
     assert rows(tmp_path, "requests") == 0

@@ -163,7 +163,7 @@ def test_the_ledger_has_the_moment_at_which_the_trigger_saw_the_end(service, con
 def test_the_trigger_says_when_it_saw_the_end(service, connection, run_operator):
     run = run_operator(AssistantSubmitChatOperator, session_id="s", message="?", deferrable=True, **WAITING)
     kept = submission(run.xcom()["request_id"])
-    assert (kept.completed_at - kept.settled_at).total_seconds() == pytest.approx(run.xcom()["seconds"], abs=0.002)
+    assert (kept.completed_at - kept.recorded_at).total_seconds() == pytest.approx(run.xcom()["seconds"], abs=0.002)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_answers_are_worth_more_than_the_record_of_when_they_came(
     def refuses(memory, ends):
         raise AssistantLedgerError("the disk is full")
 
-    monkeypatch.setattr(BatchLedger, "ended", refuses)
+    monkeypatch.setattr(BatchLedger, "record_ends", refuses)
     assert ask(["One?"])["complete"] == 1
     assert "How the requests ended is not recorded: the disk is full" in caplog.text
     assert [row["state"] for row in export(AssistantRequestsToParquetOperator)] == ["open"]
@@ -162,7 +162,7 @@ def test_an_end_after_midnight_changes_the_day_before(service, connection, ledge
     moment = TODAY - timedelta(seconds=1)
     with Ledger(sqlite_engine(ledger_home / "assistant_ledger.db"), now=lambda: moment) as ledger:
         run, facts = RunRef("dag", "run", "task", -1), {"site_id": "docs", "session_id": "s"}
-        ledger.once(submissions, "scope", "k", run, lambda: {"request_id": "r"}, **facts)
+        ledger.run_once(submissions, "scope", "k", run, lambda: {"request_id": "r"}, **facts)
         states = [export(AssistantRequestsToParquetOperator, date="2026-11-20")[0]["state"]]
         moment = TODAY + timedelta(seconds=2)
         ledger.chat_ended("scope", "r", "complete")

@@ -31,7 +31,7 @@ def hook(monkeypatch):
 @pytest.fixture
 def ledger(tmp_path, hook):
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as opened:
-        opened.once(
+        opened.run_once(
             submissions, hook.site_url(), "key", RunRef("d", "r", "t", -1), lambda: {"request_id": "r"},
             site_id="docs", session_id="s", state=None, completed_at=None,
         )  # fmt: skip

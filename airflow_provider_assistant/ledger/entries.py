@@ -1,0 +1,233 @@
+"""Ledger entries of documents and questions: records, and queries of one scope."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple, Self
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
+from airflow_provider_assistant.ledger.database import connected, stream, transaction
+from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on, storable
+from airflow_provider_assistant.ledger.scopes import BatchScope
+
+# Duration of the lease of a claim without an outcome.
+LEASE = timedelta(hours=1)
+
+
+def is_leased(claimed_at: datetime, now: datetime) -> bool:
+    """
+    Return whether the lease of a claim without an outcome is still valid.
+
+    A claim from the future, made before the clock was set back, is valid only within the lease as well. Otherwise it
+    would block its row until the clock has caught up.
+
+    :param claimed_at: Time of the claim, timezone-aware.
+    :param now: Current time, timezone-aware.
+    """
+    return abs(now - claimed_at) < LEASE
+
+
+class LedgerEntry(NamedTuple):
+    """
+    Hold the entry of a key.
+
+    :param state: ``created``: the document exists on the site. ``none``: it does not exist, because the last attempt
+        was rejected or failed. ``ambiguous``: it may exist. ``leased``: another task has claimed the key.
+    :param content_hash: Content hash of the document on the site; None if there is none.
+    :param created_id: Id of that document; None if the service returned none.
+    :param superseded: JSON list of the ids of superseded documents of the key, or None.
+    :param claim: Token of the latest claim.
+    :param source: Name of the source that the key belongs to.
+    """
+
+    state: Literal["created", "none", "ambiguous", "leased"]
+    content_hash: str | None
+    created_id: str | None
+    superseded: str | None
+    claim: str
+    source: str = ""
+
+
+class CreatedEntry(NamedTuple):
+    """
+    Hold the entry of a key whose document or question the service has accepted.
+
+    :param key: The key.
+    :param content_hash: Content hash of what was sent.
+    :param created_id: Id of the document, or of the question's request; None if the service returned none.
+    :param recorded_at: Time at which the outcome was recorded, UTC.
+    :param attempts: Number of requests sent for it.
+    """
+
+    key: str
+    content_hash: str | None
+    created_id: str | None
+    recorded_at: datetime
+    attempts: int
+
+
+class PossibleDuplicate(NamedTuple):
+    """
+    Hold a document that an earlier try of this task instance created and that may not be the only one of its key.
+
+    :param label: Key as readable text.
+    :param created_id: Id of the document; None if the service returned none.
+    :param ambiguous: Number of attempts that may have created another document.
+    :param superseded: Ids of the superseded documents of the key.
+    """
+
+    label: str
+    created_id: str | None
+    ambiguous: int
+    superseded: list[str]
+
+
+class EntryReader:
+    """
+    Read the entries of one scope: documents of a site and endpoint, or questions of a chat batch.
+
+    The docstrings say "document"; for questions, the document is the chat request.
+
+    :param engine: Engine of the ledger's database.
+    :param table: Table of the entries: ``documents`` or ``questions``.
+    :param scope: Scope of the entries.
+    :param source: Name of the source that is loaded.
+    :param run: The task instance.
+    :param now: Returns the current time, timezone-aware. Default: the system clock.
+    :raises AssistantLedgerError: The database cannot be used.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        table: sa.Table,
+        *,
+        scope: BatchScope,
+        source: str,
+        run: RunRef,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._connection = connected(engine)
+        self._table = table
+        self._scope = scope_on(engine.dialect, str(scope))
+        self._created_id = CREATED_ID[table.name]
+        self._source = storable(source)
+        self._run = run
+        self._now = now
+        self._token = uuid.uuid4().hex
+        self._bulk = Bulk(self._connection, table)
+
+    def entries(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
+        """
+        Return the entries of these keys.
+
+        :param keys: The keys.
+        :return: Entry by key; keys without an entry are left out.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        return transaction(self._connection, lambda _: self._select(keys))
+
+    def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
+        states: dict[str, Any] = {"created": "created", **dict.fromkeys(NOT_CREATED, "none")}
+        columns = ("key", "outcome", "content_hash", self._created_id, "superseded", "claim", "source")
+        entries: dict[str, LedgerEntry] = {}
+        claimed: list[str] = []
+        for key, outcome, *facts in self._bulk.select(columns, self._scope, keys):
+            entries[key] = LedgerEntry(states.get(outcome, "ambiguous"), *facts)
+            if outcome == "claimed":
+                claimed.append(key)
+        return entries | {key: entries[key]._replace(state="leased") for key in self._leased(claimed)}
+
+    def _leased(self, keys: Sequence[str]) -> Iterator[str]:
+        """Yield those of the claimed keys whose claim belongs to another task and whose lease is valid."""
+        c = self._table.c
+        now = self._now()
+        for start in range(0, len(keys), PARAMETERS - 1):
+            wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
+            query = sa.select(c.key, c.claim, c.claimed_at, *(c[name] for name in self._run.columns()))
+            for key, claim, claimed_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
+                if claim == self._token or (is_leased(claimed_at, now) and RunRef(*run) != self._run):
+                    yield key
+
+    def created_entries(self) -> Iterator[CreatedEntry]:
+        """
+        Yield the entries of this scope whose documents exist on the site.
+
+        :return: One :class:`CreatedEntry` per key.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        c = self._table.c
+        query = sa.select(c.key, c.content_hash, c[self._created_id], c.recorded_at, c.attempts).where(
+            c.scope == self._scope, c.outcome == "created"
+        )
+        for row in stream(self._connection, query):
+            yield CreatedEntry(*row)
+
+    def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
+        """
+        Yield the stale documents: those that this source loaded and no longer contains.
+
+        :param is_seen: Returns whether the source still contains a key.
+        :return: Pairs of key label and document id; the id is None if the service returned none.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        c = self._table.c
+        query = sa.select(c.key, c.label, c[self._created_id]).where(*self._own)
+        for key, label, created_id in stream(self._connection, query):
+            if not is_seen(key):
+                yield label, created_id
+
+    @property
+    def source(self) -> str:
+        """Name of the source that is loaded."""
+        return self._source
+
+    def size(self) -> int:
+        """
+        Return the number of this source's documents on the site, according to the ledger.
+
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
+        ((count,),) = stream(self._connection, query)
+        return int(count)
+
+    @property
+    def _own(self) -> tuple[sa.ColumnElement[bool], ...]:
+        c = self._table.c
+        return c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
+
+    def possible_duplicates(self) -> Iterator[PossibleDuplicate]:
+        """
+        Yield possibly duplicated and superseding documents of earlier tries of this task instance.
+
+        A killed try leaves no findings file, so the next try lists these documents.
+
+        :return: One :class:`PossibleDuplicate` per document.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        c = self._table.c
+        query = sa.select(c.label, c[self._created_id], c.ambiguous, c.superseded).where(
+            c.scope == self._scope,
+            *(c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()),
+            c.claim != self._token,
+            c.outcome == "created",
+            (c.ambiguous > 0) | c.superseded.is_not(None),
+        )
+        for label, created_id, ambiguous, superseded in stream(self._connection, query):
+            yield PossibleDuplicate(label, created_id, ambiguous, json.loads(superseded or "[]"))
+
+    def close(self) -> None:
+        """Return the database connection to its pool."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
