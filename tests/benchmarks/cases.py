@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from airflow_provider_assistant.api.payloads import QADocument
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, Ledger
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
@@ -171,7 +171,9 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     """Record all rows of a file as created."""
     columns = mapping_of(QADocument, None, None)
     with (
-        ledger.documents(scope=scope, site_id="bench", source="bench", run=loads.RUN) as memory,
+        ledger.documents(
+            scope=DocumentScope(scope, "documents/qa"), site_id="bench", source="bench", run=loads.RUN
+        ) as memory,
         open_source(str(path), wanted_columns(QADocument, columns, ["id"])) as source,
     ):
         never: Callable[[Any], Any] = lambda _: None  # noqa: E731

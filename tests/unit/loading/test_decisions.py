@@ -66,7 +66,7 @@ def test_a_row_that_another_task_has_claimed_is_skipped():
 
 def test_a_changed_row_may_be_skipped():
     decision = decide(ROW, entry("created", "old"), options(on_change="skip"))
-    assert (decision.outcome, decision.created_id, decision.error) == ("skipped", "doc-1", None)
+    assert (decision.outcome, decision.document_id, decision.error) == ("skipped", "doc-1", None)
 
 
 def test_a_changed_row_may_stop_the_load():

@@ -105,7 +105,9 @@ def run(tmp_path):
             memory = None
             if ledger:
                 opened = stack.enter_context(Ledger(sqlite_engine(tmp_path / "ledger.db")))
-                memory = stack.enter_context(opened.documents(scope=scope, site_id="s", source="kb", run=ref))
+                memory = stack.enter_context(
+                    opened.documents(scope=DocumentScope(scope, "documents/qa"), site_id="s", source="kb", run=ref)
+                )
             listing = stack.enter_context(Findings(path))
             given_options = LoadOptions(**{"max_concurrency": 4, **options})
             load = Load(
