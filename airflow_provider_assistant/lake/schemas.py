@@ -224,7 +224,8 @@ def evaluations_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 def _recorded(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
-    return pa.Table.from_pylist(rows, schema=schema)
+    safe = [{name: storable(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
+    return pa.Table.from_pylist(safe, schema=schema)
 
 
 def _metrics(

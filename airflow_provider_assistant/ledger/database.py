@@ -155,14 +155,17 @@ def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
     :raises AssistantLedgerError: The database cannot be read.
     """
 
-    def opened() -> tuple[sa.CursorResult[Any], contextlib.ExitStack]:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(connection.begin())
-            rows = connection.execute(query, execution_options={"yield_per": 1000})
-            stack.enter_context(contextlib.closing(rows))
-            return rows, stack.pop_all()
+    def opened() -> sa.CursorResult[Any]:
+        try:
+            return connection.execute(query, execution_options={"yield_per": 1000})
+        except sa.exc.SQLAlchemyError:
+            connection.rollback()
+            raise
 
     with ledger_errors(connection, "cannot be read"):
-        rows, stack = attempts_on(connection.dialect.name)(opened)
-        with stack:
-            yield from rows
+        try:
+            with contextlib.closing(attempts_on(connection.dialect.name)(opened)) as rows:
+                yield from rows
+        finally:
+            # Nothing was written, and a commit could fail although all rows have been read.
+            connection.rollback()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -163,6 +164,45 @@ class AnyText(StorableText):
         return dialect.type_descriptor(sa.String(self.sqlite_length) if is_declared else sa.Text())
 
 
+# Start of a request id that is stored as JSON.
+_ENCODED = "json:"
+
+
+def encoded_id(request_id: str) -> str:
+    """
+    Return a request id as every database can store it; :func:`decoded_id` restores it.
+
+    Polls need the id exactly as the service returned it, so it cannot just be escaped as other texts are.
+
+    :param request_id: Any text.
+    """
+    is_plain = storable(request_id) == request_id and not request_id.startswith(_ENCODED)
+    return request_id if is_plain else f"{_ENCODED}{json.dumps(request_id)}"
+
+
+def decoded_id(stored: str) -> str:
+    """
+    Return the request id that was stored.
+
+    :param stored: The text in the database.
+    """
+    return str(json.loads(stored.removeprefix(_ENCODED))) if stored.startswith(_ENCODED) else stored
+
+
+class RequestId(AnyText):
+    """Id of a chat request, see :func:`encoded_id`."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """Convert an id for the database."""
+        return None if value is None else encoded_id(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """Convert an id from the database."""
+        return None if value is None else decoded_id(value)
+
+
 metadata = sa.MetaData()
 
 
@@ -193,7 +233,7 @@ submissions = _effects(
     "assistant_submissions",
     sa.Column("site_id", AnyText(), nullable=False),
     sa.Column("session_id", AnyText(), nullable=False),
-    sa.Column("request_id", AnyText()),
+    sa.Column("request_id", RequestId()),
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
 )
@@ -201,12 +241,12 @@ ratings = _effects(
     "assistant_ratings",
     sa.Column("site_id", AnyText(), nullable=False),
     sa.Column("session_id", AnyText(), nullable=False),
-    sa.Column("request_id", AnyText(), nullable=False),
+    sa.Column("request_id", RequestId(), nullable=False),
     sa.Column("rating", AnyText(), nullable=False),
 )
 
 
-def _batch(name: str, created_id: str, *facts: sa.Column[Any], scope: Sequence[str]) -> sa.Table:
+def _batch(name: str, created_id: sa.Column[Any], *facts: sa.Column[Any], scope: Sequence[str]) -> sa.Table:
     """Define a table of effects that are made in large numbers. ``created_id`` is the column of what they create."""
     return _effects(
         name,
@@ -216,7 +256,7 @@ def _batch(name: str, created_id: str, *facts: sa.Column[Any], scope: Sequence[s
         sa.Column("source", AnyText(500), nullable=False),
         # The document on the site: its content hash, its id, and the ids of the documents that it supersedes.
         sa.Column("content_hash", sa.String(64)),
-        sa.Column(created_id, AnyText()),
+        created_id,
         sa.Column("superseded", AnyText(None)),
         sa.Column("http_status", sa.Integer),
         # Number of ambiguous attempts, each of which may have created another document.
@@ -229,10 +269,10 @@ def _batch(name: str, created_id: str, *facts: sa.Column[Any], scope: Sequence[s
     )
 
 
-documents = _batch("assistant_documents", "document_id", scope=("endpoint", "namespace"))
+documents = _batch("assistant_documents", sa.Column("document_id", AnyText()), scope=("endpoint", "namespace"))
 questions = _batch(
     "assistant_questions",
-    "request_id",
+    sa.Column("request_id", RequestId()),
     # Set when the answers are written.
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),

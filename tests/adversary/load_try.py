@@ -165,9 +165,9 @@ async def _load(
             memory = None
             if options.ledger:
                 ledger = Ledger(night_ledger.engine, now=clock.datetime)
-                names = {"scope": DocumentScope("s", "documents/qa"), "site_id": "site", "source": "source", "run": run}
-                record = stack.enter_context(ledger.load(endpoint="documents/qa", **names))
-                memory = stack.enter_context(ledger.documents(**names))
+                names = {"site_id": "site", "source": "source", "run": run}
+                record = stack.enter_context(ledger.load(scope="s", endpoint="documents/qa", **names))
+                memory = stack.enter_context(ledger.documents(scope=DocumentScope("s", "documents/qa"), **names))
             listed = stack.enter_context(Findings(result.faults.findings_path(path), always=False))
             load_options = LoadOptions(options.max_concurrency, options.max_backoff, options.on_ambiguous)
             client = Client(
