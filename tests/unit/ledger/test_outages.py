@@ -200,11 +200,10 @@ def test_a_list_that_has_been_read_needs_no_commit(ledger, monkeypatch):
     with ledger.documents(scope=DocumentScope(SCOPE, "documents/qa"), site_id="docs", source="kb", run=RUN) as memory:
         claim = Claim("a", "label", None)
         memory.commit_and_claim((), [claim])
-        memory.commit_and_claim([ClaimOutcome(claim, "created", "h", "doc", ambiguous=1)], ())
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "h", "doc")], ())
         monkeypatch.setattr(ledger.engine.dialect, "do_commit", refuse)
         assert list(memory.stale(lambda _: False)) == [("label", "doc")]
         assert [one.created_id for one in memory.created_entries()] == ["doc"]
-        assert [one.created_id for one in memory.possible_duplicates()] == ["doc"]
 
 
 def test_a_file_that_may_not_be_written_is_named_with_what_to_do(tmp_path):
