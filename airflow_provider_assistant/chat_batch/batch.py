@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -19,14 +19,14 @@ from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.chat_batch.poller import Poller
 from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
-from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES, BatchState, recording
+from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES, BatchState, findings_of, folder_of, recording
 from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantNotFoundError
 from airflow_provider_assistant.lake import storable, storing
-from airflow_provider_assistant.ledger import BatchLedger, RequestEnd, key_of
+from airflow_provider_assistant.ledger import BatchLedger, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings, Kind
 from airflow_provider_assistant.loading.load_client import LoadClient
@@ -141,8 +141,14 @@ class Batch:
     def _withdraw_failed(self, request_ids: Collection[str | None]) -> None:
         """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
         if self._ledger and request_ids:
-            keys = [entry.key for entry in self._ledger.created_entries() if entry.created_id in request_ids]
+            wanted = {storable(request_id) for request_id in request_ids if request_id}
+            keys = [key for key, request_id in self._ledger_requests() if storable(request_id) in wanted]
             self._ledger.withdraw(keys, "its request failed or was lost")
+
+    def _ledger_requests(self) -> Iterator[tuple[str, str]]:
+        """Yield key and request id of the ledger's entries; files have the ids as Parquet can store them."""
+        entries = self._ledger.created_entries() if self._ledger else ()
+        return ((entry.key, entry.created_id) for entry in entries if entry.created_id)
 
     def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, _Submission]:
         """Return the submissions of this and earlier attempts from the ledger, by question."""
@@ -332,7 +338,8 @@ class Batch:
         ends = {request_id: RequestEnd(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
         if self._ledger and self._mode == "async":
             try:
-                self._ledger.record_ends(ends)
+                exact = {storable(request_id): request_id for _, request_id in self._ledger_requests()}
+                self._ledger.record_ends({exact.get(listed, listed): end for listed, end in ends.items()})
             except AssistantLedgerError as error:
                 # Do not fail: the answers are written, and no other task depends on these entries.
                 log.warning("How the requests ended is not recorded: %s", error)
@@ -348,25 +355,6 @@ class Batch:
         self._work.cancel()
         if self._running:
             self._running.cancel()
-
-
-def folder_of(output: ObjectStoragePath, scope: str) -> str:
-    """
-    Return the folder of a task's batch state: next to the output, with a name that dataset readers skip.
-
-    :param output: Output file of the task.
-    :param scope: Scope of the batch, as in :class:`Batch`.
-    """
-    return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.chat-batch")
-
-
-def findings_of(output: ObjectStoragePath) -> StoragePath:
-    """
-    Return the path of the findings: next to the output, with a name that dataset readers skip.
-
-    :param output: Output file of the task.
-    """
-    return output.parent / f".{output.stem}.findings.parquet"
 
 
 def _texts(values: list[Any]) -> list[str | None]:

@@ -16,9 +16,12 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 from airflow_provider_assistant.lake import storing
+from airflow_provider_assistant.ledger import key_of
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
 
 if TYPE_CHECKING:
@@ -199,3 +202,22 @@ async def recording(state: BatchState) -> AsyncIterator[Callable[[FinishedReques
         await flush()
         if waiting:
             log.warning("%d answers were not saved; a later attempt polls for them again.", len(waiting))
+
+
+def folder_of(output: ObjectStoragePath, scope: str) -> str:
+    """
+    Return the folder of a task's batch state: next to the output, with a name that dataset readers skip.
+
+    :param output: Output file of the task.
+    :param scope: Scope of the batch, as in :class:`~airflow_provider_assistant.chat_batch.batch.Batch`.
+    """
+    return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.chat-batch")
+
+
+def findings_of(output: ObjectStoragePath) -> StoragePath:
+    """
+    Return the path of the findings: next to the output, with a name that dataset readers skip.
+
+    :param output: Output file of the task.
+    """
+    return output.parent / f".{output.stem}.findings.parquet"

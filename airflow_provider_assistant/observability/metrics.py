@@ -18,7 +18,7 @@ RATE_LIMITED: Final = "assistant.rate_limited"
 SERVER_ERRORS: Final = "assistant.server_errors"
 COMPLETION_DURATION: Final = "assistant.async_completion_duration"
 POLL_LAG: Final = "assistant.poll_lag"
-PAUSE_DURATION: Final = "assistant.pause_duration"
+BACKOFF_DURATION: Final = "assistant.backoff_duration"
 IN_FLIGHT_LIMIT: Final = "assistant.in_flight_limit"
 ROWS: Final = "assistant.rows"
 QUESTIONS: Final = "assistant.questions"
@@ -140,7 +140,7 @@ def pause(seconds: float) -> None:
 
     :param seconds: Length of the pause in seconds.
     """
-    _stats().timing(PAUSE_DURATION, timedelta(seconds=seconds), tags={})
+    _stats().timing(BACKOFF_DURATION, timedelta(seconds=seconds), tags={})
 
 
 def in_flight_limit(limit: int) -> None:

@@ -133,7 +133,7 @@ def test_durations_are_in_milliseconds(backend, work):
     receiver, flush = backend
     work()
     flush()
-    timed = [metrics.REQUEST_DURATION, metrics.POLL_LAG, metrics.COMPLETION_DURATION, metrics.PAUSE_DURATION]
+    timed = [metrics.REQUEST_DURATION, metrics.POLL_LAG, metrics.COMPLETION_DURATION, metrics.BACKOFF_DURATION]
     for name in timed:
         points = receiver.metrics(f"airflow.{name}")
         assert {point.kind for point in points} <= {"ms", "exponential_histogram"}, name

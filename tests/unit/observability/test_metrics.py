@@ -229,7 +229,7 @@ def test_a_limiter_shows_what_it_lets_through(backend):
     for _ in range(3):
         limiter.accepted()
     assert [value for name, _, value in backend.shown if name == metrics.IN_FLIGHT_LIMIT] == [8, 4, 2, 3]
-    assert backend.seconds(metrics.PAUSE_DURATION) == [3.0]
+    assert backend.seconds(metrics.BACKOFF_DURATION) == [3.0]
 
 
 async def test_a_poll_is_late_by_what_passes_from_when_it_was_due(service, backend):
