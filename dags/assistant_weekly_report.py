@@ -8,7 +8,7 @@ the service list days under ``daily``, the charts show these days (view
 ``statistics_daily``). With several sites, each chart shows the median. Set your own
 metrics in ``TILES``.
 
-The DAG needs ``pip install 'airflow-provider-assistant[warehouse]' matplotlib``.
+The DAG needs ``pip install 'airflow-provider-assistant[examples,warehouse]'``.
 """
 
 import os

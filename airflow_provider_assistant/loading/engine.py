@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 LOOK_AHEAD = 200
 # Consecutive failed requests, retries included, after which the circuit breaker opens; at least max_concurrency.
 BREAKER = 25
-CANCELLED = "the load was ended from outside; a retry goes on with the other rows"
+CANCELLED = "the load was ended from outside; a retry goes on with the others"
 
 # Rows, each with its ledger entry.
 _Group: TypeAlias = "list[tuple[PreparedRow, LedgerEntry | None]]"

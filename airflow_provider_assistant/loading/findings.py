@@ -126,7 +126,7 @@ class Findings:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        schema = _schema()
+        schema = findings_schema()
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = cast("BinaryIO", self.path.open("wb"))
@@ -135,7 +135,8 @@ class Findings:
             self._writer.write_table(pa.Table.from_pylist(self._rows, schema=schema))
 
 
-def _schema() -> pa.Schema:
+def findings_schema() -> pa.Schema:
+    """Return the columns of a file of findings."""
     import pyarrow as pa
 
     return pa.schema(

@@ -12,7 +12,7 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-co
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, means_of, rows_of, xcom_summary
-from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.rules import (
     PASS_RATE,
     BaselineOf,
@@ -169,7 +169,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
 
         scorers = scorers_of(self.scorers)
         pass_if, rules = self._parsed([scorer.name for scorer in scorers])
-        require_extra("numpy")
+        check_extra()
         run, moment = self._run(context)
         directory = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
         _check_owner(directory, run)

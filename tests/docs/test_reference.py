@@ -21,6 +21,7 @@ from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
+from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.loading.options import OnAmbiguous, OnChange
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators import documents
@@ -346,9 +347,9 @@ def test_findings() -> None:
     text = section(DATASETS, "findings")
     said = [(codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(text)]
     # The name of list items differs between versions of pyarrow.
-    types = [re.sub(r"<\w+: ", "<", str(field.type)) for field in report._schema()]
+    types = [re.sub(r"<\w+: ", "<", str(field.type)) for field in findings_schema()]
     assert said == [
-        (field.name, kind, yes(field.nullable)) for field, kind in zip(report._schema(), types, strict=True)
+        (field.name, kind, yes(field.nullable)) for field, kind in zip(findings_schema(), types, strict=True)
     ]
     kinds = [codes(row["Kind"])[0] for row in table(text[text.index("| Kind ") :])]
     assert kinds == list(get_args(report.Kind))

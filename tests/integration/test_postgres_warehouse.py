@@ -197,6 +197,6 @@ def test_the_operator_loads_through_an_airflow_connection(server, engine, root, 
     run, task = ran(AssistantParquetToWarehouseOperator, **arguments)
     assert run.xcom()["datasets"] == {"statistics": 1}
     assert [row["value"] for row in read("statistics")] == [1]
-    (table,) = task.written
+    (table,) = task.lineage_outputs
     url = engine.url
     assert dataset_name(table.uri) == (f"postgres://{url.host}:{url.port}", f"{url.database}.assistant.statistics")

@@ -128,7 +128,7 @@ def test_a_deferrable_submit_returns_the_answer(runs: Runs) -> None:
 def test_a_failed_request_fails_its_task(runs: Runs, task_id: str) -> None:
     assert runs.task("failed", task_id) == ("failed", 1)
     log = runs.log("failed", task_id)
-    assert "AssistantRequestFailedError" in log
+    assert "AssistantRequestFailed" in log
     assert "The assistant could not answer this message." in log
     assert posts(runs.service, "globex-help/chat/async") == 2
 

@@ -155,7 +155,7 @@ def test_pictures_follow_into_dark_mode(viewer: Viewer, report: str) -> None:
     colours = []
     for scheme in ("light", "dark"):
         viewer.show(report, scheme=scheme)
-        colours.append(viewer.run("return getComputedStyle(document.querySelector('svg path[style*=bar]')).fill"))
+        colours.append(viewer.run("return getComputedStyle(document.querySelector('svg rect[style*=bar]')).fill"))
     assert len(set(colours)) == 2
 
 

@@ -25,7 +25,7 @@ def test_no_folder(case):
     case.home.mkdir()
     loader = case.attempt(ROWS, setup="loses_its_home", options=attempt.options)
     ended = case.run_apart(loader)
-    assert ended.error.startswith("AssistantLedgerError")
+    assert ended.error.startswith("AssistantLedgerPermanentError")
     assert "Nothing was sent" in ended.error
     assert case.service.count_documents() == 0
 
@@ -47,7 +47,7 @@ def small_disk(tmp_path):
 def ends_with_what_it_has(case, ended, attempt, measured, ledger=None):
     """The error names the problem; every document at the service is in the ledger or in the findings."""
     assert ended.error, "a load without a ledger does not succeed"
-    assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
+    assert ended.error.startswith("AssistantLedgerPermanentError: the ledger cannot be written"), ended.trace
     case.agree(ledger)
     there = set(case.documents())
     done = {row for row, (outcome, _) in case.outcomes(ledger).items() if outcome == "created"}
@@ -135,7 +135,7 @@ def test_read_only(case, tmp_path, measured):
     with_a_first_load(case)
     attempt = case.attempt(ROWS)
     ended = case.run_apart(case.attempt(ROWS, setup="opens_its_ledger_read_only"))
-    assert ended.error.startswith("AssistantLedgerError"), ended.trace
+    assert ended.error.startswith("AssistantLedgerPermanentError"), ended.trace
     assert "readonly" in ended.error
     assert case.service.count_documents() == 20
     assert case.run(attempt)["created"] == len(ROWS) - 20
