@@ -47,7 +47,7 @@ def small_disk(tmp_path):
 def ends_with_what_it_has(case, ended, attempt, measured, ledger=None):
     """The error names the problem; every document at the service is in the ledger or in the findings."""
     assert ended.error, "a load without a ledger does not succeed"
-    assert ended.error.startswith("AssistantLedgerPermanentError: the ledger cannot be written"), ended.trace
+    assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
     case.agree(ledger)
     there = set(case.documents())
     done = {row for row, (outcome, _) in case.outcomes(ledger).items() if outcome == "created"}
