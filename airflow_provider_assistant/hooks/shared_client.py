@@ -21,9 +21,9 @@ class _Shared:
 
 
 _Key: TypeAlias = tuple[asyncio.AbstractEventLoop, ClientSettings]
-_clients: dict[_Key, _Shared] = {}
+open_clients: dict[_Key, _Shared] = {}
 # Reads of a connection that have not started yet, by event loop and connection id.
-_about_to_begin: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Settings | None]] = {}
+starting_reads: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Settings | None]] = {}
 
 
 @contextlib.asynccontextmanager
@@ -41,7 +41,7 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[RateLimitedClient]
     """
     hook.settings = await _looked_up(hook)
     key = asyncio.get_running_loop(), hook.settings.client
-    shared = _clients.get(key) or _opened(key)
+    shared = open_clients.get(key) or _opened(key)
     shared.users += 1
     try:
         await shared.client.prepare()
@@ -50,15 +50,15 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[RateLimitedClient]
         shared.users -= 1
         if not shared.users:
             # Remove it before closing it: a caller that arrives in the meantime opens a new client.
-            _clients.pop(key, None)
+            open_clients.pop(key, None)
             await shared.client.aclose()
 
 
 def _opened(key: _Key) -> _Shared:
     # Users of a closed event loop never reached the end of their block: drop their clients.
-    for other in [other for other in list(_clients) if other[0].is_closed()]:
-        _clients.pop(other, None)
-    shared = _clients[key] = _Shared(RateLimitedClient(key[1]))
+    for other in [other for other in list(open_clients) if other[0].is_closed()]:
+        open_clients.pop(other, None)
+    shared = open_clients[key] = _Shared(RateLimitedClient(key[1]))
     return shared
 
 
@@ -70,16 +70,16 @@ async def _looked_up(hook: AssistantHook) -> Settings:
     """
     loop = asyncio.get_running_loop()
     key = loop, hook.assistant_conn_id
-    if key in _about_to_begin:
+    if key in starting_reads:
         # If the first caller was cancelled or failed, every other caller reads the connection itself.
-        return await asyncio.shield(_about_to_begin[key]) or await hook.load_settings_async()
+        return await asyncio.shield(starting_reads[key]) or await hook.load_settings_async()
     first, settings = loop.create_future(), None
-    _about_to_begin[key] = first
+    starting_reads[key] = first
     try:
         try:
             await asyncio.sleep(0)
         finally:
-            del _about_to_begin[key]
+            del starting_reads[key]
         settings = await hook.load_settings_async()
         return settings
     finally:

@@ -117,7 +117,7 @@ class BatchLedger(EntryReader):
             **run.columns(),
         }
         self._facts = ("outcome", "content_hash", self._created_id, "superseded", "http_status", "error", "recorded_at")
-        self._claim_again = _claim_again(table)
+        self._claim_again = claim_again_statement(table)
         self._claimed: set[str] = set()
         self._renewed = now()
 
@@ -280,7 +280,7 @@ class BatchLedger(EntryReader):
         return tuple(shared.values()), (*shared, "key", "label", *_COUNTS)
 
 
-def _claim_again(table: sa.Table) -> sa.Update:
+def claim_again_statement(table: sa.Table) -> sa.Update:
     """
     Return the statement that claims an existing entry.
 

@@ -84,7 +84,7 @@ class LoadPlan:
 
     def has(self, key: str) -> bool:
         """Return whether the source has this key; only its first eight bytes are compared."""
-        short = _short(key)
+        short = short_key(key)
         position = bisect_left(self.keys, short)
         return position < len(self.keys) and self.keys[position] == short
 
@@ -110,7 +110,7 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
             actions.append(_action(row, entry))
             if ledger and entry:
                 _relate(row, entry, ledger.source, relations, foreign)
-        keys.extend([_short(row.key) for row in fingerprints])
+        keys.extend([short_key(row.key) for row in fingerprints])
         tick(len(actions))
     ordered = _sorted(keys) if keys else keys
     if keys and (repeated := _repeated(ordered)):
@@ -137,7 +137,8 @@ def _action(row: RowFingerprint, entry: LedgerEntry | None) -> int:
     return RowAction.SEND
 
 
-def _short(key: str) -> int:
+def short_key(key: str) -> int:
+    """Return the first eight bytes of a key, which the plan keeps of it."""
     return int(key[:16], 16)
 
 
@@ -167,7 +168,7 @@ def _mark_duplicates(rows: Rows, repeated: set[int], actions: bytearray) -> None
     for fingerprints in rows.fingerprints():
         for row in fingerprints:
             number += 1
-            if _short(row.key) not in repeated:
+            if short_key(row.key) not in repeated:
                 continue
             seen_at, content = first.setdefault(row.key, (number, row.content_hash))
             if content != row.content_hash:

@@ -69,7 +69,7 @@ class Requests:
         _exchanges(endpoint, status, 1)
         # Send a timedelta: a plain number means milliseconds to one backend and seconds to another.
         tags = {"endpoint": endpoint, "status": status}
-        _stats().timing(REQUEST_DURATION, timedelta(seconds=seconds), tags=tags)
+        airflow_stats().timing(REQUEST_DURATION, timedelta(seconds=seconds), tags=tags)
 
     def flush(self) -> None:
         """Send the counts that are held back."""
@@ -87,7 +87,8 @@ class _Second:
 
 
 @cache
-def _stats() -> Any:
+def airflow_stats() -> Any:
+    """Return Airflow's client for metrics."""
     # Imported here, because on Airflow 3.2 it takes as long as all other imports of a DAG file together.
     from airflow.providers.common.compat.sdk import Stats
 
@@ -98,11 +99,11 @@ def _exchanges(endpoint: str, status: str, count: int) -> None:
     if not count:
         return
     tags = {"endpoint": endpoint, "status": status}
-    _stats().incr(REQUESTS, count, tags=tags)
+    airflow_stats().incr(REQUESTS, count, tags=tags)
     if status == "429":
-        _stats().incr(RATE_LIMITED, count, tags={"endpoint": endpoint})
+        airflow_stats().incr(RATE_LIMITED, count, tags={"endpoint": endpoint})
     elif status.startswith("5"):
-        _stats().incr(SERVER_ERRORS, count, tags=tags)
+        airflow_stats().incr(SERVER_ERRORS, count, tags=tags)
 
 
 def retry(endpoint: str) -> None:
@@ -111,7 +112,7 @@ def retry(endpoint: str) -> None:
 
     :param endpoint: Short name of the route, such as ``chat.async``.
     """
-    _stats().incr(RETRIES, tags={"endpoint": endpoint})
+    airflow_stats().incr(RETRIES, tags={"endpoint": endpoint})
 
 
 def async_completion(state: str, seconds: float) -> None:
@@ -121,7 +122,7 @@ def async_completion(state: str, seconds: float) -> None:
     :param state: ``complete`` or ``failed``.
     :param seconds: Seconds from the submission to the poll that found the end.
     """
-    _stats().timing(COMPLETION_DURATION, timedelta(seconds=seconds), tags={"state": state})
+    airflow_stats().timing(COMPLETION_DURATION, timedelta(seconds=seconds), tags={"state": state})
 
 
 def poll_lag(seconds: float) -> None:
@@ -131,7 +132,7 @@ def poll_lag(seconds: float) -> None:
     :param seconds: Seconds from the scheduled time of the poll to its answer.
     """
     # The wall clock may have been set back in the meantime.
-    _stats().timing(POLL_LAG, timedelta(seconds=max(0.0, seconds)), tags={})
+    airflow_stats().timing(POLL_LAG, timedelta(seconds=max(0.0, seconds)), tags={})
 
 
 def pause(seconds: float) -> None:
@@ -140,7 +141,7 @@ def pause(seconds: float) -> None:
 
     :param seconds: Length of the pause in seconds.
     """
-    _stats().timing(BACKOFF_DURATION, timedelta(seconds=seconds), tags={})
+    airflow_stats().timing(BACKOFF_DURATION, timedelta(seconds=seconds), tags={})
 
 
 def in_flight_limit(limit: int) -> None:
@@ -149,7 +150,7 @@ def in_flight_limit(limit: int) -> None:
 
     :param limit: Number of requests that a rate limiter now allows in flight.
     """
-    _stats().gauge(IN_FLIGHT_LIMIT, limit, tags={})
+    airflow_stats().gauge(IN_FLIGHT_LIMIT, limit, tags={})
 
 
 def rows(kind: str, ends: Mapping[str, int]) -> None:
@@ -196,18 +197,18 @@ def evaluation(
     tags = {"evaluation": _tag(name)}
     for scorer, mean in means.items():
         if mean is not None:
-            _stats().gauge(EVALUATION_SCORE, mean, tags={**tags, "scorer": _tag(scorer)})
-    _stats().gauge(EVALUATION_COVERAGE, coverage, tags=tags)
+            airflow_stats().gauge(EVALUATION_SCORE, mean, tags={**tags, "scorer": _tag(scorer)})
+    airflow_stats().gauge(EVALUATION_COVERAGE, coverage, tags=tags)
     if pass_rate is not None:
-        _stats().gauge(EVALUATION_PASS_RATE, pass_rate, tags=tags)
+        airflow_stats().gauge(EVALUATION_PASS_RATE, pass_rate, tags=tags)
     if verdict != "none":
-        _stats().gauge(EVALUATION_PASSED, int(verdict == "passed"), tags=tags)
+        airflow_stats().gauge(EVALUATION_PASSED, int(verdict == "passed"), tags=tags)
 
 
 def _count(name: str, tag: str, counts: Mapping[str, int], **tags: str) -> None:
     for value, count in counts.items():
         if count:
-            _stats().incr(name, count, tags={**tags, tag: value})
+            airflow_stats().incr(name, count, tags={**tags, tag: value})
 
 
 def _tag(value: str) -> str:

@@ -21,7 +21,7 @@ def span(name: str, **facts: str | float) -> AbstractContextManager[Span]:
     :param facts: Attributes of the span; their names get the prefix ``assistant.``.
     """
     attributes = {f"assistant.{fact}": value for fact, value in facts.items()}
-    return _tracer().start_as_current_span(f"assistant.{name}", attributes=attributes)
+    return tracer().start_as_current_span(f"assistant.{name}", attributes=attributes)
 
 
 def waited(seconds: float, reason: object) -> None:
@@ -39,7 +39,8 @@ def waited(seconds: float, reason: object) -> None:
 
 # Safe to cache: before tracing is set up, this is a proxy that looks up the real tracer on each use.
 @cache
-def _tracer() -> Tracer:
+def tracer() -> Tracer:
+    """Return the OpenTelemetry tracer of this package."""
     from opentelemetry import trace
 
     return trace.get_tracer("airflow_provider_assistant")

@@ -432,7 +432,7 @@ def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
         def timing(name: str, value: Any, *, tags: dict[str, str]) -> None:
             sent[name] = ("timer", set(tags))
 
-    monkeypatch.setattr(metrics, "_stats", lambda: Stats)
+    monkeypatch.setattr(metrics, "airflow_stats", lambda: Stats)
     requests = metrics.Requests()
     requests.add("chat", "429", 1.0)
     requests.add("chat", "503", 1.0)

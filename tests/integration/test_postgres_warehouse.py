@@ -142,7 +142,7 @@ def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     load(FIRST)
     write_statistics(root, FIRST, capture(FIRST, {"a": 2}))
-    insert = stores._Postgres.insert
+    insert = stores.PostgresTransaction.insert
 
     def breaks(store, table, rows):
         insert(store, table, rows)
@@ -151,7 +151,7 @@ def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
             )
 
-    monkeypatch.setattr(stores._Postgres, "insert", breaks)
+    monkeypatch.setattr(stores.PostgresTransaction, "insert", breaks)
     with pytest.raises(AssistantWarehouseError, match="rolled back, and the warehouse is unchanged"):
         load(FIRST)
     assert [row["value"] for row in read("statistics")] == [1]

@@ -151,7 +151,7 @@ def test_spans_arrive(service, connect, run_operator, monkeypatch):
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{receiver.url}/v1/traces")))
         tracer = provider.get_tracer("tests")
-        monkeypatch.setattr(tracing, "_tracer", lambda: tracer)
+        monkeypatch.setattr(tracing, "tracer", lambda: tracer)
         service.answer("status:503", path="documents/qa")
         with tracer.start_as_current_span("task"):
             run_operator(AssistantLoadQAOperator, source=ROWS)

@@ -52,7 +52,9 @@ class WarehouseTransaction(Protocol):
         """
 
 
-class _DuckDB:
+class DuckDBTransaction:
+    """A :class:`WarehouseTransaction` in a DuckDB file."""
+
     date_index = False
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -61,15 +63,19 @@ class _DuckDB:
         self.uri = f"duckdb://{path.absolute()}/{path.name.partition('.')[0]}"
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
         return self._connection.execute(sql).fetchall()
 
     def insert(self, table: str, rows: pa.Table) -> None:
+        """Insert rows by the names of their columns."""
         self._connection.register("assistant_rows", rows)
         self._connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM assistant_rows")  # noqa: S608 (quoted)
         self._connection.unregister("assistant_rows")
 
 
-class _Postgres:
+class PostgresTransaction:
+    """A :class:`WarehouseTransaction` in PostgreSQL."""
+
     date_index = True
 
     def __init__(self, connection: sa.Connection) -> None:
@@ -78,11 +84,13 @@ class _Postgres:
         self.uri = f"postgres://{url.host}:{url.port or POSTGRES_PORT}/{url.database}"
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
         # Without this option, a percent sign in the name of a metric would be read as a parameter.
         result = self._connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
         return [tuple(row) for row in result] if result.returns_rows else [(result.rowcount,)]
 
     def insert(self, table: str, rows: pa.Table) -> None:
+        """Insert rows by the names of their columns."""
         import pyarrow as pa
         from pyarrow import csv
 
@@ -151,7 +159,7 @@ def duckdb_transaction(
     with contextlib.closing(connection):
         try:
             connection.begin()
-            yield _DuckDB(connection, Path(path))
+            yield DuckDBTransaction(connection, Path(path))
             connection.commit()
         except duckdb.Error as error:
             raise AssistantWarehouseError(f"{path}: {error}. {UNCHANGED}.") from error
@@ -175,7 +183,7 @@ def postgres_transaction(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOU
         )
     try:
         with engine.begin() as connection:
-            store = _Postgres(connection)
+            store = PostgresTransaction(connection)
             store.run(f"SET LOCAL lock_timeout = {round(1000 * lock_timeout)}")
             # Without this lock, two concurrent loads of one day would not see each other's rows, and both would remain.
             store.run("SELECT pg_advisory_xact_lock(hashtext('airflow_provider_assistant'))")

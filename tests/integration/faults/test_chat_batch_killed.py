@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -12,7 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
-from airflow_provider_assistant.chat_batch.poller import Poller
+from airflow_provider_assistant.chat_batch.schedule import PollSchedule
 from tests.integration.faults.chat_batches import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
 from tests.integration.faults.loads import no_garbage_collection
 from tests.live.process import wait_for
@@ -205,15 +206,18 @@ def test_execution_timeout(phase, seed, batch, measured):
 def test_execution_timeout_between_two_tasks_of_the_event_loop(batch, monkeypatch):
     """In such a callback, asyncio would only log the exception and continue."""
     batch.service.faults(processing_seconds=SOON)
-    on_done, done = Poller._on_done, []
+    on_state, polls = PollSchedule.on_state, []
 
-    def expired(self, task):
-        on_done(self, task)
-        done.append(task)
-        if len(done) == COUNT // 2:
-            raise AirflowTaskTimeout
+    def expire():
+        raise AirflowTaskTimeout
 
-    monkeypatch.setattr(Poller, "_on_done", expired)
+    def expired(*args, **options):
+        polls.append(args)
+        if len(polls) == COUNT // 2:
+            asyncio.get_running_loop().call_soon(expire)
+        return on_state(*args, **options)
+
+    monkeypatch.setattr(PollSchedule, "on_state", expired)
     attempt = batch.attempt(COUNT)
     with pytest.raises(AirflowTaskTimeout):
         batch.run(attempt)

@@ -89,8 +89,8 @@ def point(monkeypatch):
 @pytest.fixture(autouse=True)
 def _nothing_is_left():
     yield
-    assert shared._clients == {}
-    assert shared._about_to_begin == {}
+    assert shared.open_clients == {}
+    assert shared.starting_reads == {}
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def test_clients_of_closed_event_loops_are_dropped(point):
 
     user = abandoned.run_until_complete(enter())
     abandoned.close()
-    assert [key[0] for key in shared._clients] == [abandoned]
+    assert [key[0] for key in shared.open_clients] == [abandoned]
 
     async def main():
         async with running() as service:
@@ -279,7 +279,7 @@ def test_clients_of_closed_event_loops_are_dropped(point):
             await use()
 
     asyncio.run(main())
-    assert shared._clients == {}
+    assert shared.open_clients == {}
     del user
 
 

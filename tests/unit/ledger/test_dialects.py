@@ -7,7 +7,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from airflow_provider_assistant.ledger.bulk_sql import Bulk
-from airflow_provider_assistant.ledger.claims import _claim_again
+from airflow_provider_assistant.ledger.claims import claim_again_statement
 from airflow_provider_assistant.ledger.migrate import lengthened
 from airflow_provider_assistant.ledger.schema import documents, loads, metadata, questions, submissions
 
@@ -48,7 +48,7 @@ def test_rows_on_mysql():
 
 
 def test_an_unsettled_intent_is_counted_before_it_is_overwritten_on_mysql():
-    text = str(_claim_again(documents).compile(dialect=mysql.dialect()))
+    text = str(claim_again_statement(documents).compile(dialect=mysql.dialect()))
     assert text.index("ambiguous=") < text.index("outcome=%s")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import LedgerEntry
-from airflow_provider_assistant.loading import preflight as surveys
+from airflow_provider_assistant.loading import preflight
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, hash_of
 from airflow_provider_assistant.loading.preflight import RowAction, plan_load
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -64,7 +64,7 @@ def test_new_known_changed_and_repeated_rows():
 @pytest.mark.parametrize("short", [None, lambda key: int(key[0], 16), lambda key: 0, lambda key: 2**64 - 1])
 def test_prefixes_that_collide_change_nothing(short, monkeypatch):
     if short:
-        monkeypatch.setattr(surveys, "_short", short)
+        monkeypatch.setattr(preflight, "short_key", short)
     pairs = [(str(number), "1") for number in range(50)]
     seen = plan_load(Rows(*pairs, pairs[7], pairs[7], pairs[49]), None)
     assert list(seen.actions) == [RowAction.SEND] * 50 + [RowAction.DUPLICATE] * 3
@@ -78,7 +78,7 @@ def test_conflicts_are_listed_by_row_and_not_all_of_them():
         plan_load(Rows(*pairs), None)
     assert "20 keys" in str(caught.value)
     assert "'key 1' in row 1, row 21, row 41, row 61, row 81; 'key 2' in row 2, row 22" in str(caught.value)
-    assert len(re.findall("'key [0-9]' in", str(caught.value))) == surveys.LISTED
+    assert len(re.findall("'key [0-9]' in", str(caught.value))) == preflight.LISTED
     assert caught.value.field == "key_columns"
 
 

@@ -960,7 +960,7 @@ def test_in_sync_mode_an_answer_that_went_with_its_try_is_asked_again_and_listed
 ):
     with monkeypatch.context() as patch:
         patch.setattr(BatchState, "write_answers", lambda *_: (_ for _ in ()).throw(OSError("gone")))
-        patch.setattr(Batch, "_save_questions", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(BatchState, "write_questions", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             execute(many(5), mode="sync")
     assert len(service.rows("requests")) == 5
