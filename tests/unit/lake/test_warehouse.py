@@ -227,7 +227,7 @@ from datetime import date
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import stores
 
-insert, left = stores._DuckDB.insert, int(sys.argv[4])
+insert, left = stores.DuckDBTransaction.insert, int(sys.argv[4])
 
 def dies(store, table, rows):
     global left
@@ -236,7 +236,7 @@ def dies(store, table, rows):
     if not left:
         os._exit(9)
 
-stores._DuckDB.insert = dies
+stores.DuckDBTransaction.insert = dies
 day = date.fromisoformat(sys.argv[3])
 with warehouse.duckdb_transaction(sys.argv[1]) as store:
     warehouse.load(store, sys.argv[2], ["statistics", "feedback"], [day], schema="assistant")
