@@ -59,7 +59,7 @@ def recorded(
         **run.columns(),
         "started_at": now(),
     }
-    transaction(engine, lambda connection: connection.execute(sa.insert(loads).values(start)), writes=True)
+    transaction(engine, lambda connection: _insert(connection, start), writes=True)
     outcome, why = "succeeded", None
     try:
         yield record
@@ -79,6 +79,12 @@ def recorded(
             transaction(engine, lambda connection: connection.execute(ended), writes=True)
         except AssistantLedgerError as error:
             log.warning("The end of this load is not recorded; its counts are only in this log: %s", error)
+
+
+def _insert(connection: sa.Connection, start: Mapping[str, Any]) -> None:
+    # The row exists if a commit succeeded but its acknowledgement was lost, so that the transaction is repeated.
+    with contextlib.suppress(sa.exc.IntegrityError):
+        connection.execute(sa.insert(loads).values(start))
 
 
 def _shortened(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from dataclasses import fields
 from datetime import timedelta
 
@@ -126,3 +127,20 @@ def fail(ledger, error, meanwhile=lambda: None):
         meanwhile()
         if error:
             raise error
+
+
+def test_the_start_is_written_once_although_its_acknowledgement_is_lost(ledger, monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    commit, lost = ledger.engine.dialect.do_commit, []
+
+    def acknowledgement_lost(connection):
+        commit(connection)
+        if not lost:
+            lost.append(connection)
+            raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(ledger.engine.dialect, "do_commit", acknowledgement_lost)
+    with load(ledger):
+        pass
+    assert lost
+    assert [row["outcome"] for row in found(ledger)] == ["succeeded"]
