@@ -262,7 +262,7 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, eng
         assert list(memory.stale(lambda _: False)) == [(stored, stored)]
     facts = {"site_id": text, "session_id": text}
     row, _ = ledger.run_once(submissions, SITE, "k", RUN, lambda: {"request_id": text}, **facts)
-    assert row.request_id == stored
+    assert row.request_id == text
     ledger.chat_ended(SITE, text, "complete")
     assert ledger.submission_of(SITE, text).state == "complete"
     ledger.run_once(ratings, SITE, "new", RUN, dict, **facts, request_id=text, rating=text)
