@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice, repeat
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
-from airflow_provider_assistant.ledger.schema import storable
+from airflow_provider_assistant.ledger.schema import RequestId, decoded_id, encoded_id, storable
 
 # Maximum number of bound parameters per statement; some builds of SQLite allow only 999.
 PARAMETERS = 900
@@ -46,6 +46,8 @@ class Bulk:
         self._mark = "?" if dialect.paramstyle == "qmark" else "%s"
         self._name = dialect.identifier_preparer.format_table(table)
         self._processed = table.c.claimed_at.type.dialect_impl(dialect).bind_processor(dialect)
+        # These statements bypass the types of the columns, so the ids are converted here.
+        self._ids = {column.key for column in table.columns if isinstance(column.type, RequestId)}
         self._quoted = {column.key: dialect.identifier_preparer.quote(column.name) for column in table.columns}
 
     def select(self, columns: Collection[str], scope: str, keys: Sequence[str]) -> Iterator[Sequence[Any]]:
@@ -64,7 +66,7 @@ class Bulk:
             statement = f"{start} AND {self._quoted['key']} IN ({', '.join(repeat(mark, len(some)))})"
             # Read from the driver's cursor: creating SQLAlchemy's row objects would take as long as the query.
             with contextlib.closing(self._connection.exec_driver_sql(statement, (scope, *some))) as result:
-                yield from result.cursor.fetchall()
+                yield from self._converted(columns, result.cursor.fetchall(), decoded_id)
 
     def insert(self, columns: Collection[str], rows: Collection[Values]) -> int:
         """
@@ -117,6 +119,18 @@ class Bulk:
         """
         return self._processed(at) if self._processed else at
 
+    def _converted(
+        self, columns: Collection[str], rows: Collection[Values], convert: Callable[[str], str]
+    ) -> Iterable[Values]:
+        """Return the rows with converted request ids."""
+        if self._ids.isdisjoint(columns):
+            return rows
+        are_ids = [column in self._ids for column in columns]
+        return (
+            [convert(one) if is_id and one is not None else one for is_id, one in zip(are_ids, row, strict=True)]
+            for row in rows
+        )
+
     def _listed(self, columns: Collection[str]) -> str:
         return ", ".join(self._quoted[column] for column in columns)
 
@@ -129,7 +143,7 @@ class Bulk:
 
     def _execute(self, verb: str, columns: Collection[str], rows: Collection[Values], otherwise: str) -> int:
         start = f"{verb} INTO {self._name} ({self._listed(columns)}) VALUES "
-        waiting, changed = iter(rows), 0
+        waiting, changed = iter(self._converted(columns, rows, encoded_id)), 0
         while some := list(islice(waiting, max(1, PARAMETERS // len(columns)))):
             statement = f"{start}{_marks(self._mark, len(columns), len(some))} {otherwise}"
             values = tuple([storable(one) if type(one) is str else one for one in chain.from_iterable(some)])

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
 from airflow_provider_assistant.ledger.entries import LEASE, EntryReader, LedgerEntry
-from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, encoded_id, scope_on
+from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, scope_on
 from airflow_provider_assistant.ledger.scopes import BatchScope
 
 # A task that waits renews the leases of its claims every RENEWAL.
@@ -151,13 +151,6 @@ class BatchLedger(EntryReader):
             self._renewed = now
         return won
 
-    def _outcome(self, new: ClaimOutcome) -> tuple[Any, ...]:
-        outcome, content_hash, created_id, *facts = _facts(new)
-        if created_id is not None and self._created_id == "request_id":
-            # The bulk statement bypasses the column's type.
-            created_id = encoded_id(created_id)
-        return outcome, content_hash, created_id, *facts
-
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """
         Record how requests ended. Requests that have no entry in this scope are ignored.
@@ -228,7 +221,7 @@ class BatchLedger(EntryReader):
         now = self._bulk.moment(self._now())
         shared, columns = self._shared_values(now)
         rows = [
-            (*shared, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *self._outcome(one), now)
+            (*shared, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now)
             for one in outcomes
         ]
         columns = (*columns, *self._facts)
@@ -300,7 +293,7 @@ def claim_again_statement(table: sa.Table) -> sa.Update:
     )
 
 
-def _facts(new: ClaimOutcome) -> tuple[str, str | None, str | None, str | None, int | None, str | None]:
+def _facts(new: ClaimOutcome) -> tuple[Any, ...]:
     """
     Return the values of the columns of an outcome except the time.
 

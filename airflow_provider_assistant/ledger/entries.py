@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
-from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, decoded_id, scope_on, storable
+from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on, storable
 from airflow_provider_assistant.ledger.scopes import BatchScope
 
 # Duration of the lease of a claim without an outcome.
@@ -138,11 +138,7 @@ class EntryReader:
         entries: dict[str, LedgerEntry] = {}
         claimed: list[str] = []
         for key, outcome, *facts in self._bulk.select(columns, self._scope, keys):
-            entry = LedgerEntry(states.get(outcome, "ambiguous"), *facts)
-            if entry.created_id is not None and self._created_id == "request_id":
-                # The bulk query bypasses the column's type.
-                entry = entry._replace(created_id=decoded_id(entry.created_id))
-            entries[key] = entry
+            entries[key] = LedgerEntry(states.get(outcome, "ambiguous"), *facts)
             if outcome == "claimed":
                 claimed.append(key)
         return entries | {key: entries[key]._replace(state="leased") for key in self._leased(claimed)}

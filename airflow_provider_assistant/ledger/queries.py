@@ -174,7 +174,7 @@ def find_ambiguous(ledger: Ledger, prefix: str, site_id: str | None = None) -> A
     """
     found = [entry for entry in ambiguous_entries(ledger, site_id) if entry.key.startswith(prefix)]
     if not found:
-        raise AssistantInputError(f"there is no entry to resolve whose key begins with {prefix!r}", field="entry")
+        raise AssistantInputError(f"no entry to resolve has a key that begins with {prefix!r}", field="entry")
     if len(found) > 1:
         listed = "; ".join(f"{entry.kind} {entry.key} on {entry.site_id}" for entry in found[:5])
         raise AssistantInputError(
