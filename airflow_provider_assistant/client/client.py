@@ -80,7 +80,7 @@ class AssistantClient:
             it again. Default: None, follow ``retry_ambiguous`` of the retry rule.
         :return: The reply that the call's parser builds.
         :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
-        :raises AssistantConnectionError: There is no connection, or it broke.
+        :raises AssistantConnectionError: The connection cannot be opened, or it broke.
         :raises AssistantTimeoutError: No complete response came within ``timeout``.
         :raises AssistantAmbiguousError: The call creates something, failed, and may have taken effect nevertheless.
         :raises AssistantResponseError: The status is a success, but the body cannot be used.
@@ -117,13 +117,11 @@ class AssistantClient:
                 step = _advance(steps)
         return step.result
 
-    async def arun(self, steps: flow.Flow[T], *, pause: Callable[[flow.Wait], Awaitable[None]] | None = None) -> T:
+    async def arun(self, steps: flow.Flow[T]) -> T:
         """
         Run a flow to its end under asyncio and return its result.
 
         :param steps: The flow.
-        :param pause: Coroutine function that performs the flow's waits, for example a shared rate limiter's. Default:
-            None, wait with ``asleep``.
         :return: What the flow returns; errors that it raises are raised unchanged.
         """
         step = _advance(steps)
@@ -131,13 +129,10 @@ class AssistantClient:
             if isinstance(step, flow.Send):
                 step = _advance(steps, await self._async_transport.exchange(step.call))
             else:
-                await (pause or self._sleep_async)(step)
+                _log_wait(step)
+                await self._asleep(step.seconds)
                 step = _advance(steps)
         return step.result
-
-    async def _sleep_async(self, wait: flow.Wait) -> None:
-        _log_wait(wait)
-        await self._asleep(wait.seconds)
 
     def _attempts(self, call: Call[T]) -> flow.Flow[T]:
         return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng)
