@@ -17,7 +17,7 @@ from airflow_provider_assistant.ledger import Claim, ClaimOutcome, LedgerEntry
 from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.rows import PreparedRow
 
-# What becomes of a row that is not created. Each is also a kind of finding, except ``unchanged``.
+# Outcomes of a row that is not created. Each is also a kind of finding, except ``unchanged``.
 NotCreated: TypeAlias = Literal["unchanged", "skipped", "rejected", "ambiguous", "failed"]
 
 CLAIMED_ELSEWHERE = "another task is loading this row"
@@ -134,7 +134,7 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
     return Failure("ambiguous" if ambiguous else "failed", str(error), ambiguous, stops)
 
 
-def settlement_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> ClaimOutcome:
+def outcome_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> ClaimOutcome:
     """
     Return the ledger's outcome of a created row.
 
@@ -147,7 +147,7 @@ def settlement_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> Clai
     return ClaimOutcome(claim, "created", content_hash, reply.created_id, info.status, info.attempts, info.ambiguous)
 
 
-def settlement_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> ClaimOutcome:
+def outcome_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> ClaimOutcome:
     """
     Return the ledger's outcome of a row that was not created, or perhaps was.
 

@@ -220,14 +220,14 @@ class Load:
     def _record_reply(self, attempt: Attempt, reply: ApiReply) -> None:
         self._report.created(attempt.row, reply, attempt.claim.entry)
         self._on_created(attempt.row, reply)
-        self._writer.record(decisions.settlement_of_reply(attempt.claim, attempt.row, reply))
+        self._writer.record(decisions.outcome_of_reply(attempt.claim, attempt.row, reply))
 
     def _record_failure(self, attempt: Attempt, error: AssistantError) -> None:
         failure = decisions.classify(error, attempt.ambiguous, self._options.on_ambiguous)
         self._report.not_created(failure.outcome, attempt.row, failure.reason)
         if failure.error:
             self._breaker.open(failure.error)
-        self._writer.record(decisions.settlement_of_failure(attempt.claim, attempt.row, failure, error))
+        self._writer.record(decisions.outcome_of_failure(attempt.claim, attempt.row, failure, error))
 
     def _record_unsent(self, attempt: Attempt) -> None:
         self._record_failure(attempt, _NotSent("not sent: the load had stopped"))

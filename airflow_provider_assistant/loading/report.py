@@ -175,9 +175,9 @@ class LoadReport:
 
         :param created: Their outcomes.
         """
-        for settlement in created:
-            key, ids = settlement.claim.label, _ids(settlement.created_id)
-            log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(settlement.created_id)))
+        for outcome in created:
+            key, ids = outcome.claim.label, _ids(outcome.created_id)
+            log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(outcome.created_id)))
             self._findings.add("ambiguous", key, "created, but the ledger could not record it", document_ids=ids)
 
     def _find(self, kind: Kind, row: PreparedRow, reason: str, document_id: str | None = None) -> None:

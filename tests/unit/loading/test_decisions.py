@@ -21,8 +21,8 @@ from airflow_provider_assistant.loading.decisions import (
     UNCHANGED,
     classify,
     decide,
-    settlement_of_failure,
-    settlement_of_reply,
+    outcome_of_failure,
+    outcome_of_reply,
 )
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -121,9 +121,9 @@ def test_an_ambiguous_error_may_stop_the_load(error):
 
 def test_the_ledger_records_a_reply():
     reply = CreatedDocument("doc-2", CallInfo(201, 3, 2))
-    settlement = settlement_of_reply(CLAIM, ROW, reply)
-    assert (settlement.claim, settlement.outcome, settlement.content_hash) == (CLAIM, "created", "new")
-    assert (settlement.http_status, settlement.attempts, settlement.ambiguous) == (201, 3, 2)
+    recorded = outcome_of_reply(CLAIM, ROW, reply)
+    assert (recorded.claim, recorded.outcome, recorded.content_hash) == (CLAIM, "created", "new")
+    assert (recorded.http_status, recorded.attempts, recorded.ambiguous) == (201, 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,6 @@ def test_the_ledger_records_a_reply():
     ],
 )
 def test_the_ledger_records_a_failure(error, ambiguous, outcome, status):
-    settlement = settlement_of_failure(CLAIM, ROW, classify(error, ambiguous, "retry"), error)
-    assert (settlement.outcome, settlement.http_status, settlement.error) == (outcome, status, str(error))
-    assert (settlement.ambiguous, settlement.created_id, settlement.content_hash) == (ambiguous, None, "new")
+    recorded = outcome_of_failure(CLAIM, ROW, classify(error, ambiguous, "retry"), error)
+    assert (recorded.outcome, recorded.http_status, recorded.error) == (outcome, status, str(error))
+    assert (recorded.ambiguous, recorded.created_id, recorded.content_hash) == (ambiguous, None, "new")
