@@ -60,7 +60,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         errors.AssistantBadRequestError,
         "The service refused the request.",
-        f"The status is 400 or a 4xx without a section of its own: {REFUSED.condition}.",
+        f"The status is 400, or a 4xx that no other section describes: {REFUSED.condition}.",
         _AS_BEFORE,
         f"{REFUSED.handling} The service's message may name the field.",
         400,
@@ -309,7 +309,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     ),
     Message(
         AssistantError,
-        "The task failed for a reason without a section of its own.",
+        "The task failed for a reason that no other section describes.",
         "An event of a trigger cannot be used, or a worker and a triggerer have different versions of this package.",
         _RECORDED,
         "Install the same version on all workers and triggerers, then run the task again.",

@@ -168,7 +168,7 @@ def get_statistics(site_id: str) -> Call[ApiReply]:
 
 def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call[ApiReply]:
     """
-    Return the call of a route that has no function of its own here.
+    Return the call of a route that no other function here covers.
 
     :param method: HTTP method, in upper or lower case.
     :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.

@@ -84,7 +84,7 @@ SERVER_ERROR = Row(
     "server-side failure",
     "If it persists, alert the service's owner.",
 )
-# A 4xx without a row of its own refuses this one request, like a 400.
+# A 4xx that the table does not list rejects this one request, like a 400.
 REFUSED = Row(
     AssistantBadRequestError,
     "the service refuses this request",

@@ -178,7 +178,7 @@ def perform(call: Call[T], rule: RetryPolicy, *, now: Clock, rng: random.Random)
     :param rng: Random generator of the jitter.
     :return: The reply that the call's parser builds.
     :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
-    :raises AssistantConnectionError: There is no connection, or it broke.
+    :raises AssistantConnectionError: The connection cannot be opened, or it broke.
     :raises AssistantTimeoutError: No complete response came within the response timeout.
     :raises AssistantAmbiguousError: The call creates something, failed, and may have taken effect nevertheless.
     :raises AssistantResponseError: The status is a success, but the body cannot be used.

@@ -23,7 +23,7 @@ STATUS_LENGTH = 100
 @dataclass(frozen=True, slots=True)
 class ApiReply:
     """
-    A successful reply; base class of the replies with properties of their own.
+    A successful reply; base class of all other replies.
 
     :param raw: The JSON as received; None if the body was empty.
     :param call_info: Status, number of attempts and duration of the call.

@@ -148,8 +148,8 @@ class BatchState:
                     (self.folder / name).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # object storage has no folders to remove
                     self.folder.rmdir()
-        except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
-            log.warning("The batch state %s could not be removed; it is no longer needed: %s", self.folder, error)
+        except Exception as error:  # noqa: BLE001 (each storage raises different errors)
+            log.warning("The batch state %s is not needed any more, but could not be removed: %s", self.folder, error)
 
     def _write(self, path: StoragePath, lines: Iterable[str]) -> None:
         with storing(path, RETRY_CONTINUES):
@@ -181,7 +181,7 @@ async def recording(state: BatchState) -> AsyncIterator[Callable[[FinishedReques
                 return
             try:
                 await asyncio.to_thread(state.write_answers, answers)
-            except Exception as error:  # noqa: BLE001 (every storage has errors of its own)
+            except Exception as error:  # noqa: BLE001 (each storage raises different errors)
                 if not has_warned:
                     log.warning("Answers cannot be saved in %s: %s", state.folder, error)
                 has_warned = True

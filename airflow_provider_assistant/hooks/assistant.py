@@ -275,7 +275,7 @@ class AssistantHook(AssistantBaseHook):
 
     def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
         """
-        Send a request to a route that has no method of its own here.
+        Send a request to a route that no other method covers.
 
         :param method: HTTP method, in upper or lower case.
         :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
@@ -290,8 +290,8 @@ class AssistantHook(AssistantBaseHook):
         """
         Check the API key, the tenant and the site; Airflow's Test button calls this.
 
-        The tenant is checked by reading its limits. The site is looked up in the list of sites in the limits; if there
-        is no such list, its statistics are read.
+        The tenant is checked by reading its limits. The site is looked up in the list of sites in the limits. If
+        the limits have no such list, the statistics of the site are read.
 
         :return: Whether the connection works, and a message with the result or the error.
         """

@@ -209,7 +209,7 @@ def storing(target: Path | ObjectStoragePath, then: str) -> Iterator[None]:
     except AssistantError:
         raise
     except Exception as error:
-        # Each object storage client has exceptions of its own, without a common base class.
+        # Each object storage client raises different exceptions, without a common base class.
         code = getattr(error, "errno", None) or errno.EIO
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise AssistantStorageError(f"{target} cannot be written: {reason} ({then})", code=code) from error

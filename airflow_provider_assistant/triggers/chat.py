@@ -100,7 +100,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
             async with asyncio.timeout(self._poll_timeout(client)):
                 return await client.arun(steps)
         except TimeoutError as late:
-            # The flow raises an error of its own, with the last status that it received.
+            # The flow raises a better error, with the last status that it received.
             steps.throw(late)
             raise
 
