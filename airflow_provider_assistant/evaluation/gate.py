@@ -113,7 +113,8 @@ def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
         return _no_data(rule, f"{difference.paired} question in common is too few")
     higher_is_better = findings.scorers[rule.name].higher_is_better
     # The greatest loss within the confidence interval.
-    loss = -difference.low if higher_is_better else difference.high
+    # Subtract from zero: negating 0.0 would show a loss of -0.
+    loss = 0.0 - difference.low if higher_is_better else difference.high
     holds = rule.term.holds(loss)
     percent = f"{100 * comparison.confidence:g} %"
     return RuleVerdict(

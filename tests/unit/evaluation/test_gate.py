@@ -146,6 +146,12 @@ def test_a_drop_is_judged_by_the_lower_end_of_the_interval(low, verdict):
     assert judged("token_f1 drop <= 0.02", found).value == -low
 
 
+def test_no_change_is_a_loss_of_zero_without_a_sign():
+    verdict = judged("token_f1 drop <= 0.02", findings(comparison=comparison({"token_f1": difference(0.0, 0.0, 0.0)})))
+    assert str(verdict.value) == "0.0"
+    assert verdict.reason.endswith("at worst it lost 0")
+
+
 @pytest.mark.parametrize(("high", "verdict"), [(2.0, "passed"), (2.1, "failed"), (-1.0, "passed")])
 def test_where_less_is_better_a_drop_is_a_rise(high, verdict):
     found = findings(comparison=comparison({"slow": difference(0.1, -9.0, high)}))
