@@ -149,6 +149,16 @@ def _configuration() -> dict[str, Any]:
                     "example": "assistant_ledger",
                     "default": "",
                 },
+                "lease_seconds": {
+                    "description": (
+                        "Time in seconds, from 5 to 3600, after which a load or chat batch that writes no heartbeat to "
+                        "the ledger counts as dead. Other runs then take over the rows that it had in flight."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "float",
+                    "example": "120",
+                    "default": "60",
+                },
             },
         }
     }

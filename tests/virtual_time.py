@@ -47,6 +47,19 @@ def simulated(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
+def every(seconds: float, beat: Callable[[], None]) -> Callable[[], None]:
+    """Call a function periodically on the clock of the running loop, in an executor; return what stops it."""
+    loop = asyncio.get_running_loop()
+
+    def again() -> None:
+        nonlocal timer
+        timer = loop.call_later(seconds, again)
+        loop.run_in_executor(None, beat)
+
+    timer = loop.call_later(seconds, again)
+    return lambda: timer.cancel()  # noqa: PLW0108 (each call makes another timer)
+
+
 def now() -> float:
     """Return the seconds on the clock of the running loop."""
     return asyncio.get_running_loop().time()

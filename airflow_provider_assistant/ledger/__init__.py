@@ -6,24 +6,25 @@ claim before each request and the outcome after it. A claim without an outcome m
 happened. The API cannot return ratings either; exports read them from the ledger.
 """
 
-from airflow_provider_assistant.ledger.claims import RENEWAL, BatchLedger, Claim, ClaimOutcome, RequestEnd
+from airflow_provider_assistant.ledger.claims import BatchLedger, Claim, ClaimOutcome, RequestEnd
 from airflow_provider_assistant.ledger.effects import key_of, outcome_of
 from airflow_provider_assistant.ledger.entries import CreatedEntry, LedgerEntry, PossibleDuplicate
 from airflow_provider_assistant.ledger.history import feedback_between, loads_between, requests_between
 from airflow_provider_assistant.ledger.latest import is_superseded
+from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.load_log import LoadRecord
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
 from airflow_provider_assistant.ledger.scopes import DocumentScope, QuestionScope
 from airflow_provider_assistant.ledger.store import Ledger, sqlite_engine
 
 __all__ = [
-    "RENEWAL",
     "SCHEMA_VERSION",
     "BatchLedger",
     "Claim",
     "ClaimOutcome",
     "CreatedEntry",
     "DocumentScope",
+    "LeaseSettings",
     "Ledger",
     "LedgerEntry",
     "LoadRecord",

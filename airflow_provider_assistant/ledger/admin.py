@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import transaction
+from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.schema import (
     COUNTS,
     NOT_CREATED,
@@ -73,7 +74,7 @@ def forget(
     :param site_id: Restrict the search to this site. Default: all sites.
     :param dry_run: Whether to report only, without changes. Default: False.
     :return: What was, or would be, forgotten.
-    :raises AssistantInputError: A name matches several documents, or a task may be sending one of the documents.
+    :raises AssistantInputError: A name matches several documents, or a task is sending one of the documents.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -81,11 +82,11 @@ def forget(
         report = ForgetReport()
         entries = _Entries(connection, list(dict.fromkeys(deleted.names)), site_id)
         for name in dict.fromkeys(deleted.names):
-            _forget(connection, report, name, entries.rows_of(name), dry_run)
+            _forget(connection, report, name, entries.rows_of(name), ledger.leases, dry_run)
         for label in dict.fromkeys(deleted.labels):
             c = documents.c
             where = (c.label == label) & c.content_hash.is_not(None) & c.document_id.is_(None)
-            _forget(connection, report, label, _rows(connection, where, site_id), dry_run)
+            _forget(connection, report, label, _rows(connection, where, site_id), ledger.leases, dry_run)
         return report
 
     return transaction(ledger.engine, change, writes=True)
@@ -121,7 +122,12 @@ def _rows(connection: sa.Connection, where: sa.ColumnElement[bool], site_id: str
 
 
 def _forget(
-    connection: sa.Connection, report: ForgetReport, name: str, found: Sequence[sa.Row[Any]], dry_run: bool
+    connection: sa.Connection,
+    report: ForgetReport,
+    name: str,
+    found: Sequence[sa.Row[Any]],
+    leases: LeaseSettings,
+    dry_run: bool,
 ) -> None:
     if not found:
         report.unknown.append(name)
@@ -135,13 +141,12 @@ def _forget(
     c = documents.c
     same = (c.scope == found[0].scope) & (c.key == found[0].key)
     # Read the entry again: an earlier name may have changed it.
-    row = connection.execute(sa.select(documents).where(same)).one_or_none()
+    row = connection.execute(leases.with_lease(sa.select(documents).where(same), documents)).one_or_none()
     if row is None:
         return
-    if row.outcome == "claimed":
+    if row.outcome == "claimed" and is_living(row.heartbeat_at, row.lease_seconds, row.database_now):
         raise AssistantInputError(
-            f"a task may be sending {row.label} right now. Nothing was changed. Resolve the entry first: "
-            f"ledger resolve {row.key}",
+            f"a task is sending {row.label} right now. Nothing was changed. Wait until it has ended.",
             field="entry",
         )
     older = json.loads(row.superseded or "[]")

@@ -88,7 +88,7 @@ class Bulk:
         change: Collection[str],
         add: Collection[str],
         if_same: str,
-    ) -> None:
+    ) -> int:
         """
         Insert rows, or update existing ones.
 
@@ -97,6 +97,7 @@ class Bulk:
         :param change: Columns whose values replace the existing ones.
         :param add: Columns whose values are added to the existing ones.
         :param if_same: An existing row is updated only if it has the same value in this column.
+        :return: Number of rows inserted or updated; on MySQL, an inserted row counts as half a row.
         """
         is_same = f"{self._there(if_same)} = {self._new(if_same)}"
         changes = {column: self._new(column) for column in change}
@@ -109,7 +110,9 @@ class Bulk:
             if self._is_mysql
             else f"ON CONFLICT ({self._listed(['scope', 'key'])}) DO UPDATE SET {assignments} WHERE {is_same}"
         )
-        self._execute("INSERT", columns, rows, otherwise)
+        changed = self._execute("INSERT", columns, rows, otherwise)
+        # MySQL reports an updated row as two rows.
+        return changed // 2 if self._is_mysql else changed
 
     def moment(self, at: datetime | None) -> Any:
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -12,12 +12,10 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
-from airflow_provider_assistant.ledger.entries import LEASE, EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.entries import EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
 from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, scope_on
 from airflow_provider_assistant.ledger.scopes import BatchScope
-
-# A task that waits renews the leases of its claims every RENEWAL.
-RENEWAL = LEASE / 4
 
 # Columns of the task instance, and of the counts, which add up over the claims of a key.
 _RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
@@ -91,6 +89,7 @@ class BatchLedger(EntryReader):
     :param source: Name of the source that is loaded.
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
+    :param leases: Settings of leases. Default: 60 seconds by the database's clock.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -104,8 +103,10 @@ class BatchLedger(EntryReader):
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        leases: LeaseSettings = LeaseSettings(),  # noqa: B008 (immutable)
     ) -> None:
-        super().__init__(engine, table, scope=scope, source=source, run=run, now=now)
+        super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases)
+        self._lease = Lease(engine, self._token, run, leases)
         # Columns of the bulk statements: those that all rows of a group share come first.
         self._shared = {
             "scope": self._scope,
@@ -118,38 +119,49 @@ class BatchLedger(EntryReader):
         }
         self._facts = ("outcome", "content_hash", self._created_id, "superseded", "http_status", "error", "recorded_at")
         self._claim_again = claim_again_statement(table)
-        self._claimed: set[str] = set()
-        self._renewed = now()
 
-    def commit_and_claim(self, outcomes: Collection[ClaimOutcome], claims: Collection[Claim]) -> set[str]:
+    def commit_and_claim(
+        self,
+        outcomes: Collection[ClaimOutcome],
+        claims: Collection[Claim],
+        *,
+        on_taken_over: Callable[[ClaimOutcome], None] = lambda _: None,
+    ) -> set[str]:
         """
         Record outcomes and claim keys in one transaction.
 
-        It also renews the leases of claims without an outcome if :data:`RENEWAL` has passed. A task that waits has to
-        call it at least every :data:`RENEWAL`.
+        The first claims begin the lease of this task, which :meth:`release` and :meth:`close` end.
 
         :param outcomes: Outcomes of earlier claims.
         :param claims: New claims.
+        :param on_taken_over: Called with each outcome that was not recorded, because the lease had expired and another
+            run has taken the key over. Default: do nothing.
         :return: The keys that were claimed. The missing ones have been claimed by another task.
         :raises AssistantLedgerError: The database cannot be written; the transaction was rolled back.
         """
-        now = self._now()
-        renewed = self._claimed - {one.claim.key for one in outcomes} if abs(now - self._renewed) >= RENEWAL else set()
-        if not (outcomes or claims or renewed):
+        if not (outcomes or claims):
             return set()
+        if claims:
+            self._lease.begin()
 
-        def write(_: sa.Connection) -> set[str]:
-            if outcomes:
-                self._record(outcomes)
-            won = self._claim(claims) if claims else set()
-            self._renew(sorted(renewed))
-            return won
+        def write(_: sa.Connection) -> tuple[list[ClaimOutcome], set[str]]:
+            return self._record(outcomes) if outcomes else [], self._claim(claims) if claims else set()
 
-        won = transaction(self._connection, write, writes=True)
-        self._claimed = (self._claimed - {one.claim.key for one in outcomes}) | won
-        if renewed:
-            self._renewed = now
+        taken_over, won = transaction(self._connection, write, writes=True)
+        for outcome in taken_over:
+            on_taken_over(outcome)
         return won
+
+    def release(self) -> None:
+        """End the lease of this task. Claims without an outcome become ambiguous; later claims begin a new lease."""
+        self._lease.release()
+
+    def close(self) -> None:
+        """End the lease of this task, and return the database connection to its pool."""
+        try:
+            self.release()
+        finally:
+            super().close()
 
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """
@@ -217,7 +229,8 @@ class BatchLedger(EntryReader):
 
         transaction(self._connection, write, writes=True)
 
-    def _record(self, outcomes: Collection[ClaimOutcome]) -> None:
+    def _record(self, outcomes: Collection[ClaimOutcome]) -> list[ClaimOutcome]:
+        """Record outcomes, and return those whose keys another run has taken over."""
         now = self._bulk.moment(self._now())
         shared, columns = self._shared_values(now)
         rows = [
@@ -225,14 +238,13 @@ class BatchLedger(EntryReader):
             for one in outcomes
         ]
         columns = (*columns, *self._facts)
-        self._bulk.upsert(columns, rows, change=self._facts, add=_COUNTS, if_same="claim")
-
-    def _renew(self, keys: Sequence[str]) -> None:
+        if self._bulk.upsert(columns, rows, change=self._facts, add=_COUNTS, if_same="claim") == len(rows):
+            return []
         c = self._table.c
-        change = sa.update(self._table).values(claimed_at=self._now())
-        mine = change.where(c.scope == self._scope, c.claim == self._token, c.outcome == "claimed")
-        for start in range(0, len(keys), PARAMETERS - 4):
-            self._connection.execute(mine.where(c.key.in_(keys[start : start + PARAMETERS - 4])))
+        keys = [one.claim.key for one in outcomes]
+        mine = sa.select(c.key).where(c.scope == self._scope, c.key.in_(keys), c.claim == self._token)
+        recorded = set(self._connection.scalars(mine))
+        return [one for one in outcomes if one.claim.key not in recorded]
 
     def _claim(self, claims: Collection[Claim]) -> set[str]:
         # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
@@ -249,7 +261,7 @@ class BatchLedger(EntryReader):
             "claimed_at": now,
         }
         existing = [
-            {"s": self._scope, "k": claim.key, "c": claim.entry.claim, **values}
+            {"s": self._scope, "k": claim.key, "c": claim.entry.claim, "o": claim.entry.outcome, **values}
             for claim in ordered
             if claim.entry is not None
         ]
@@ -275,7 +287,9 @@ class BatchLedger(EntryReader):
 
 def claim_again_statement(table: sa.Table) -> sa.Update:
     """
-    Return the statement that claims an existing entry.
+    Return the statement that claims an existing entry, unless the entry has changed since it was read.
+
+    An outcome changes without its claim if a task whose lease has expired was only stopped, and continues.
 
     An earlier claim without an outcome counts as an ambiguous attempt. The statement increases that count before it
     sets the outcome, because MySQL evaluates assignments from left to right.
@@ -283,7 +297,12 @@ def claim_again_statement(table: sa.Table) -> sa.Update:
     c = table.c
     return (
         sa.update(table)
-        .where(c.scope == sa.bindparam("s"), c.key == sa.bindparam("k"), c.claim == sa.bindparam("c"))
+        .where(
+            c.scope == sa.bindparam("s"),
+            c.key == sa.bindparam("k"),
+            c.claim == sa.bindparam("c"),
+            c.outcome == sa.bindparam("o"),
+        )
         .ordered_values(
             (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
             *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),

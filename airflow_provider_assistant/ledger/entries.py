@@ -5,31 +5,19 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Self
 
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
+from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on, storable
 from airflow_provider_assistant.ledger.scopes import BatchScope
 
-# Duration of the lease of a claim without an outcome.
-LEASE = timedelta(hours=1)
-
-
-def is_leased(claimed_at: datetime, now: datetime) -> bool:
-    """
-    Return whether the lease of a claim without an outcome is still valid.
-
-    A claim from the future, made before the clock was set back, is valid only within the lease as well. Otherwise it
-    would block its row until the clock has caught up.
-
-    :param claimed_at: Time of the claim, timezone-aware.
-    :param now: Current time, timezone-aware.
-    """
-    return abs(now - claimed_at) < LEASE
+# States of the outcomes that are not ambiguous.
+_STATES: dict[str, Any] = {"created": "created", **dict.fromkeys(NOT_CREATED, "none")}
 
 
 class LedgerEntry(NamedTuple):
@@ -37,12 +25,14 @@ class LedgerEntry(NamedTuple):
     Hold the entry of a key.
 
     :param state: ``created``: the document exists on the site. ``none``: it does not exist, because the last attempt
-        was rejected or failed. ``ambiguous``: it may exist. ``leased``: another task has claimed the key.
+        was rejected or failed. ``ambiguous``: it may exist. ``leased``: another task, which is alive, has claimed the
+        key.
     :param content_hash: Content hash of the document on the site; None if there is none.
     :param created_id: Id of that document; None if the service returned none.
     :param superseded: JSON list of the ids of superseded documents of the key, or None.
     :param claim: Token of the latest claim.
     :param source: Name of the source that the key belongs to.
+    :param outcome: Value of the column ``outcome``.
     """
 
     state: Literal["created", "none", "ambiguous", "leased"]
@@ -51,6 +41,7 @@ class LedgerEntry(NamedTuple):
     superseded: str | None
     claim: str
     source: str = ""
+    outcome: str = ""
 
 
 class CreatedEntry(NamedTuple):
@@ -99,6 +90,7 @@ class EntryReader:
     :param source: Name of the source that is loaded.
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
+    :param leases: Settings of leases. Default: 60 seconds by the database's clock.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -111,14 +103,18 @@ class EntryReader:
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        leases: LeaseSettings = LeaseSettings(),  # noqa: B008 (immutable)
     ) -> None:
         self._connection = connected(engine)
         self._table = table
         self._scope = scope_on(engine.dialect, str(scope))
         self._created_id = CREATED_ID[table.name]
+        # Columns of an entry, in the order of the parameters of _entry.
+        self._columns = ("outcome", "content_hash", self._created_id, "superseded", "claim", "source")
         self._source = storable(source)
         self._run = run
         self._now = now
+        self._leases = leases
         self._token = uuid.uuid4().hex
         self._bulk = Bulk(self._connection, table)
 
@@ -133,26 +129,22 @@ class EntryReader:
         return transaction(self._connection, lambda _: self._select(keys))
 
     def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
-        states: dict[str, Any] = {"created": "created", **dict.fromkeys(NOT_CREATED, "none")}
-        columns = ("key", "outcome", "content_hash", self._created_id, "superseded", "claim", "source")
-        entries: dict[str, LedgerEntry] = {}
-        claimed: list[str] = []
-        for key, outcome, *facts in self._bulk.select(columns, self._scope, keys):
-            entries[key] = LedgerEntry(states.get(outcome, "ambiguous"), *facts)
-            if outcome == "claimed":
-                claimed.append(key)
-        return entries | {key: entries[key]._replace(state="leased") for key in self._leased(claimed)}
+        columns = ("key", *self._columns)
+        entries = {key: _entry(*facts) for key, *facts in self._bulk.select(columns, self._scope, keys)}
+        return entries | dict(self._claimed([key for key, entry in entries.items() if entry.outcome == "claimed"]))
 
-    def _leased(self, keys: Sequence[str]) -> Iterator[str]:
-        """Yield those of the claimed keys whose claim belongs to another task and whose lease is valid."""
-        c = self._table.c
-        now = self._now()
-        for start in range(0, len(keys), PARAMETERS - 1):
-            wanted = c.key.in_(keys[start : start + PARAMETERS - 1])
-            query = sa.select(c.key, c.claim, c.claimed_at, *(c[name] for name in self._run.columns()))
-            for key, claim, claimed_at, *run in self._connection.execute(query.where(c.scope == self._scope, wanted)):
-                if claim == self._token or (is_leased(claimed_at, now) and RunRef(*run) != self._run):
-                    yield key
+    def _claimed(self, keys: Sequence[str]) -> Iterator[tuple[str, LedgerEntry]]:
+        """Yield the entries of claimed keys, read again together with their leases."""
+        c, run = self._table.c, self._run.columns()
+        columns = [c[name] for name in ("key", *self._columns, *run)]
+        for start in range(0, len(keys), PARAMETERS - 2):
+            some = c.key.in_(keys[start : start + PARAMETERS - 2])
+            query = self._leases.with_lease(sa.select(*columns).where(c.scope == self._scope, some), self._table)
+            for key, *facts in self._connection.execute(query):
+                entry = _entry(*facts[: len(self._columns)])
+                owner, lease = RunRef(*facts[len(self._columns) : -3]), facts[-3:]
+                is_leased = entry.claim == self._token or (owner != self._run and is_living(*lease))
+                yield key, entry._replace(state="leased") if is_leased and entry.outcome == "claimed" else entry
 
     def created_entries(self) -> Iterator[CreatedEntry]:
         """
@@ -231,3 +223,7 @@ class EntryReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _entry(outcome: str, *facts: Any) -> LedgerEntry:
+    return LedgerEntry(_STATES.get(outcome, "ambiguous"), *facts, outcome)

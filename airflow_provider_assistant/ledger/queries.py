@@ -6,19 +6,24 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.entries import is_leased
+from airflow_provider_assistant.ledger.leases import is_living
 from airflow_provider_assistant.ledger.schema import UNRESOLVED, RunRef, documents, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 
 TABLES = {"document": documents, "question": questions, "submission": submissions, "rating": ratings}
+# Kinds whose claims have leases.
+_BATCHES = ("document", "question")
 BY_HAND = "resolved by hand"
+# Claims of chat requests and ratings have no lease, because no run waits for them. A person should not resolve one
+# while its request may be in flight.
+LONGEST_REQUEST = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class AmbiguousEntry:
     :param error: Error message, or None.
     :param run: Task instance that made the claim.
     :param claimed_at: Time of the claim, UTC.
+    :param may_be_under_way: Whether a task may be sending it right now: a claim of a document or question whose task is
+        alive, or a claim of a chat request or rating of less than an hour ago.
     """
 
     kind: str
@@ -52,11 +59,7 @@ class AmbiguousEntry:
     error: str | None
     run: RunRef
     claimed_at: datetime
-
-    @property
-    def may_be_under_way(self) -> bool:
-        """Whether a task may be sending it right now."""
-        return self.outcome == "claimed" and is_leased(self.claimed_at, datetime.now(UTC))
+    may_be_under_way: bool
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as plain JSON types."""
@@ -133,6 +136,8 @@ def ambiguous_entries(ledger: Ledger, site_id: str | None = None) -> list[Ambigu
         found = []
         for kind, table in TABLES.items():
             query = sa.select(table).where(table.c.outcome.in_(UNRESOLVED)).order_by(table.c.claimed_at, table.c.key)
+            if kind in _BATCHES:
+                query = ledger.leases.with_lease(query, table)
             found += [_entry(kind, row) for row in connection.execute(_on(query, table, site_id))]
         return found
 
@@ -257,7 +262,12 @@ def _facts(
 
 
 def _entry(kind: str, row: Any) -> AmbiguousEntry:
-    is_batch = kind in {"document", "question"}
+    is_batch = kind in _BATCHES
+    is_alive = (
+        is_living(row.heartbeat_at, row.lease_seconds, row.database_now)
+        if is_batch
+        else abs(datetime.now(UTC) - row.claimed_at) < LONGEST_REQUEST
+    )
     return AmbiguousEntry(
         kind=kind,
         scope=row.scope,
@@ -271,6 +281,7 @@ def _entry(kind: str, row: Any) -> AmbiguousEntry:
         error=row.error,
         run=RunRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.region),
         claimed_at=row.claimed_at,
+        may_be_under_way=row.outcome == "claimed" and is_alive,
     )
 
 

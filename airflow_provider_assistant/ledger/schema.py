@@ -12,8 +12,9 @@ from typing import Any, Literal, Self, TypeAlias
 import sqlalchemy as sa
 
 # 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
-# and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns.
-SCHEMA_VERSION = 6
+# and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns;
+# 7: leases.
+SCHEMA_VERSION = 7
 # Characters of a scope; together with the key it has to fit into MySQL's longest index.
 SCOPE_LENGTH = 400
 
@@ -305,6 +306,21 @@ loads = sa.Table(
     sa.Column("error", AnyText(None)),
     *(sa.Column(name, sa.Integer) for name in COUNTS),
     sa.Column("seconds", sa.Float(53)),
+    sa.Column("region", sa.String(250)),
+)
+# One row per try of a task that has claims. It protects the claims with its token while the task is alive.
+leases = sa.Table(
+    "assistant_leases",
+    metadata,
+    sa.Column("token", sa.String(32), primary_key=True),
+    # By the database's clock.
+    sa.Column("heartbeat_at", UtcDateTime, nullable=False),
+    # Duration of the lease, as the task's worker configured it.
+    sa.Column("seconds", sa.Float(53), nullable=False),
+    sa.Column("dag_id", sa.String(250)),
+    sa.Column("run_id", sa.String(250)),
+    sa.Column("task_id", sa.String(250)),
+    sa.Column("map_index", sa.Integer),
     sa.Column("region", sa.String(250)),
 )
 # PostgreSQL's B-tree index takes at most about 2,700 bytes; MySQL's index on text needs a length.

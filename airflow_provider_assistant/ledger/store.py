@@ -16,6 +16,7 @@ from airflow_provider_assistant.exceptions import AssistantLedgerError, Assistan
 from airflow_provider_assistant.ledger.claims import BatchLedger
 from airflow_provider_assistant.ledger.database import NAME, attempts_on, ledger_errors, name_of, transaction
 from airflow_provider_assistant.ledger.effects import EffectLedger
+from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.load_log import LoadRecord, recorded
 from airflow_provider_assistant.ledger.migrate import migrate
 from airflow_provider_assistant.ledger.schema import (
@@ -41,11 +42,19 @@ class Ledger(EffectLedger):
 
     :param engine: Engine of the database. Missing tables are created.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
+    :param leases: Settings of leases. Default: those of Airflow's configuration.
     :raises AssistantLedgerError: The database cannot be used, or contains a ledger of a newer version.
     """
 
-    def __init__(self, engine: sa.Engine, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        leases: LeaseSettings | None = None,
+    ) -> None:
         super().__init__(engine, now=now)
+        self.leases = leases or configured()
         with ledger_errors(engine, "cannot be opened", "Nothing was sent."):
             found, version = attempts_on(engine.dialect.name)(migrate, engine)
         if version > SCHEMA_VERSION:
@@ -110,7 +119,16 @@ class Ledger(EffectLedger):
         :return: The ledger. Close it after use.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        return BatchLedger(self.engine, documents, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
+        return BatchLedger(
+            self.engine,
+            documents,
+            scope=scope,
+            site_id=site_id,
+            source=source,
+            run=run,
+            now=self._now,
+            leases=self.leases,
+        )
 
     def questions(self, *, scope: QuestionScope, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """
@@ -123,7 +141,16 @@ class Ledger(EffectLedger):
         :return: The ledger. Close it after use.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        return BatchLedger(self.engine, questions, scope=scope, site_id=site_id, source=source, run=run, now=self._now)
+        return BatchLedger(
+            self.engine,
+            questions,
+            scope=scope,
+            site_id=site_id,
+            source=source,
+            run=run,
+            now=self._now,
+            leases=self.leases,
+        )
 
     def load(
         self, *, scope: str, endpoint: str, site_id: str, source: str, run: RunRef

@@ -82,7 +82,11 @@ class Load:
         self._breaker = CircuitBreaker(max(BREAKER, options.max_concurrency), *fatal, on_open=self._stop_sending)
         self._runner = CancellableRunner(CANCELLED, grace=GRACE, on_cancel=self._breaker.open)
         self._writer = LedgerWriter(
-            ledger, options.max_concurrency, on_lost=self._count_lost, on_unsent=self._record_unsent
+            ledger,
+            options.max_concurrency,
+            on_lost=self._count_lost,
+            on_unsent=self._record_unsent,
+            on_taken_over=self._report.taken_over,
         )
         self._started = self._last_report = time.monotonic()
 
@@ -192,6 +196,9 @@ class Load:
         finally:
             self._writer.stop()
             self._report.unrecorded(self._writer.record_remaining())
+            if self._ledger:
+                # A chat batch waits for its answers with an open ledger, but has no claims any more.
+                self._ledger.release()
 
     async def _write_ledger(self, plan: LoadPlan) -> None:
         with ThreadPoolExecutor(1, "ledger") as thread:

@@ -8,7 +8,7 @@ never exceeds ``max_concurrency``, so a killed load leaves at most that many amb
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.ledger import RENEWAL, BatchLedger, Claim, ClaimOutcome
+from airflow_provider_assistant.ledger import BatchLedger, Claim, ClaimOutcome
 from airflow_provider_assistant.loading.rows import PreparedRow
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,8 @@ class LedgerWriter(AsyncIterator[Attempt]):
     :param max_concurrency: Maximum number of claims without an outcome.
     :param on_lost: Called with each row that another task has claimed in the meantime.
     :param on_unsent: Called with each row that is claimed but will not be handed out; it must record an outcome.
+    :param on_taken_over: Called with outcomes that cannot be recorded, because the lease of this load had expired and
+        another run has taken their rows over.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class LedgerWriter(AsyncIterator[Attempt]):
         *,
         on_lost: Callable[[Attempt], None],
         on_unsent: Callable[[Attempt], None],
+        on_taken_over: Callable[[list[ClaimOutcome]], None],
     ) -> None:
         self._ledger = ledger
         self._max_concurrency = max_concurrency
         self._on_lost = on_lost
         self._on_unsent = on_unsent
+        self._on_taken_over = on_taken_over
         self._group_size = max(1, max_concurrency // GROUP) if ledger else 1
         self._ready: asyncio.Queue[Attempt | None] = asyncio.Queue()
         self._outcomes: list[ClaimOutcome] = []
@@ -114,14 +118,17 @@ class LedgerWriter(AsyncIterator[Attempt]):
         :return: Outcomes of created rows that the ledger could not record.
         """
         outcomes, self._outcomes = self._outcomes, []
+        taken_over: list[ClaimOutcome] = []
         if not outcomes or self._ledger is None:
             return []
         try:
-            self._ledger.commit_and_claim(outcomes, ())
+            self._ledger.commit_and_claim(outcomes, (), on_taken_over=taken_over.append)
         except AssistantError:
             created = [outcome for outcome in outcomes if outcome.outcome == "created"]
             log.exception("%d documents were created, but the ledger could not record them.", len(created))
             return created
+        if taken_over:
+            self._on_taken_over(taken_over)
         return []
 
     async def run(self, attempts: AsyncIterator[Attempt], thread: Executor) -> None:
@@ -160,16 +167,13 @@ class LedgerWriter(AsyncIterator[Attempt]):
         return waiting == self._in_flight or waiting >= self._group_size
 
     async def _wait_for_group(self, to_claim: int) -> None:
-        """Wait until a group of outcomes is complete, GROUP_DELAY seconds have passed, or claims must be renewed."""
+        """Wait until a group of outcomes is complete, or GROUP_DELAY seconds after its first outcome."""
         if self._is_group_full:
             return
         self._wakeup.clear()
         if self._outcomes or to_claim:
             asyncio.get_running_loop().call_later(GROUP_DELAY, self._wakeup.set)
-        # Rows that wait out a long pause keep their claims only if these are renewed.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RENEWAL.total_seconds()):
-                await self._wakeup.wait()
+        await self._wakeup.wait()
 
     async def _commit(self, to_claim: list[Attempt], thread: Executor) -> None:
         outcomes, self._outcomes = self._outcomes, []
@@ -177,13 +181,17 @@ class LedgerWriter(AsyncIterator[Attempt]):
             self._hand_out(to_claim, len(outcomes))
             return
         claims = [attempt.claim for attempt in to_claim]
-        work = asyncio.get_running_loop().run_in_executor(thread, self._ledger.commit_and_claim, outcomes, claims)
+        taken_over: list[ClaimOutcome] = []
+        commit = functools.partial(self._ledger.commit_and_claim, outcomes, claims, on_taken_over=taken_over.append)
+        work = asyncio.get_running_loop().run_in_executor(thread, commit)
         cancelled = await _finished(work)
         try:
             keys = work.result()
         except BaseException:
             self._outcomes[:0] = outcomes
             raise
+        if taken_over:
+            self._on_taken_over(taken_over)
         if len(keys) < len(to_claim):
             for attempt in to_claim:
                 if attempt.claim.key not in keys:

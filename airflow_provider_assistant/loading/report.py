@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
@@ -179,6 +179,27 @@ class LoadReport:
             key, ids = outcome.claim.label, _ids(outcome.created_id)
             log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(outcome.created_id)))
             self._findings.add("ambiguous", key, "created, but the ledger could not record it", document_ids=ids)
+
+    def taken_over(self, outcomes: Collection[ClaimOutcome]) -> None:
+        """
+        Report rows that another run has taken over, because the lease of this load had expired.
+
+        Their outcomes are counted, but they are not in the ledger: the other run sends these rows as well.
+
+        :param outcomes: Outcomes of the rows.
+        """
+        log.warning(
+            "The lease of this load had expired, because its process was stopped or the ledger was away. Another run "
+            "has taken over %d of its rows; documents that both have created are listed as possibly duplicated.",
+            len(outcomes),
+        )
+        for outcome in outcomes:
+            claim = outcome.claim
+            is_listed = outcome.ambiguous or (claim.entry and claim.entry.state == "ambiguous")
+            if outcome.outcome == "created" and not is_listed:
+                self._counts.possibly_duplicated += 1
+                reason = "another run has taken this row over and may have created it as well"
+                self._findings.add("possibly_duplicated", claim.label, reason, document_ids=_ids(outcome.created_id))
 
     def _find(self, kind: Kind, row: PreparedRow, reason: str, document_id: str | None = None) -> None:
         self._findings.add(kind, row.readable_key, reason, row=row.number, document_ids=_ids(document_id))

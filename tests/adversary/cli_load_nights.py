@@ -92,7 +92,7 @@ class _Course:
         night, terminal = self._night, self._terminal
         for one in night.tries:
             self._load(one.form, one)
-        # After an hour, the claims of a killed command expire.
+        # The claims of a killed command expire.
         terminal.sleep(DAY)
         if night.resolves:
             self._resolve()

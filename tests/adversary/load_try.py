@@ -15,7 +15,7 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
+from airflow_provider_assistant.ledger import DocumentScope, LeaseSettings, Ledger, RunRef
 from airflow_provider_assistant.loading import engine, findings, report
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings
@@ -25,7 +25,7 @@ from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import Rows
 from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger
 from tests.adversary.service import WELL, Answer, Client, Killed, Service
-from tests.virtual_time import now, simulated
+from tests.virtual_time import every, now, simulated
 
 # Opens the source of one load.
 Opened: TypeAlias = Callable[[], contextlib.AbstractContextManager[Rows]]
@@ -164,7 +164,8 @@ async def _load(
             rows = stack.enter_context(opened())
             memory = None
             if options.ledger:
-                ledger = Ledger(night_ledger.engine, now=clock.datetime)
+                leases = LeaseSettings(now=clock.datetime, every=every)
+                ledger = Ledger(night_ledger.engine, now=clock.datetime, leases=leases)
                 names = {"site_id": "site", "source": "source", "run": run}
                 record = stack.enter_context(ledger.load(scope="s", endpoint="documents/qa", **names))
                 memory = stack.enter_context(ledger.documents(scope=DocumentScope("s", "documents/qa"), **names))

@@ -37,12 +37,12 @@ from airflow_provider_assistant.client.defaults import ClientDefaults, set_clien
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, store
+from airflow_provider_assistant.ledger import LeaseSettings, Ledger, store
 from airflow_provider_assistant.operators import chat_batch, submit_chat
 from tests.adversary.load_faults import scratch
 from tests.adversary.request_service import HOST, SITE, TENANT, Answer, Entry, Service, Try
 from tests.adversary.service import SECRET
-from tests.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop, every
 
 EPOCH = 1.8e9
 # Exceptions of Airflow itself; all others must be AssistantErrors.
@@ -297,14 +297,18 @@ class World:
             transport=lambda _: _Wire(self), async_transport=lambda _: _AsyncWire(self), now=self.now,
             sleep=self.sleep, rng=lambda: rng,
         )  # fmt: skip
-        moment = {"now": lambda: datetime.fromtimestamp(self.now(), UTC)}
+
+        def moment() -> datetime:
+            return datetime.fromtimestamp(self.now(), UTC)
+
+        clocks = {"now": moment, "leases": LeaseSettings(now=moment, every=every)}
         shutil.copy(_empty_ledger(), self.folder / "assistant_ledger.db")
         handler = _Handler(self.logged)
         loggers = [logging.getLogger(name) for name in ("airflow_provider_assistant", "airflow.task")]
         with contextlib.ExitStack() as stack:
             for patch in (
                 mock.patch.object(AssistantHook, "load_settings_async", looked_up),
-                mock.patch.dict(Ledger.__init__.__kwdefaults__, moment),
+                mock.patch.dict(Ledger.__init__.__kwdefaults__, clocks),
                 mock.patch.dict("os.environ", {"AIRFLOW_CONN_ASSISTANT_DEFAULT": self._connection}),
                 mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(self.folder)),
                 mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, claims, sqlite_engine
-from airflow_provider_assistant.ledger.queries import ambiguous_entries, resolve
+from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, leases, sqlite_engine
+from airflow_provider_assistant.ledger.queries import LONGEST_REQUEST, ambiguous_entries, resolve
 from airflow_provider_assistant.loading import engine, file_readers, report
+from airflow_provider_assistant.provider_info import get_provider_info
 from tests.docs.conftest import FAQ, write_csv
 from tests.docs.pages import ROOT, blocks_of, codes, prose, section, table
 from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
@@ -139,6 +140,7 @@ def test_queries_on_the_ledger(
     connect()
     on_site, in_doubt = [query for query in queries(LEDGER) if "assistant_documents" in query]
     (loads,) = [query for query in queries(LEDGER) if "assistant_loads" in query]
+    (leased,) = [query for query in queries(LEDGER) if "assistant_leases" in query]
     dag = dag_on(INCREMENTAL, "load_faq_nightly", tmp_path)
     run_dag(dag)
     path = ledger_home / "assistant_ledger.db"
@@ -147,7 +149,7 @@ def test_queries_on_the_ledger(
         assert [(row[0], row[1]) for row in found] == [("load_faq_nightly.load", key) for key in ("17", "18", "19")]
         assert {row[2] for row in found} == {document["id"] for document in service.documents()}
         assert ledger.execute(in_doubt).fetchall() == []
-        assert ledger.execute(loads).fetchall() == []
+        assert ledger.execute(loads).fetchall() == ledger.execute(leased).fetchall() == []
         ledger.execute("UPDATE assistant_loads SET outcome = NULL, ended_at = NULL")
         assert [row[2] for row in ledger.execute(loads)] == ["load_faq_nightly"]
         ledger.execute("UPDATE assistant_documents SET outcome = 'ambiguous', content_hash = NULL WHERE label = '17'")
@@ -194,10 +196,16 @@ def words(page: str) -> str:
 
 def test_numbers_in_the_text() -> None:
     ledger, pace = words(LEDGER), words(PACE)
-    assert "A claim is respected for one hour" in ledger
-    assert timedelta(hours=1) == claims.LEASE
-    assert "renews its claims every 15 minutes" in ledger
-    assert timedelta(minutes=15) == claims.RENEWAL
+    assert "writes no heartbeat for 60 seconds" in ledger
+    assert leases.DEFAULT_SECONDS == 60
+    assert "writes a heartbeat every 15 seconds" in ledger
+    assert leases.DEFAULT_SECONDS / leases.BEATS == 15
+    assert f"from {leases.SHORTEST:g} to {leases.LONGEST:g}," in words("docs/reference/configuration.md")
+    assert f"from {leases.SHORTEST:g} to {leases.LONGEST:g}," in str(get_provider_info()["config"])
+    assert "expires after 60 seconds" in words("docs/howto/command-line.md")
+    assert "may be in flight for an hour" in words("docs/howto/command-line.md")
+    assert timedelta(hours=1) == LONGEST_REQUEST
+    assert "within 60 seconds of a kill" in words("docs/faults.md")
     assert f"{engine.BREAKER} of these in a row" in pace
     assert f"{engine.BREAKER} failures in a row" in words("docs/reference/errors.md")
     assert "gives what is in flight two seconds" in ledger

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from airflow_provider_assistant.ledger import (
     Claim,
     ClaimOutcome,
     DocumentScope,
+    LeaseSettings,
     Ledger,
     QuestionScope,
     RequestEnd,
@@ -27,7 +29,8 @@ from airflow_provider_assistant.ledger import (
     submissions,
 )
 from airflow_provider_assistant.ledger.database import ATTEMPTS, is_transient
-from airflow_provider_assistant.ledger.entries import LEASE, LedgerEntry
+from airflow_provider_assistant.ledger.entries import LedgerEntry
+from airflow_provider_assistant.ledger.leases import DatabaseNow
 from airflow_provider_assistant.ledger.queries import (
     ambiguous_entries,
     count_outcomes,
@@ -35,13 +38,13 @@ from airflow_provider_assistant.ledger.queries import (
     resolve,
     superseded_documents,
 )
-from airflow_provider_assistant.ledger.schema import metadata
+from airflow_provider_assistant.ledger.schema import leases, metadata
 from airflow_provider_assistant.ledger.schema import questions as table_of_questions
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
-from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5
+from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5, VERSION_6
 
 __all__ = ["_process", "remote"]
 
@@ -155,8 +158,10 @@ def test_only_one_claim_of_a_key_succeeds(ledger):
 def test_a_claim_of_a_killed_attempt_is_ambiguous_and_counted(ledger, engine):
     with documents(ledger) as killed:
         killed.commit_and_claim([], claims(killed, "a"))
+        with documents(ledger, run=OTHER_RUN) as other:
+            assert other.entries(["a"])["a"].state == "leased"
     with documents(ledger, run=OTHER_RUN) as other:
-        assert other.entries(["a"])["a"].state == "leased"
+        assert other.entries(["a"])["a"].state == "ambiguous"
     with documents(ledger) as again:
         (claim,) = claims(again, "a")
         assert claim.entry.state == "ambiguous"
@@ -164,11 +169,62 @@ def test_a_claim_of_a_killed_attempt_is_ambiguous_and_counted(ledger, engine):
         again.commit_and_claim([created(claim)], [])
     with documents(ledger) as third:
         assert [doubled.ambiguous for doubled in third.possible_duplicates()] == [1]
-    later = Ledger(engine, now=lambda: START + LEASE + timedelta(seconds=1))
-    with documents(ledger) as killed:
-        killed.commit_and_claim([], claims(killed, "b"))
-    with documents(later, run=OTHER_RUN) as other:
-        assert other.entries(["b"])["b"].state == "ambiguous"
+
+
+def change_lease(engine, **values):
+    with engine.begin() as connection:
+        assert connection.execute(sa.update(leases).values(**values)).rowcount == 1
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/St_Johns"])
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_only_the_clock_of_the_database_decides_about_a_lease(server, ledger, engine, hours, zone):
+    """Whatever the clocks of the workers and the time zones of their sessions are."""
+    elsewhere = sa.create_engine(server.url, connect_args={"options": f"-c timezone={zone}"}, poolclass=sa.NullPool)
+    skewed = Ledger(elsewhere, now=lambda: datetime.now(UTC) + timedelta(hours=hours))
+    with documents(ledger) as one, documents(skewed, run=OTHER_RUN) as other:
+        one.commit_and_claim([], claims(one, "a"))
+        assert other.entries(["a"])["a"].state == "leased"
+        change_lease(engine, heartbeat_at=datetime.now(UTC) - timedelta(minutes=2))
+        (taken,) = claims(other, "a")
+        assert taken.entry.state == "ambiguous"
+        assert other.commit_and_claim([], [taken]) == {"a"}
+        assert one.entries(["a"])["a"].state == "leased"
+        reported = []
+        one.commit_and_claim([created(Claim("a", "row a", None))], [], on_taken_over=reported.append)
+        assert [outcome.created_id for outcome in reported] == ["doc-a-1"]
+        assert one.entries(["a"])["a"].state == "leased"
+    with engine.connect() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(leases)) == 0
+
+
+def test_the_clock_of_the_database_goes_on_during_a_transaction(engine):
+    with engine.begin() as connection:
+        first, second = (connection.scalar(sa.select(DatabaseNow())) for _ in range(2))
+        assert second > first
+        assert abs(datetime.now(UTC) - second) < timedelta(minutes=1)
+
+
+def test_a_thread_keeps_a_lease_alive(server):
+    ledger = Ledger(sa.create_engine(server.url), leases=LeaseSettings(seconds=0.4))
+    with ledger, documents(ledger) as memory, ledger.engine.connect() as connection:
+        memory.commit_and_claim([], claims(memory, "a"))
+        beats, deadline = set(), time.monotonic() + 60
+        while len(beats) < 4:
+            assert time.monotonic() < deadline
+            beats.add(connection.scalar(sa.select(leases.c.heartbeat_at)))
+            connection.rollback()
+
+
+def test_migration_of_version_6_adds_leases(engine):
+    create(engine, VERSION_6)
+    at_once(3, lambda: Ledger(engine))
+    scope = DocumentScope("https://h/m2m/sites/a%20b", "documents/text", "x/documents/qa")
+    with Ledger(engine).documents(scope=scope, site_id="docs", source="kb", run=OTHER_RUN) as memory:
+        (claim,) = claims(memory, "intended")
+        assert claim.entry.state == "ambiguous"
+        assert memory.commit_and_claim([], [claim]) == {"intended"}
+        assert memory.entries(["intended"])["intended"].state == "leased"
 
 
 def test_stale_documents(ledger):
@@ -440,6 +496,29 @@ def test_a_killed_load(on_ambiguous, case):
     audit.complete() if on_ambiguous == "retry" else audit.exact()
 
 
+def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", "5")
+    loader = case.start(case.attempt(ROWS))
+    case.wait_for(80)
+    loader.kill()
+    loader.wait()
+    case.agree()
+    in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
+    change_lease(case.engine, seconds=3600)
+    other = case.attempt(ROWS, run_id="other")
+    assert case.run(other)["skipped"] == len(in_flight)
+    assert listed(other.findings_path, "skipped") == in_flight
+    change_lease(case.engine, seconds=5)
+    deadline = time.monotonic() + 120
+    while case.run(other)["skipped"]:
+        assert time.monotonic() < deadline, "the lease expires"
+        time.sleep(0.2)
+    audit = case.audit(ROWS, other)
+    audit.honest()
+    assert not audit.missing
+    assert set(audit.duplicated) <= in_flight
+
+
 def test_two_processes(case):
     attempts = [case.attempt(ROWS, task_id="one"), case.attempt(range(100, 350), task_id="other")]
     results = [ended.result for ended in [loader.wait() for loader in map(case.start, attempts)]]
@@ -488,5 +567,5 @@ def test_entries_equal_the_columns(ledger):
         (claim,) = claims(memory, "a")
         memory.commit_and_claim([], [claim])
         known = memory.entries(["a"])["a"]
-        assert known == LedgerEntry("leased", None, None, None, known.claim, known.source)
+        assert known == LedgerEntry("leased", None, None, None, known.claim, known.source, "claimed")
         assert known.source == memory.source

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import time
+
 import pytest
 
+from tests.integration.faults.conftest import DOCUMENTS
+from tests.integration.faults.loads import listed
+
 HALF, ROWS = range(300), range(450)
+LEASE = ("AIRFLOW__ASSISTANT__LEASE_SECONDS", "5")
 
 
 @pytest.mark.parametrize("overlap", [range(150, 450), range(300)])
@@ -37,3 +44,49 @@ def test_one_of_them_is_killed(case, measured):
     audit = case.audit(ROWS, one)
     audit.complete()
     measured(skipped=skipped, listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+def until_nothing_is_skipped(case, attempt):
+    """Run an attempt until it has taken over the rows of another run, and return the seconds that this took."""
+    began = time.monotonic()
+    while case.run(attempt)["skipped"]:
+        assert time.monotonic() < began + 120, "the lease expires"
+        time.sleep(0.2)
+    return time.monotonic() - began
+
+
+def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, measured, monkeypatch):
+    monkeypatch.setenv(*LEASE)
+    killed = case.attempt(HALF, run_id="killed", env=dict([LEASE]))
+    case.interrupt(killed, 100)
+    in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
+    assert in_flight
+    other = case.attempt(HALF, run_id="other")
+    seconds = until_nothing_is_skipped(case, other)
+    audit = case.audit(HALF, other)
+    audit.complete()
+    assert audit.suspected == in_flight
+    measured(seconds=round(seconds, 1), listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+def test_a_load_that_is_stopped_for_longer_than_its_lease(case, measured, monkeypatch):
+    """As on a suspended machine. Its late outcomes do not overwrite those of the run that has taken its rows over."""
+    monkeypatch.setenv(*LEASE)
+    one, other = (case.attempt(HALF, task_id=name, env=dict([LEASE])) for name in ("one", "other"))
+    case.service.hold(DOCUMENTS, skip=100)
+    stopped = case.start(one)
+    case.wait_for(100)
+    stopped.kill(signal.SIGSTOP)
+    case.service.faults(rules=[])
+    until_nothing_is_skipped(case, other)
+    outcomes = case.outcomes()
+    stopped.kill(signal.SIGCONT)
+    ended = stopped.wait()
+    assert ended.result, ended.trace
+    audit = case.audit(HALF, other)
+    audit.complete()
+    assert audit.duplicated
+    assert set(audit.duplicated) <= audit.suspected & listed(one.findings_path, "possibly_duplicated")
+    assert ended.result["possibly_duplicated"] == len(listed(one.findings_path, "possibly_duplicated"))
+    assert case.outcomes() == outcomes
+    measured(listed=len(audit.suspected), duplicates=audit.duplicates)

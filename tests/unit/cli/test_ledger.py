@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import contextlib
 
 import pytest
 
 from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef
-from airflow_provider_assistant.ledger.entries import LEASE
-from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 from tests.unit.cli.conftest import rows
 
@@ -24,8 +22,9 @@ def in_doubt(connection, cli, faq, service):
     return entry
 
 
+@contextlib.contextmanager
 def claimed(service, key="9"):
-    """Claim a row like a task that was killed before it recorded the outcome."""
+    """Claim a row; the task lives until the end of the block, and does not record the outcome."""
     with (
         Ledger.open() as ledger,
         ledger.documents(
@@ -36,6 +35,7 @@ def claimed(service, key="9"):
         ) as memory,
     ):
         assert memory.commit_and_claim((), [Claim(hash_of(encoded((key,))), key, None)])
+        yield
 
 
 def test_an_empty_ledger(cli):
@@ -140,7 +140,8 @@ def test_an_uploaded_file_is_done_by_its_content(cli, connection, tmp_path, run_
 
 
 def test_a_key_that_fits_none_or_several_entries(cli, in_doubt, service):
-    claimed(service)
+    with claimed(service):
+        pass
     none = cli("ledger", "resolve", "zz", "--as", "not-created")
     assert (none.code, "no entry" in none.err) == (2, True)
     several = cli("ledger", "resolve", "", "--as", "not-created")
@@ -148,21 +149,19 @@ def test_a_key_that_fits_none_or_several_entries(cli, in_doubt, service):
 
 
 def test_what_may_be_under_way_is_left_alone(cli, connection, service):
-    claimed(service)
-    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    assert (entry["outcome"], entry["may_be_under_way"]) == ("claimed", True)
-    assert cli("ledger", "ambiguous").lines[1][5] == "under way?"
-    ran = cli("ledger", "resolve", entry["key"], "--as", "not-created")
-    assert ran.code == 2
-    assert "--force" in ran.err
-    assert cli("ledger", "resolve", entry["key"], "--as", "not-created", "--force").code == 0
+    with claimed(service):
+        (entry,) = cli("ledger", "ambiguous", "-o", "json").json
+        assert (entry["outcome"], entry["may_be_under_way"]) == ("claimed", True)
+        assert cli("ledger", "ambiguous").lines[1][5] == "under way?"
+        ran = cli("ledger", "resolve", entry["key"], "--as", "not-created")
+        assert ran.code == 2
+        assert "--force" in ran.err
+        assert cli("ledger", "resolve", entry["key"], "--as", "not-created", "--force").code == 0
 
 
-def test_what_is_older_than_any_request_is_not_under_way(cli, connection, service):
-    claimed(service)
-    with Ledger.open() as ledger, ledger.engine.begin() as database:
-        then = database.execute(documents.select()).one().claimed_at - LEASE - timedelta(minutes=1)
-        database.execute(documents.update().values(claimed_at=then))
+def test_a_claim_of_a_task_that_is_dead_is_not_under_way(cli, connection, service):
+    with claimed(service):
+        pass
     (entry,) = cli("ledger", "ambiguous", "-o", "json").json
     assert entry["may_be_under_way"] is False
     assert cli("ledger", "resolve", entry["key"], "--as", "not-created").code == 0

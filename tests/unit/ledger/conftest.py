@@ -1,7 +1,8 @@
-"""A ledger with a fixed clock."""
+"""A ledger with a fixed clock, and heartbeats that a test writes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,6 +22,26 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
+
+
+class Heartbeats:
+    """Schedule heartbeats that are written when a test calls :meth:`beat`."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._beats: list[Callable[[], None]] = []
+
+    def __call__(self, seconds: float, beat: Callable[[], None]) -> Callable[[], None]:
+        self.seconds.append(seconds)
+        self._beats.append(beat)
+        return lambda: self._beats.remove(beat)
+
+    def beat(self) -> None:
+        for beat in list(self._beats):
+            beat()
+
+    def __len__(self) -> int:
+        return len(self._beats)
 
 
 @pytest.fixture

@@ -215,9 +215,12 @@ def test_what_is_not_there_is_withdrawn_without_a_trace(ledger):
 
 def test_a_retry_takes_over_what_a_killed_try_left_open(ledger):
     """A claim of a killed try is ambiguous; a claim of another run may still be in flight."""
-    with opened(ledger) as killed:
+    with (
+        opened(ledger) as killed,
+        opened(ledger) as retry,
+        opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other,
+    ):
         killed.commit_and_claim((), [Claim("a", "a", None)])
-    with opened(ledger) as retry, opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other:
         assert states(retry, "a") == {"a": "ambiguous"}
         assert states(other, "a") == {"a": "leased"}
 

@@ -26,7 +26,15 @@ from airflow_provider_assistant.ledger import (
 from airflow_provider_assistant.ledger.database import is_transient
 from airflow_provider_assistant.ledger.schema import documents, questions
 from tests.threads import at_once
-from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5
+from tests.unit.ledger.versions import (
+    FORMER_CLAIM,
+    VERSION_1,
+    VERSION_2,
+    VERSION_3,
+    VERSION_4,
+    VERSION_5,
+    VERSION_6,
+)
 
 RUN = RunRef("dag", "run", "task", -1)
 
@@ -106,7 +114,9 @@ def test_version_2_gets_questions_and_keeps_the_rest(second):
             assert sorted(found) == [1, 2, SCHEMA_VERSION]
 
 
-@pytest.mark.parametrize("version", [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5], ids=list("12345"))
+@pytest.mark.parametrize(
+    "version", [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6], ids=list("123456")
+)
 def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
     migrated, new = ledger_of(tmp_path / "migrated.db", version), tmp_path / "new.db"
     for path in (migrated, new):
@@ -115,7 +125,7 @@ def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
     assert indexes(migrated) == indexes(new)
     assert set(columns(new)) == {
         "assistant_ledger_schema", "assistant_submissions", "assistant_ratings", "assistant_documents",
-        "assistant_questions", "assistant_loads",
+        "assistant_questions", "assistant_loads", "assistant_leases",
     }  # fmt: skip
 
 
@@ -211,6 +221,24 @@ def test_a_migration_of_version_5_that_was_killed_midway_is_finished(fifth, tmp_
         for name in ("submissions", "ratings", "documents", "questions"):
             found = {outcome for (outcome,) in raw.execute(f"SELECT outcome FROM assistant_{name}")}
             assert found == {"created", "claimed", "ambiguous", "rejected" if name == "questions" else "failed"}
+
+
+@pytest.mark.parametrize("run_id", ["run", "other"])
+def test_version_6_gets_leases_and_its_claims_have_none(tmp_path, run_id):
+    """Whichever run finds the claim of an older package, the row is ambiguous at once."""
+    scope = DocumentScope("https://h/m2m/sites/a%20b", "documents/text", "x/documents/qa")
+    path, run = ledger_of(tmp_path / "ledger.db", VERSION_6), RunRef("dag", run_id, "task", -1)
+    with (
+        Ledger(sqlite_engine(path)) as ledger,
+        ledger.documents(scope=scope, site_id="docs", source="kb", run=run) as memory,
+    ):
+        found = memory.entries(["done", "intended", "ambiguous", "refused"])
+        assert {key: entry.state for key, entry in found.items()} == {
+            "done": "created", "intended": "ambiguous", "ambiguous": "ambiguous", "refused": "none",
+        }  # fmt: skip
+        claims = [Claim(key, "label", found[key]) for key in ("intended", "refused")]
+        assert memory.commit_and_claim((), claims) == {"intended", "refused"}
+        assert memory.entries(["intended"])["intended"].state == "leased"
 
 
 def test_a_migration_that_was_killed_midway_is_finished(third):

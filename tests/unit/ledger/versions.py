@@ -86,6 +86,22 @@ INSERT INTO assistant_questions VALUES ('https://h/m2m/sites/docs/chat?sync=c?as
 """
     for outcome in _OUTCOMES
 )
+# Changed by version 6: names of outcomes and times. Added: the parts of a scope.
+_EFFECTS = _TABLES[:-1]
+VERSION_6 = f"""{VERSION_5}
+INSERT INTO assistant_ledger_schema VALUES (6);
+{"".join(f"ALTER TABLE assistant_{name} RENAME COLUMN intended_at TO claimed_at;" for name in _EFFECTS)}
+{"".join(f"ALTER TABLE assistant_{name} RENAME COLUMN settled_at TO recorded_at;" for name in _EFFECTS)}
+{"".join(f"UPDATE assistant_{name} SET outcome = 'created' WHERE outcome = 'done';" for name in _EFFECTS)}
+{"".join(f"UPDATE assistant_{name} SET outcome = 'claimed' WHERE outcome = 'intended';" for name in _EFFECTS)}
+{"".join(f"UPDATE assistant_{name} SET outcome = 'failed' WHERE outcome = 'refused';" for name in _EFFECTS)}
+ALTER TABLE assistant_documents ADD COLUMN site_url VARCHAR(400);
+ALTER TABLE assistant_documents ADD COLUMN endpoint VARCHAR(250);
+ALTER TABLE assistant_documents ADD COLUMN namespace VARCHAR(250);
+ALTER TABLE assistant_questions ADD COLUMN site_url VARCHAR(400);
+ALTER TABLE assistant_questions ADD COLUMN mode VARCHAR(250);
+ALTER TABLE assistant_questions ADD COLUMN batch VARCHAR(250);
+"""
 # The statement by which versions before 6 claim a question.
 FORMER_CLAIM = """
 INSERT INTO assistant_questions (scope, site_id, source, claim, dag_id, run_id, task_id, map_index, intended_at,

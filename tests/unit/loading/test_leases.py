@@ -1,10 +1,14 @@
-"""A row that waits out a pause keeps its lease, regardless of the length of the pause."""
+"""A load keeps its rows as long as it lives, frees them when it ends, and reports rows that were taken over."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
+import time
 from datetime import UTC, datetime, timedelta
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.api import endpoints
@@ -12,9 +16,20 @@ from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
-from airflow_provider_assistant.ledger.entries import LEASE
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantIncompleteError
+from airflow_provider_assistant.ledger import (
+    Claim,
+    ClaimOutcome,
+    DocumentScope,
+    LeaseSettings,
+    Ledger,
+    RunRef,
+    sqlite_engine,
+)
+from airflow_provider_assistant.ledger.leases import DEFAULT_SECONDS
+from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.load_client import TrackingLimiter
@@ -22,79 +37,197 @@ from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.unit.loading.scripted_client import ScriptedClient
-from tests.virtual_time import VirtualTimeLoop
+from tests.virtual_time import every, now, simulated
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 FIELDS = ("title", "content", "category")
-ROWS = [{"title": title, "content": "c", "category": "faq"} for title in "ab"]
+CREATED = Response(201, {}, b'{"id": "doc_1"}')
 
 
-class Loop(VirtualTimeLoop):
-    """A virtual clock without threads: functions for a thread run immediately."""
-
-    def run_in_executor(self, _executor, function, *args):
-        future = self.create_future()
-        future.set_result(function(*args))
-        return future
-
-
-class Service:
-    """A service that asks for one pause."""
-
-    def __init__(self, pause: timedelta) -> None:
-        self.pause, self.posts = pause, 0
-
-    async def answer(self, _call):
-        self.posts += 1
-        if self.posts == 1:
-            return Response(429, {"retry-after": str(int(self.pause.total_seconds()))}, b"")
-        return Response(201, {}, b'{"id": "doc_%d"}' % self.posts)
+def rows(titles="ab", kind=DataframeRows):
+    return kind(
+        open_source([{"title": title, "content": "c", "category": "faq"} for title in titles], ColumnSelection(FIELDS)),
+        payload=TextDocument,
+        columns={field: field for field in FIELDS},
+        constants={},
+        key_columns=["title"],
+        call=lambda document: endpoints.create_text_document("s", document),
+    )
 
 
-def rows():
-    return DataframeRows(
-        open_source(ROWS, ColumnSelection(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
-        constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
-    )  # fmt: skip
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.db"
 
 
-@pytest.mark.parametrize("hours", [0.9, 1.5, 5, 30])
-def test_a_second_run_leaves_rows_alone_that_wait(tmp_path, hours):
-    pause, service = timedelta(hours=hours), Service(timedelta(hours=hours))
+@pytest.fixture
+def opened(path):
+    """Open the documents of a run."""
+
+    @contextlib.contextmanager
+    def opened(run_id, leases=None):
+        scope, run = DocumentScope("s", "documents/qa"), RunRef("dag", run_id, "load", -1)
+        with (
+            Ledger(sqlite_engine(path), leases=leases) as ledger,
+            ledger.documents(scope=scope, site_id="s", source="kb", run=run) as memory,
+        ):
+            yield memory
+
+    return opened
+
+
+@pytest.fixture
+def findings(tmp_path):
+    return Findings(tmp_path / "findings.parquet")
+
+
+@pytest.fixture
+def load_of(findings):
+    """Return a load with a scripted service."""
+
+    def load_of(memory, answer, source=None, *, kind=Load, retries=0, concurrency=2, **clocks):
+        options = LoadOptions(max_concurrency=concurrency, max_backoff=1e9)
+        settings = ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=retries + 1))
+        client = ScriptedClient(answer, settings, options, limiter=TrackingLimiter(concurrency, **clocks))
+        return kind(client, source or rows(), options, ledger=memory, findings=findings)
+
+    return load_of
+
+
+def keys_of(titles):
+    return [row.fingerprint.key for row in rows(titles).prepared(lambda _: True)]
+
+
+def heartbeats(path):
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        return raw.execute("SELECT heartbeat_at FROM assistant_leases").fetchall()
+
+
+@pytest.mark.parametrize("hours", [0.02, 0.5, 2])
+def test_a_second_run_leaves_rows_alone_that_wait(opened, load_of, hours):
+    pause, posts = timedelta(hours=hours).total_seconds(), []
     seen: list[set[str]] = []
 
+    async def answer(_call):
+        posts.append(now())
+        return CREATED if len(posts) > 1 else Response(429, {"retry-after": str(int(pause))}, b"")
+
     async def main():
-        loop = asyncio.get_running_loop()
-
-        def now():
-            return START + timedelta(seconds=loop.time())
-
-        def opened(run_id):
-            scope, run = DocumentScope("s", "documents/qa"), RunRef("dag", run_id, "load", -1)
-            return Ledger(sqlite_engine(tmp_path / "ledger.db"), now=now).documents(
-                scope=scope, site_id="s", source="kb", run=run
-            )
+        settings = LeaseSettings(now=lambda: START + timedelta(seconds=now()), every=every)
 
         async def look():
-            keys = [row.fingerprint.key for row in rows().prepared(lambda _: True)]
-            while loop.time() < pause.total_seconds():
-                await asyncio.sleep((LEASE / 3).total_seconds())
-                with opened("second") as second:
-                    seen.append({one.state for one in second.entries(keys).values()})
+            while True:
+                await asyncio.sleep(pause / 12)
+                seen.append({one.state for one in second.entries(keys_of("ab")).values()})
 
-        with opened("first") as memory, Findings(tmp_path / "findings.parquet") as findings:
-            options = LoadOptions(max_concurrency=1, max_backoff=1e9)
-            settings = ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=5))
-            limiter = TrackingLimiter(1, now=loop.time)
-            client = ScriptedClient(service.answer, settings, options, limiter=limiter)
-            load = Load(client, rows(), options, ledger=memory, findings=findings)
+        with opened("first", settings) as memory, opened("second", settings) as second:
+            load = load_of(memory, answer, retries=4, concurrency=1, now=now)
             looking = asyncio.create_task(look())
             counts = await load.run()
             looking.cancel()
         return counts
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        counts = runner.run(main())
+    counts = simulated(main())
     assert counts.created == 2
-    assert seen
+    assert posts[1] >= pause
+    assert len(seen) >= 10
     assert all(states == {"leased"} for states in seen[:-1])
+
+
+def wait_for_heartbeat(path):
+    """Block the thread until a heartbeat has been written."""
+    first, deadline = heartbeats(path), time.monotonic() + 60
+    assert first, "the load has a lease"
+    while heartbeats(path) == first:
+        assert time.monotonic() < deadline, "the heartbeat goes on"
+        time.sleep(0.005)
+
+
+def test_the_heartbeat_goes_on_while_the_event_loop_is_blocked(opened, load_of, path):
+    async def answer(_call):
+        wait_for_heartbeat(path)
+        return CREATED
+
+    with opened("run", LeaseSettings(seconds=0.2)) as memory:
+        assert asyncio.run(load_of(memory, answer).run()).created == 2
+
+
+def test_the_heartbeat_goes_on_while_the_source_yields_no_row(opened, load_of, path, monkeypatch):
+    monkeypatch.setattr(engine, "LOOK_AHEAD", 1)
+    waited = []
+
+    class SlowRows(DataframeRows):
+        def prepared(self, is_wanted):
+            for row in super().prepared(is_wanted):
+                if row.number == 3:
+                    wait_for_heartbeat(path)
+                    waited.append(row.number)
+                yield row
+
+    async def answer(_call):
+        return CREATED
+
+    with opened("run", LeaseSettings(seconds=0.2)) as memory:
+        assert asyncio.run(load_of(memory, answer, rows("abcd", SlowRows)).run()).created == 4
+    assert waited == [3]
+
+
+@pytest.mark.parametrize("end", ["success", "rejected", "failure", "cancelled", "ledger"])
+def test_a_load_that_ends_frees_its_rows_at_once(opened, load_of, path, end, monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    statuses = {"success": 201, "rejected": 400, "failure": 403}
+    leased = []
+
+    async def answer(_call):
+        leased.extend(heartbeats(path))
+        if end == "cancelled":
+            load.cancel()
+            await asyncio.sleep(3600)
+        if end == "ledger":
+            with contextlib.closing(sqlite3.connect(path)) as raw:
+                raw.execute("DROP TABLE IF EXISTS assistant_documents")
+        return Response(statuses.get(end, 201), {}, b'{"id": "doc_1"}')
+
+    with opened("run") as memory:
+        load = load_of(memory, answer)
+        errors = {"failure": AssistantAPIError, "cancelled": AssistantIncompleteError, "ledger": AssistantError}
+        with pytest.raises(errors[end]) if end in errors else contextlib.nullcontext():
+            simulated(load.run())
+        assert leased, "the load had a lease while it sent"
+        assert heartbeats(path) == [], "a chat batch keeps its ledger open after the load"
+
+
+def test_a_dry_run_has_no_lease(opened, load_of, path):
+    with opened("run") as memory:
+        assert simulated(load_of(memory, None, kind=DryRun).run()).created == 2
+        assert heartbeats(path) == []
+
+
+@pytest.mark.parametrize("status", [201, 400])
+def test_a_load_reports_rows_that_were_taken_over(opened, load_of, findings, caplog, status):
+    """As after SIGSTOP: no heartbeat is written, and another run creates a row before this one gets its reply."""
+    leases = LeaseSettings(now=lambda: START + timedelta(seconds=now()), every=lambda *_: lambda: None)
+    (key,) = keys_of("a")
+
+    async def answer(call):
+        if call.json["title"] == "a":
+            await asyncio.sleep(DEFAULT_SECONDS)
+            with opened("other", leases) as other:
+                claim = Claim(key, "a", other.entries([key])[key])
+                assert other.commit_and_claim((), [claim]) == {key}
+                other.commit_and_claim([ClaimOutcome(claim, "created", "hash", "doc_other")], ())
+        return Response(status, {}, b'{"id": "doc_late"}')
+
+    with opened("run", leases) as memory:
+        counts = simulated(load_of(memory, answer).run())
+        assert memory.entries([key])[key].created_id == "doc_other"
+    findings.close()
+    found = [one for one in pq.read_table(findings.path).to_pylist() if one["kind"] == "possibly_duplicated"]
+    if status == 201:
+        assert (counts.created, counts.possibly_duplicated) == (2, 1)
+        assert [(one["key"], one["document_ids"]) for one in found] == [("a", ["doc_late"])]
+        assert "another run has taken this row over" in found[0]["reason"]
+    else:
+        assert (counts.rejected, counts.possibly_duplicated, found) == (2, 0, [])
+    assert counts.done == 2
+    assert "Another run has taken over 1 of its rows" in caplog.text

@@ -1,0 +1,456 @@
+"""Leases: the rows of a task that is alive are left alone, those of a dead one are taken over."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.ledger import (
+    Claim,
+    ClaimOutcome,
+    DocumentScope,
+    LeaseSettings,
+    Ledger,
+    RunRef,
+    sqlite_engine,
+)
+from airflow_provider_assistant.ledger.leases import BEATS, DEFAULT_SECONDS, DatabaseNow, configured, in_thread
+from airflow_provider_assistant.ledger.schema import leases
+from tests.unit.ledger.conftest import Clock, Heartbeats
+from tests.unit.ledger.outage import READ_ONLY, away
+
+ONE, OTHER, THIRD = (RunRef("dag", name, "load", -1) for name in ("one", "other", "third"))
+SCOPE = DocumentScope("s", "documents/qa")
+
+
+@pytest.fixture
+def heartbeats():
+    return Heartbeats()
+
+
+@pytest.fixture
+def database_clock():
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def open_batch(path, heartbeats, database_clock):
+    """Open the documents of a task; the clocks of the workers and of the database are independent."""
+    opened = []
+
+    def open_batch(run, *, seconds=DEFAULT_SECONDS, worker=Clock()):  # noqa: B008 (never changed)
+        settings = LeaseSettings(seconds, database_clock, heartbeats)
+        ledger = Ledger(sqlite_engine(path), now=worker, leases=settings)
+        batch = ledger.documents(scope=SCOPE, site_id="s", source="kb", run=run)
+        opened.extend((batch, ledger))
+        return batch
+
+    yield open_batch
+    for one in opened:
+        one.close()
+
+
+def claim(batch, *keys):
+    """Claim keys like a load, and return the claims that succeeded."""
+    entries = batch.entries(keys)
+    claims = [Claim(key, key, entries.get(key)) for key in keys]
+    won = batch.commit_and_claim((), claims)
+    return [one for one in claims if one.key in won]
+
+
+def created(claims, number=1):
+    return [ClaimOutcome(one, "created", f"content {number}", f"doc-{one.key}-{number}") for one in claims]
+
+
+def state(batch, key="k"):
+    return batch.entries([key])[key].state
+
+
+def leased(path):
+    """Return the runs that have a lease."""
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        return [run for (run,) in raw.execute("SELECT run_id FROM assistant_leases ORDER BY run_id")]
+
+
+# -- expiry ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "leased"),
+        (DEFAULT_SECONDS - 0.001, "leased"),
+        (0.001 - DEFAULT_SECONDS, "leased"),
+        (DEFAULT_SECONDS, "ambiguous"),
+        (-DEFAULT_SECONDS, "ambiguous"),
+        (-timedelta(days=30).total_seconds(), "ambiguous"),
+    ],
+)
+def test_the_claim_of_a_killed_task_expires_however_the_database_clock_is_set(
+    open_batch, database_clock, seconds, expected
+):
+    claim(open_batch(ONE), "k")
+    database_clock.advance(seconds)
+    assert state(open_batch(OTHER)) == expected
+
+
+@pytest.mark.parametrize("hours", [-1e5, -5, -0.01, 0.01, 5, 1e5])
+def test_the_clocks_of_the_workers_do_not_matter(path, hours):
+    """The database's clock is the real one here."""
+    skewed = datetime.now(UTC) + timedelta(hours=hours)
+    with (
+        Ledger(sqlite_engine(path), now=lambda: skewed) as one,
+        Ledger(sqlite_engine(path)) as other,
+        one.documents(scope=SCOPE, site_id="s", source="kb", run=ONE) as ahead,
+        other.documents(scope=SCOPE, site_id="s", source="kb", run=OTHER) as right,
+    ):
+        claim(ahead, "a")
+        claim(right, "b")
+        assert (state(right, "a"), state(ahead, "b")) == ("leased", "leased")
+        with one.engine.begin() as connection:
+            expired = datetime.now(UTC) - timedelta(seconds=DEFAULT_SECONDS)
+            connection.execute(sa.update(leases).values(heartbeat_at=expired))
+        assert (state(right, "a"), state(ahead, "b")) == ("ambiguous", "ambiguous")
+
+
+def test_heartbeats_keep_the_rows_during_a_backoff_of_any_length(open_batch, database_clock, heartbeats):
+    claim(open_batch(ONE), "k")
+    other = open_batch(OTHER)
+    assert heartbeats.seconds == [DEFAULT_SECONDS / BEATS]
+    for _ in range(500):
+        database_clock.advance(DEFAULT_SECONDS * (BEATS - 1) / BEATS)
+        heartbeats.beat()
+        assert state(other) == "leased"
+    database_clock.advance(-timedelta(days=30).total_seconds())
+    heartbeats.beat()
+    assert state(other) == "leased"
+
+
+def test_the_owner_of_a_lease_decides_how_long_it_lasts(open_batch, database_clock):
+    claim(open_batch(ONE, seconds=600), "k")
+    database_clock.advance(599)
+    assert state(open_batch(OTHER, seconds=5)) == "leased"
+    database_clock.advance(1)
+    assert state(open_batch(OTHER, seconds=3600)) == "ambiguous"
+
+
+def test_a_retry_of_the_same_task_instance_takes_its_claims_over_at_once(open_batch):
+    claim(open_batch(ONE), "k")
+    retry = open_batch(ONE)
+    assert state(retry) == "ambiguous"
+    (again,) = claim(retry, "k")
+    assert again.entry.state == "ambiguous"
+    assert state(retry) == state(open_batch(OTHER)) == "leased"
+
+
+# -- begin and end ---------------------------------------------------------------------------------
+
+
+def test_a_task_without_claims_has_no_lease(open_batch, heartbeats, path):
+    batch = open_batch(ONE)
+    batch.entries(["k"])
+    batch.commit_and_claim((), ())
+    assert leased(path) == []
+    assert len(heartbeats) == 0
+
+
+@pytest.mark.parametrize("end", ["close", "release"])
+def test_the_end_of_a_task_frees_what_it_left_open_at_once(open_batch, heartbeats, path, end):
+    batch = open_batch(ONE)
+    claim(batch, "k", "l")
+    batch.commit_and_claim(created([Claim("l", "l", None)]), ())
+    assert leased(path) == ["one"]
+    getattr(batch, end)()
+    assert leased(path) == []
+    assert len(heartbeats) == 0
+    other = open_batch(OTHER)
+    assert (state(other), state(other, "l")) == ("ambiguous", "created")
+    batch.release()
+
+
+def test_claims_after_a_release_begin_a_lease_again(open_batch, path):
+    batch = open_batch(ONE)
+    claim(batch, "k")
+    batch.release()
+    claim(batch, "l")
+    assert leased(path) == ["one"]
+    assert state(open_batch(OTHER), "l") == "leased"
+
+
+def test_a_lease_names_its_task_instance(open_batch, database_clock, path):
+    run = RunRef("dag", "run", "load", 3, "1.a")
+    claim(open_batch(run), "k")
+    with Ledger(sqlite_engine(path)) as ledger, ledger.engine.connect() as connection:
+        row = connection.execute(sa.select(leases)).one()
+    assert row[1:] == (database_clock(), DEFAULT_SECONDS, *run.columns().values())
+
+
+def test_leases_of_killed_tasks_are_removed_by_the_next_task(open_batch, database_clock, path):
+    claim(open_batch(ONE), "a")
+    database_clock.advance(DEFAULT_SECONDS - 1)
+    claim(open_batch(OTHER), "b")
+    assert leased(path) == ["one", "other"]
+    database_clock.advance(1)
+    claim(open_batch(THIRD), "c")
+    assert leased(path) == ["other", "third"]
+
+
+def test_a_task_that_was_stopped_for_long_is_alive_again(open_batch, database_clock, heartbeats, path):
+    stopped = open_batch(ONE)
+    claim(stopped, "a")
+    database_clock.advance(DEFAULT_SECONDS)
+    other = open_batch(OTHER)
+    claim(other, "b")
+    assert leased(path) == ["other"]
+    heartbeats.beat()
+    assert leased(path) == ["one", "other"]
+    assert state(other, "a") == "leased"
+
+
+# -- a ledger that fails ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_waits(monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_a_heartbeat_that_fails_is_followed_by_the_next(open_batch, database_clock, heartbeats, caplog):
+    claim(open_batch(ONE), "k")
+    database_clock.advance(DEFAULT_SECONDS - 1)
+    with away(sa.Engine):
+        heartbeats.beat()
+    assert "The heartbeat of this task cannot be written" in caplog.text
+    heartbeats.beat()
+    database_clock.advance(DEFAULT_SECONDS - 1)
+    assert state(open_batch(OTHER)) == "leased"
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_a_lease_that_cannot_be_released_expires(open_batch, database_clock, heartbeats):
+    batch = open_batch(ONE)
+    claim(batch, "k")
+    with away(sa.Engine, "DELETE", code=READ_ONLY):
+        batch.close()
+    heartbeats.beat()
+    other = open_batch(OTHER)
+    assert state(other) == "leased"
+    database_clock.advance(DEFAULT_SECONDS)
+    assert state(other) == "ambiguous"
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_nothing_is_claimed_without_a_lease(open_batch, path):
+    batch = open_batch(ONE)
+    with away(sa.Engine, "INSERT INTO assistant_leases"), pytest.raises(Exception, match="cannot be written"):
+        batch.commit_and_claim((), [Claim("k", "k", None)])
+    assert batch.entries(["k"]) == {}
+    claim(batch, "k")
+    assert leased(path) == ["one"]
+
+
+def test_a_heartbeat_that_comes_late_does_not_restore_a_released_lease(path, database_clock):
+    late = []
+    settings = LeaseSettings(now=database_clock, every=lambda _, beat: late.append(beat) or (lambda: None))
+    with (
+        Ledger(sqlite_engine(path), leases=settings) as ledger,
+        ledger.documents(scope=SCOPE, site_id="s", source="kb", run=ONE) as batch,
+    ):
+        claim(batch, "k")
+        batch.release()
+        for beat in late:
+            beat()
+        assert late
+        assert leased(path) == []
+
+
+# -- taken over ------------------------------------------------------------------------------------
+
+
+def test_a_late_outcome_does_not_overwrite_the_claim_of_another_run(open_batch, database_clock, heartbeats):
+    stopped, other = open_batch(ONE), open_batch(OTHER)
+    claims = claim(stopped, "a", "b", "c")
+    database_clock.advance(DEFAULT_SECONDS)
+    (taken,) = claim(other, "b")
+    assert taken.entry.state == "ambiguous"
+    heartbeats.beat()
+    reported = []
+    stopped.commit_and_claim(created(claims), (), on_taken_over=reported.append)
+    assert [one.claim.key for one in reported] == ["b"]
+    assert (state(other, "a"), state(other, "b"), state(other, "c")) == ("created", "leased", "created")
+    other.commit_and_claim(created([taken], 2), (), on_taken_over=reported.append)
+    assert len(reported) == 1
+    assert other.entries(["b"])["b"][:3] == ("created", "content 2", "doc-b-2")
+    assert [(one.label, one.ambiguous) for one in other.possible_duplicates()] == []
+    assert [(one.label, one.ambiguous) for one in open_batch(OTHER).possible_duplicates()] == [("b", 1)]
+
+
+def test_an_outcome_that_was_recorded_meanwhile_is_not_claimed_again(open_batch, database_clock):
+    """The owner was only stopped, and continues between the lookup and the claim of the other run."""
+    stopped, other = open_batch(ONE), open_batch(OTHER)
+    claims = claim(stopped, "k")
+    database_clock.advance(DEFAULT_SECONDS)
+    entry = other.entries(["k"])["k"]
+    assert entry.state == "ambiguous"
+    stopped.commit_and_claim(created(claims), ())
+    assert other.commit_and_claim((), [Claim("k", "k", entry)]) == set()
+    assert other.entries(["k"])["k"][:3] == ("created", "content 1", "doc-k-1")
+
+
+def test_a_load_that_ends_during_a_lookup_leaves_no_ambiguous_row(open_batch, path):
+    """Its outcome is recorded and its lease is gone after the other run has seen the claim."""
+    batch = open_batch(ONE)
+    claims = claim(batch, "k")
+    other = open_batch(OTHER)
+    ended = []
+
+    def end(_connection, _cursor, statement, *_rest):
+        if "assistant_leases" in statement and statement.startswith("SELECT") and not ended:
+            ended.append(True)
+            batch.commit_and_claim(created(claims), ())
+            batch.close()
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", end)
+    try:
+        assert state(other) == "created"
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", end)
+    assert ended
+
+
+# -- generated orders ------------------------------------------------------------------------------
+
+
+class Model:
+    """A model of a few lines that predicts every state and every winner."""
+
+    def __init__(self, batches, clock, heartbeats):
+        self.batches, self.clock, self.heartbeats = batches, clock, heartbeats
+        self.beaten: dict[int, float] = {}  # owner of a lease: time of its last heartbeat
+        self.owners: dict[str, tuple[int, str]] = {}  # key: owner and outcome of the latest claim
+        self.claims: dict[tuple[int, str], Claim] = {}
+        self.now = 0.0
+
+    def claim(self, number, key):
+        entry = self.batches[number].entries([key]).get(key)
+        if entry is None or entry.state == "ambiguous":
+            self.claims[number, key] = Claim(key, key, entry)
+            assert self.batches[number].commit_and_claim((), [self.claims[number, key]]) == {key}
+            self.beaten.setdefault(number, self.now)
+            self.owners[key] = number, "claimed"
+
+    def beat(self, *_):
+        self.heartbeats.beat()
+        self.beaten = dict.fromkeys(self.beaten, self.now)
+
+    def wait(self, number, _):
+        seconds = [1.0, DEFAULT_SECONDS / 2, DEFAULT_SECONDS][number]
+        self.now += seconds
+        self.clock.advance(seconds)
+
+    def record(self, number, key):
+        if claimed := self.claims.pop((number, key), None):
+            lost: list[ClaimOutcome] = []
+            outcomes = created([claimed], number)
+            self.batches[number].commit_and_claim(outcomes, (), on_taken_over=lost.append)
+            assert bool(lost) == (self.owners[key] != (number, "claimed"))
+            if not lost:
+                self.owners[key] = number, "created"
+
+    def release(self, number, _):
+        self.batches[number].release()
+        self.beaten.pop(number, None)
+
+    def check(self):
+        for reader, batch in enumerate(self.batches):
+            found = batch.entries(list("abc"))
+            assert {key: entry.state for key, entry in found.items()} == {
+                key: self._expected(reader, *owner) for key, owner in self.owners.items()
+            }
+
+    def _expected(self, reader, owner, outcome):
+        if outcome != "claimed":
+            return outcome
+        is_alive = owner in self.beaten and self.now - self.beaten[owner] < DEFAULT_SECONDS
+        return "leased" if owner == reader or is_alive else "ambiguous"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_generated_orders_of_claims_heartbeats_and_ends(open_batch, database_clock, heartbeats, seed):
+    rng = random.Random(seed)
+    model = Model([open_batch(run) for run in (ONE, OTHER, THIRD)], database_clock, heartbeats)
+    steps = (*[model.claim, model.wait, model.record] * 2, model.beat, model.release)
+    for _ in range(80):
+        rng.choice(steps)(rng.randrange(3), rng.choice("abc"))
+        model.check()
+
+
+# -- the real thread and the real clock ------------------------------------------------------------
+
+
+def test_the_clock_of_sqlite(path):
+    with Ledger(sqlite_engine(path)) as ledger, ledger.engine.connect() as connection:
+        before = datetime.now(UTC)
+        found = connection.scalar(sa.select(DatabaseNow()))
+        assert before - timedelta(milliseconds=2) <= found <= datetime.now(UTC)
+
+
+def test_a_thread_writes_the_heartbeats_and_ends(path):
+    settings = LeaseSettings(seconds=0.1)
+    with Ledger(sqlite_engine(path), leases=settings) as ledger:
+        batch = ledger.documents(scope=SCOPE, site_id="s", source="kb", run=ONE)
+
+        def heartbeat():
+            with ledger.engine.connect() as connection:
+                return connection.scalar(sa.select(leases.c.heartbeat_at))
+
+        claim(batch, "k")
+        first, deadline = heartbeat(), time.monotonic() + 60
+        while heartbeat() == first:
+            assert time.monotonic() < deadline, "a heartbeat is written"
+            time.sleep(0.005)
+        (thread,) = (one for one in threading.enumerate() if one.name == "ledger-lease")
+        assert thread.daemon, "a task that ends without cleaning up is not kept alive"
+        batch.close()
+        thread.join(60)
+        assert not thread.is_alive()
+        assert heartbeat() is None
+
+
+def test_a_stopped_timer_calls_no_more():
+    called = threading.Event()
+    stop = in_thread(0.001, called.set)
+    assert called.wait(60)
+    stop()
+
+
+# -- configuration ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("90.5", 90.5), ("3600", 3600), ("", 60)])
+def test_the_duration_is_configured(monkeypatch, text, seconds):
+    assert configured().seconds == DEFAULT_SECONDS
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", text)
+    assert configured().seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["4.9", "0", "-60", "3601", "nan", "inf", "1 minute"])
+def test_a_duration_outside_the_limits_stops_before_anything_is_sent(monkeypatch, path, text):
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", text)
+    with pytest.raises(AssistantLedgerPermanentError, match=f"from 5 to 3600, not '{text}'. Nothing was sent"):
+        Ledger(sqlite_engine(path))
+    assert not path.exists()
