@@ -142,12 +142,22 @@ def _configuration() -> dict[str, Any]:
                     "description": (
                         "SQL connection of the ledger, the record of everything that was created at the service. "
                         "Required if workers run on more than one machine. If empty, the ledger is the SQLite file "
-                        "assistant_ledger.db in AIRFLOW_HOME."
+                        "assistant_ledger.db in AIRFLOW_HOME. An assistant connection or a task can name another one."
                     ),
                     "version_added": "0.1.0",
                     "type": "string",
                     "example": "assistant_ledger",
                     "default": "",
+                },
+                "ledger_file_is_shared": {
+                    "description": (
+                        "Whether all workers use the same SQLite file as their ledger. If False, tasks of a "
+                        "distributed executor, such as CeleryExecutor, fail instead of creating one ledger per machine."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "boolean",
+                    "example": None,
+                    "default": "False",
                 },
             },
         }

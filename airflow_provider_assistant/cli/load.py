@@ -16,7 +16,7 @@ from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, comman
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
-from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings, Kind

@@ -12,7 +12,7 @@ from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, admin
-from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.ledger.location import airflow_home
 
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500

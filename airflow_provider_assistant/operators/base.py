@@ -19,7 +19,7 @@ from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.mixins import AssistantServiceMixin, AssistantTaskMixin
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage, table_at
