@@ -125,6 +125,11 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "Additional status words of a failed async chat, separated by commas.",
                 "string",
             ),
+            "ledger_conn_id": _field(
+                "Ledger connection",
+                "SQL connection of the ledger of this tenant or team. Default: [assistant] ledger_conn_id.",
+                "string",
+            ),
         },
     }
 
