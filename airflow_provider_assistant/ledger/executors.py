@@ -52,8 +52,8 @@ def _distribution_by(path: str) -> str | None:
     """Return why an executor counts as distributed, or None if it runs tasks on the machine of its scheduler."""
     module, _, name = path.rpartition(".")
     distributed = f"{name} runs tasks on more than one machine"
-    # A name without a module, and the modules of Airflow itself, need no import, which would cost a second.
-    if not module or module.startswith("airflow.executors."):
+    # Airflow and its providers are judged by name: importing an executor of theirs costs a second or more.
+    if not module or module.startswith("airflow."):
         return None if name in LOCAL else distributed
     try:
         executor = getattr(importlib.import_module(module), name)

@@ -124,7 +124,9 @@ def test_an_executor_that_cannot_be_imported_counts_as_distributed(error, reason
     assert f"cannot be imported here ({error.partition('(')[0]})" in reason("broken_executors.Fleet")
 
 
-@pytest.mark.parametrize("setting", ["LocalExecutor", "airflow.executors.gone.LocalExecutor", "CeleryExecutor"])
+@pytest.mark.parametrize(
+    "setting", ["LocalExecutor", "airflow.executors.gone.LocalExecutor", "CeleryExecutor", *DISTRIBUTED.values()]
+)
 def test_executors_of_airflow_are_judged_without_an_import(setting, reason):
     assert "cannot be imported" not in (reason(setting) or "")
 
