@@ -275,9 +275,11 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         errors.AssistantLedgerPermanentError,
         "The ledger cannot be used.",
-        "It is newer than this package, read-only, not a ledger database, or its connection is wrong.",
+        "It is newer than this package, read-only, not a ledger database, or its connection is wrong. Or it is a file, "
+        "and a distributed executor runs tasks on machines that do not share it.",
         _NOTHING,
-        "Correct [assistant] ledger_conn_id, the permissions or the version of the package.",
+        "Correct the connection that the message names, the permissions or the version of the package. With a "
+        "distributed executor, set [assistant] ledger_conn_id.",
     ),
     Message(
         errors.AssistantWarehouseError,

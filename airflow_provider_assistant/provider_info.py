@@ -125,6 +125,11 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "Additional status words of a failed async chat, separated by commas.",
                 "string",
             ),
+            "ledger_conn_id": _field(
+                "Ledger connection",
+                "SQL connection of the ledger of this tenant or team. Default: [assistant] ledger_conn_id.",
+                "string",
+            ),
         },
     }
 
@@ -142,7 +147,7 @@ def _configuration() -> dict[str, Any]:
                     "description": (
                         "SQL connection of the ledger, the record of everything that was created at the service. "
                         "Required if workers run on more than one machine. If empty, the ledger is the SQLite file "
-                        "assistant_ledger.db in AIRFLOW_HOME."
+                        "assistant_ledger.db in AIRFLOW_HOME. An assistant connection or a task can name another one."
                     ),
                     "version_added": "0.1.0",
                     "type": "string",
@@ -158,6 +163,16 @@ def _configuration() -> dict[str, Any]:
                     "type": "float",
                     "example": "120",
                     "default": "60",
+                },
+                "ledger_file_is_shared": {
+                    "description": (
+                        "Whether all workers use the same SQLite file as their ledger. If False, tasks of a "
+                        "distributed executor, such as CeleryExecutor, fail instead of creating one ledger per machine."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "boolean",
+                    "example": None,
+                    "default": "False",
                 },
             },
         }

@@ -21,6 +21,16 @@ CONNECTION = Arg(
     ("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="Airflow connection of type assistant"
 )
 SITE = Arg(("--site",), metavar="SITE_ID", help="site (default: that of the connection)")
+LEDGER = Arg(
+    ("--ledger-conn-id",),
+    metavar="CONN_ID",
+    help="SQL connection of the ledger (default: that of Airflow's configuration)",
+)
+LEDGER_OF_SITE = Arg(
+    ("--ledger-conn-id",),
+    metavar="CONN_ID",
+    help="SQL connection of the ledger (default: that of the assistant connection, or else of Airflow's configuration)",
+)
 ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only this site (default: all sites)")
 TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant (default: that of the connection)")
 COMMON = (OUTPUT, VERBOSE)
@@ -123,6 +133,7 @@ COMMANDS = (
         "Load a file of rows, each row once",
         Arg(("file",), metavar="FILE", help="path, glob, folder or object storage URL of Parquet, CSV or JSON lines"),
         CONNECTION,
+        LEDGER_OF_SITE,
         *ROWS,
         Arg(("--dry-run",), action="store_true", help="send nothing; show what would be sent"),
         Arg(
@@ -174,11 +185,12 @@ COMMANDS = (
         help="Inspect and correct the ledger, the record of effects",
         epilog=EPILOG,
         subcommands=(
-            _command("status", "Count the entries of the ledger", ONLY_SITE, function="ledger.status"),
+            _command("status", "Count the entries of the ledger", ONLY_SITE, LEDGER, function="ledger.status"),
             _command(
                 "ambiguous",
                 "List ambiguous entries: requests with unknown outcome",
                 ONLY_SITE,
+                LEDGER,
                 function="ledger.ambiguous",
             ),
             _command(
@@ -186,6 +198,7 @@ COMMANDS = (
                 "List documents whose row is gone from the file",
                 Arg(("file",), metavar="FILE", help="the complete source"),
                 CONNECTION,
+                LEDGER_OF_SITE,
                 *ROWS,
                 function="ledger.stale",
             ),
@@ -193,6 +206,7 @@ COMMANDS = (
                 "superseded",
                 "List documents that were replaced by newer content",
                 ONLY_SITE,
+                LEDGER,
                 Arg(("--source-name",), metavar="NAME", help="only this source (default: all sources)"),
                 function="ledger.superseded",
             ),
@@ -203,6 +217,7 @@ COMMANDS = (
                 DELETED,
                 Arg(("--dry-run",), action="store_true", help="change nothing; show the counts"),
                 ONLY_SITE,
+                LEDGER,
                 function="upkeep.forget",
             ),
             _command(
@@ -230,6 +245,7 @@ COMMANDS = (
                 Arg(("--file",), metavar="FILE", help="the source, to record the content hash; only with --as created"),
                 Arg(("--force",), action="store_true", help="change the entry even if a task may still be sending it"),
                 ONLY_SITE,
+                LEDGER,
                 *IN_FILE,
                 function="ledger.resolve",
             ),
@@ -237,6 +253,7 @@ COMMANDS = (
                 "loads",
                 "List the latest loads with their counts",
                 ONLY_SITE,
+                LEDGER,
                 Arg(("--limit",), type=int, default=20, metavar="N", help="maximum number of loads"),
                 function="upkeep.loads",
             ),
@@ -251,9 +268,12 @@ COMMANDS = (
                     help="delete entries and files older than this, in days",
                 ),
                 Arg(("--dry-run",), action="store_true", help="delete nothing; show the counts"),
+                LEDGER,
                 function="upkeep.prune",
             ),
-            _command("rekey", "Convert the keys of an older ledger to the current format", function="rekey.rekey"),
+            _command(
+                "rekey", "Convert the keys of an older ledger to the current format", LEDGER, function="rekey.rekey"
+            ),
         ),
     ),
     _command(

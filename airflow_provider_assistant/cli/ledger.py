@@ -11,7 +11,7 @@ from typing import Any, Literal
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Console
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
-from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger
@@ -40,7 +40,7 @@ DIGITS = 12
 @command
 def status(out: Console, args: argparse.Namespace) -> int:
     """Count the entries of the ledger by kind, site and outcome."""
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         where = ledger.engine.url.render_as_string(hide_password=True)
         found = [
             *count_outcomes(ledger, args.site),
@@ -56,7 +56,7 @@ def status(out: Console, args: argparse.Namespace) -> int:
 @command
 def ambiguous(out: Console, args: argparse.Namespace) -> int:
     """List the ambiguous entries. Exit code 1 if there are any."""
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         entries = ambiguous_entries(ledger, args.site)
     out.result([entry.as_dict() for entry in entries])
     if entries:
@@ -81,7 +81,7 @@ def stale(out: Console, args: argparse.Namespace) -> int:
     hook = open_hook(out, args)
     site_id, source = hook.resolve_site_id(), source_name(args)
     with contextlib.ExitStack() as stack:
-        ledger = stack.enter_context(Ledger.open())
+        ledger = stack.enter_context(open_ledger(args, hook))
         rows = stack.enter_context(rows_of(args.file, args, site_id))
         scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
         entries = stack.enter_context(ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run()))
@@ -94,7 +94,7 @@ def stale(out: Console, args: argparse.Namespace) -> int:
 @command
 def superseded(out: Console, args: argparse.Namespace) -> int:
     """List the documents that were replaced by newer content. Exit code 1 if there are any."""
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         found = [_listed(*one) for one in superseded_documents(ledger, args.site, args.source_name)]
     return _to_delete(out, found, "superseded")
 
@@ -122,7 +122,7 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
     """Record the outcome of ambiguous entries."""
     if args.outcome == "deleted":
         return forgotten(out, args)
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         selected = _selected(ledger, args)
         for entry, _ in selected:
             if entry.may_be_under_way and not args.force:

@@ -12,11 +12,11 @@ from typing import Any
 
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
-from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook
+from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
-from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings, Kind
@@ -39,7 +39,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
     done = _Done()
     with contextlib.ExitStack() as stack:
         rows = stack.enter_context(rows_of(args.file, args, hook.resolve_site_id()))
-        ledger = stack.enter_context(Ledger.open())
+        ledger = stack.enter_context(open_ledger(args, hook))
         memory = stack.enter_context(
             ledger.documents(
                 scope=DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),

@@ -6,15 +6,14 @@ import argparse
 from dataclasses import asdict
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
-from airflow_provider_assistant.cli.runner import OK, command
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.cli.runner import OK, command, open_ledger
 from airflow_provider_assistant.loading.rekey import rekey as convert
 
 
 @command
-def rekey(out: Console, args: argparse.Namespace) -> int:  # noqa: ARG001 (every command has this parameter)
+def rekey(out: Console, args: argparse.Namespace) -> int:
     """Convert the keys of an older ledger to the current format."""
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         found = convert(ledger)
     out.result(asdict(found))
     out.line(f"{found.changed} keys changed, {found.same} were up to date", GOOD)

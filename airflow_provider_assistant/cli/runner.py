@@ -24,6 +24,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.mixins import ledger_location
+from airflow_provider_assistant.ledger import Ledger, location_of
 
 log = logging.getLogger("airflow_provider_assistant")
 
@@ -122,6 +124,19 @@ def open_hook(out: Console, args: argparse.Namespace) -> AssistantHook:
     hook = AssistantHook(args.conn_id, tenant_id=getattr(args, "tenant", None), site_id=getattr(args, "site", None))
     _ = hook.settings
     return hook
+
+
+def open_ledger(args: argparse.Namespace, hook: AssistantHook | None = None) -> Ledger:
+    """
+    Open the ledger of ``--ledger-conn-id``, else of the assistant connection, else of Airflow's configuration.
+
+    :param args: Arguments of the command.
+    :param hook: Hook of the assistant connection, if the command has one. Default: None.
+    :return: The ledger. Use it as a context manager.
+    :raises AssistantLedgerError: The ledger cannot be used.
+    """
+    given = (args.ledger_conn_id, "--ledger-conn-id")
+    return Ledger.open(ledger_location(hook, *given) if hook else location_of(given))
 
 
 def _log_to(out: Console, verbose: bool) -> None:

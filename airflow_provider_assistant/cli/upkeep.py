@@ -9,10 +9,10 @@ from pathlib import Path
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
-from airflow_provider_assistant.cli.runner import OK, WRONG, command
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, admin
-from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.ledger import admin
+from airflow_provider_assistant.ledger.location import airflow_home
 
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500
@@ -33,7 +33,7 @@ def forgotten(out: Console, args: argparse.Namespace) -> int:
     if not (deleted.names or deleted.labels):
         raise AssistantInputError("no document selected: give ids or keys, or --findings", field="entry")
     is_dry = getattr(args, "dry_run", False)
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         done = admin.forget(ledger, deleted, args.site, dry_run=is_dry)
     out.result({**done.as_dict(), "dry_run": is_dry})
     text = f"{done.documents} documents and {done.superseded} superseded documents"
@@ -48,7 +48,7 @@ def loads(out: Console, args: argparse.Namespace) -> int:
     """List the latest loads."""
     if not 1 <= args.limit <= MOST:
         raise AssistantInputError(f"--limit must be 1 to {MOST}, not {args.limit}", field="limit")
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         found = admin.list_loads(ledger, args.site, args.limit)
     out.result(found)
     counted = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "stale", "seconds")
@@ -66,7 +66,7 @@ def prune(out: Console, args: argparse.Namespace) -> int:
             f"--older-than must be 1 to {LONGEST} days, not {args.older_than}", field="older_than"
         )
     before = datetime.now(UTC) - timedelta(days=args.older_than)
-    with Ledger.open() as ledger:
+    with open_ledger(args) as ledger:
         counts = admin.prune(ledger, before, dry_run=args.dry_run)
     files = list(_old_findings(before))
     if not args.dry_run:

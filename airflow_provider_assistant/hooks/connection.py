@@ -53,6 +53,7 @@ class ConnectionExtra(BaseModel):
     max_response_bytes: Annotated[Annotated[int, Field(ge=1024)] | None, BeforeValidator(_stripped)] = None
     complete_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
     failed_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
+    ledger_conn_id: Annotated[str | None, BeforeValidator(_stripped)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,13 @@ class Settings:
     :param client: Settings of the HTTP client: base URL, API key, timeout, retries and the others.
     :param tenant_id: Default tenant. Default: None.
     :param site_id: Default site. Default: None.
+    :param ledger_conn_id: SQL connection of the ledger. Default: None, that of Airflow's configuration.
     """
 
     client: ClientSettings
     tenant_id: str | None = None
     site_id: str | None = None
+    ledger_conn_id: str | None = None
 
 
 def extra_of(connection: Connection) -> dict[str, Any]:
@@ -137,6 +140,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
         ),
         tenant_id=options.tenant_id,
         site_id=options.site_id,
+        ledger_conn_id=options.ledger_conn_id,
     )
 
 

@@ -13,9 +13,10 @@ from airflow_provider_assistant.ledger.history import feedback_between, loads_be
 from airflow_provider_assistant.ledger.latest import is_superseded
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.load_log import LoadRecord
+from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of, sqlite_engine
 from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
 from airflow_provider_assistant.ledger.scopes import DocumentScope, QuestionScope
-from airflow_provider_assistant.ledger.store import Ledger, sqlite_engine
+from airflow_provider_assistant.ledger.store import Ledger
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -27,15 +28,18 @@ __all__ = [
     "LeaseSettings",
     "Ledger",
     "LedgerEntry",
+    "LedgerLocation",
     "LoadRecord",
     "PossibleDuplicate",
     "QuestionScope",
     "RequestEnd",
     "RunRef",
+    "check_location",
     "feedback_between",
     "is_superseded",
     "key_of",
     "loads_between",
+    "location_of",
     "outcome_of",
     "ratings",
     "requests_between",

@@ -38,8 +38,8 @@ _SETTINGS = (
 _ADVICE = {
     True: "A retry of the task continues where this attempt stopped.",
     False: (
-        "A retry cannot correct this. Check [assistant] ledger_conn_id, the permissions and the free space of the "
-        "database, then clear the task."
+        "A retry cannot correct this. Check ledger_conn_id, the permissions and the free space of the database, then "
+        "clear the task."
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Opening the ledger of Airflow's configuration, and its parts for single effects, batches and loads."""
+"""Opening the ledger, and its parts for single effects, batches and loads."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import sqlalchemy as sa
-from airflow.providers.common.compat.sdk import AirflowException, BaseHook, conf
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.claims import BatchLedger
-from airflow_provider_assistant.ledger.database import NAME, attempts_on, ledger_errors, name_of, transaction
+from airflow_provider_assistant.ledger.database import attempts_on, ledger_errors, name_of, transaction
 from airflow_provider_assistant.ledger.effects import EffectLedger
 from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.load_log import LoadRecord, recorded
+from airflow_provider_assistant.ledger.location import LedgerLocation, engine_at, location_of
 from airflow_provider_assistant.ledger.migrate import migrate
 from airflow_provider_assistant.ledger.schema import (
     SCHEMA_VERSION,
@@ -65,41 +64,40 @@ class Ledger(EffectLedger):
         if found is None:
             log.warning(
                 "A new, empty ledger was created: %s. If this site was loaded before, the earlier ledger is lost or in "
-                "another place, and every document will be created again. Check [assistant] ledger_conn_id and "
-                "AIRFLOW_HOME.",
+                "another place, and every document will be created again. Check ledger_conn_id and AIRFLOW_HOME.",
                 name_of(engine),
             )
 
     @classmethod
-    def open(cls) -> Self:
+    def open(cls, location: LedgerLocation | None = None) -> Self:
         """
-        Open the ledger of Airflow's configuration.
+        Open a ledger.
 
-        It is in the database of the connection ``[assistant] ledger_conn_id``; if this option is empty, in a SQLite
-        file in AIRFLOW_HOME.
-
+        :param location: The SQL connection of the ledger. Default: that of the option ``[assistant] ledger_conn_id``;
+            if it is empty, a SQLite file in AIRFLOW_HOME.
         :return: The ledger. Call :meth:`close` or use it as a context manager.
         :raises AssistantLedgerError: The database cannot be used, or contains a ledger of a newer version.
+        :raises AssistantLedgerPermanentError: The ledger would be a file that the workers do not share.
         """
-        conn_id = conf.get("assistant", "ledger_conn_id", fallback="")
-        if conn_id:
-            return cls(_engine_of(conn_id))
-        return cls(sqlite_engine(airflow_home() / "assistant_ledger.db"))
+        return cls(engine_at(location or location_of()))
 
     @classmethod
     @contextlib.contextmanager
-    def open_optional(cls, enabled: bool = True, *, required: bool = True) -> Iterator[Self | None]:
+    def open_optional(
+        cls, enabled: bool = True, location: LedgerLocation | None = None, *, required: bool = True
+    ) -> Iterator[Self | None]:
         """
-        Open the ledger for a ``with`` block.
+        Open a ledger for a ``with`` block.
 
         :param enabled: Whether the task uses the ledger. If False, the block gets None. Default: True.
+        :param location: The SQL connection of the ledger, as for :meth:`open`.
         :param required: Whether to raise if the ledger cannot be opened. If False, a warning is logged and the block
             gets None. Default: True.
         :return: Context manager that yields the ledger or None.
         :raises AssistantLedgerError: The ledger is required and cannot be opened.
         """
         try:
-            opened = cls.open() if enabled else None
+            opened = cls.open(location) if enabled else None
         except AssistantLedgerError as error:
             if required:
                 raise
@@ -198,44 +196,3 @@ class Ledger(EffectLedger):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _engine_of(conn_id: str) -> sa.Engine:
-    """
-    Return the SQLAlchemy engine of an Airflow connection.
-
-    :raises AssistantLedgerPermanentError: The connection does not exist or is not a SQL connection.
-    """
-    try:
-        engine: sa.Engine = BaseHook.get_hook(conn_id).get_sqlalchemy_engine()
-    except (AirflowException, AttributeError, ImportError, ValueError, sa.exc.ArgumentError) as error:
-        raise AssistantLedgerPermanentError(
-            f"the ledger cannot be opened: connection {conn_id!r} ([assistant] ledger_conn_id) cannot be used for SQL "
-            f"({type(error).__name__}). Nothing was sent. Correct the connection or install its provider, then clear "
-            "the task."
-        ) from error
-    engine.update_execution_options(**{NAME: f"connection {conn_id!r}"})
-    return engine
-
-
-def sqlite_engine(path: Path) -> sa.Engine:
-    """
-    Return an engine for a SQLite file that several processes may write to concurrently.
-
-    :param path: Path of the file; it is created if it does not exist.
-    """
-    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
-
-    @sa.event.listens_for(engine, "connect")
-    def _configure(connection: Any, _: Any) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    return engine
-
-
-def airflow_home() -> Path:
-    """Return the path of AIRFLOW_HOME."""
-    from airflow.configuration import AIRFLOW_HOME
-
-    return Path(AIRFLOW_HOME)

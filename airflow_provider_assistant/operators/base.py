@@ -17,9 +17,9 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.mixins import AssistantServiceMixin, AssistantTaskMixin
+from airflow_provider_assistant.hooks.mixins import AssistantLedgerMixin, AssistantServiceMixin, AssistantTaskMixin
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.ledger.store import airflow_home
+from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage, table_at
@@ -147,6 +147,22 @@ class AssistantOperator(AssistantServiceMixin, AssistantBaseOperator):
         :return: The URI, such as ``assistant://assistant.example.com/help/documents``.
         """
         return site_uri(urlsplit(self.hook.settings.client.base_url).netloc, self.hook.resolve_site_id(site_id), kind)
+
+
+class AssistantLedgerOperator(AssistantLedgerMixin, AssistantOperator):
+    """
+    Base of the operators that use the ledger.
+
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param tenant_id: The tenant. Default: that of the connection.
+    :param site_id: The site. Default: that of the connection.
+    """
+
+    def __init__(self, *, ledger_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ledger_conn_id = ledger_conn_id
 
 
 class AssistantConcurrentOperator(AssistantOperator):

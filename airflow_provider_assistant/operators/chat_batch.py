@@ -21,10 +21,16 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import Ledger, QuestionScope, RunRef, key_of
+from airflow_provider_assistant.ledger import QuestionScope, RunRef, key_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
-from airflow_provider_assistant.operators.base import check_choice, seconds_of, tolerance, warn_of_findings
+from airflow_provider_assistant.operators.base import (
+    AssistantLedgerOperator,
+    check_choice,
+    seconds_of,
+    tolerance,
+    warn_of_findings,
+)
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.chat_batch.batch import Batch, Mode
 
 
-class AssistantChatBatchOperator(AssistantSourceOperator):
+class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperator):
     """
     Ask many questions in one task, each once, and write the answers to one Parquet file.
 
@@ -95,12 +101,19 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         does. Default: True.
     :param ledger: Whether to record the submissions in the ledger. Default: True. Without the ledger, a retry asks all
         questions again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
     """
 
-    template_fields: Sequence[str] = (*AssistantSourceOperator.template_fields, "output_path", "session")
+    template_fields: Sequence[str] = (
+        *AssistantSourceOperator.template_fields,
+        "output_path",
+        "session",
+        "ledger_conn_id",
+    )
     operator_extra_links = (AssistantDataLink(),)
 
     # State of the current try.
@@ -229,7 +242,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
         site_id, scope, run = self.hook.resolve_site_id(), self._scope(context), RunRef.of(context)
         with contextlib.ExitStack() as stack:
-            ledger = stack.enter_context(Ledger.open_optional(self.ledger))
+            ledger = stack.enter_context(self.open_ledger())
             memory = None
             if ledger:
                 memory = ledger.questions(
@@ -267,6 +280,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 "assistant_conn_id": self.assistant_conn_id,
                 "site_id": site_id,
                 "output_path": str(self.output_path),
+                "ledger_conn_id": self.ledger_conn_id,
             },
         )
         defer(self, trigger, now=deadline - self.timeout)

@@ -69,6 +69,8 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
         creates every row again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
@@ -160,6 +162,8 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
         creates every row again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
@@ -226,6 +230,8 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
         creates every row again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
@@ -284,6 +290,8 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         then. Default: False, an empty source is an error.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
         creates every row again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.

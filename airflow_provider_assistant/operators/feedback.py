@@ -10,11 +10,11 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, ratings
-from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.ledger import RunRef, is_superseded, key_of, ratings
+from airflow_provider_assistant.operators.base import AssistantLedgerOperator
 
 
-class AssistantFeedbackOperator(AssistantOperator):
+class AssistantFeedbackOperator(AssistantLedgerOperator):
     """
     Rate the answer to one chat request (``POST …/chat/feedback``).
 
@@ -30,12 +30,20 @@ class AssistantFeedbackOperator(AssistantOperator):
     :param request_id: The chat request.
     :param feedback: The rating: a word that the service accepts, such as ``good``.
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends the rating again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
     """
 
-    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "session_id", "request_id", "feedback")
+    template_fields: Sequence[str] = (
+        *AssistantLedgerOperator.template_fields,
+        "session_id",
+        "request_id",
+        "feedback",
+        "ledger_conn_id",
+    )
 
     def __init__(self, *, session_id: str, request_id: str, feedback: str, ledger: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -67,7 +75,7 @@ class AssistantFeedbackOperator(AssistantOperator):
             self.hook.send(call)
             return {}
 
-        with Ledger.open_optional(self.ledger) as ledger:
+        with self.open_ledger() as ledger:
             if ledger is None:
                 send()
             else:

@@ -13,8 +13,13 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.operators.base import AssistantConcurrentOperator, findings_of, warn_of_findings
+from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.operators.base import (
+    AssistantConcurrentOperator,
+    AssistantLedgerOperator,
+    findings_of,
+    warn_of_findings,
+)
 from airflow_provider_assistant.storage.paths import storage_path
 
 if TYPE_CHECKING:
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.loading.findings import Findings
 
 
-class AssistantRateAnswersOperator(AssistantConcurrentOperator):
+class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentOperator):
     """
     Rate many answers by rules on their scores (``POST …/chat/feedback``), each answer once.
 
@@ -45,6 +50,8 @@ class AssistantRateAnswersOperator(AssistantConcurrentOperator):
     :param key_columns: Column or columns that identify a question, as in the evaluation. Default: ``key``.
     :param max_concurrency: Maximum number of ratings in flight. Default: that of the connection.
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends all ratings again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
@@ -56,6 +63,7 @@ class AssistantRateAnswersOperator(AssistantConcurrentOperator):
         "scores",
         "rules",
         "key_columns",
+        "ledger_conn_id",
     )
 
     # State of the current try.
@@ -103,7 +111,7 @@ class AssistantRateAnswersOperator(AssistantConcurrentOperator):
         cases = read_cases(_table(self.answers, "answers"), key_columns=key)
         rated = rate(cases, _table(self.scores, "scores"), self.rules)
         site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
-        with Ledger.open_optional(self.ledger) as ledger, findings_of(run) as findings:
+        with self.open_ledger() as ledger, findings_of(run) as findings:
             self._findings = findings
             self._sender = FeedbackSender(
                 self.client_settings,

@@ -29,6 +29,7 @@ from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import (
     AssistantConcurrentOperator,
+    AssistantLedgerOperator,
     check_choice,
     findings_of,
     seconds_of,
@@ -79,7 +80,7 @@ def load_failure(
     return None
 
 
-class AssistantLoadOperator(AssistantConcurrentOperator):
+class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator):
     """
     Base of the operators that load documents.
 
@@ -110,6 +111,8 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         the task fails instead of deferring again. Default: 86400, one day.
     :param ledger: Whether to record in the ledger which rows were created. Default: True. Without the ledger, every run
         creates every row again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
@@ -120,6 +123,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
         "findings_path",
         "source_name",
         "namespace",
+        "ledger_conn_id",
     )
 
     endpoint: ClassVar[str]
@@ -257,7 +261,7 @@ class AssistantLoadOperator(AssistantConcurrentOperator):
     @contextlib.contextmanager
     def _recorded(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
         """Open the ledger, unless ``ledger`` is False, and record the load in it."""
-        with Ledger.open_optional(self.ledger) as ledger:
+        with self.open_ledger() as ledger:
             if ledger is None:
                 self.log.warning("ledger=False: this run sends every row, and a retry or another run sends it again.")
                 yield None, LoadRecord()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +22,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
 from airflow_provider_assistant.observability import tracing
-from airflow_provider_assistant.operators.base import seconds_of
+from airflow_provider_assistant.operators.base import AssistantLedgerOperator, seconds_of
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
@@ -35,7 +35,7 @@ from airflow_provider_assistant.triggers.deferral import (
 )
 
 
-class AssistantSubmitChatOperator(AssistantMessageOperator):
+class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOperator):
     """
     Submit an async chat (``POST …/chat/async``) and optionally wait for the answer, on the worker or deferred.
 
@@ -62,11 +62,14 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
     :param reuse: Whether a cleared task continues with the request of its earlier run. A retry always does. Default:
         True.
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry submits the message again.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
     :param tenant_id: The tenant. Default: that of the connection.
     :param site_id: The site. Default: that of the connection.
     """
 
+    template_fields: Sequence[str] = (*AssistantMessageOperator.template_fields, "ledger_conn_id")
     operator_extra_links = (AssistantRequestLink(),)
 
     # Read by AssistantRequestLink.
@@ -112,7 +115,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         site_id = self.hook.resolve_site_id()
-        with Ledger.open_optional(self.ledger) as ledger:
+        with self.open_ledger() as ledger:
             with self._skipping():
                 submitted = self._submitted(context, site_id, ledger)
             if not self.wait_for_completion:
@@ -133,6 +136,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                         "site_id": site_id,
                         "session_id": self.session_id,
                         "request_id": submitted["request_id"],
+                        "ledger_conn_id": self.ledger_conn_id,
                     },
                 )
                 defer(self, trigger, now=client.now())
@@ -165,7 +169,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         """
         restore_attributes(self, event)
         site_id = self.hook.resolve_site_id()
-        with Ledger.open_optional(self.ledger, required=False) as ledger:
+        with self.open_ledger(required=False) as ledger:
             try:
                 ended = record_and_return(ended_request(event), self.hook, ledger)
             except (AssistantRequestFailedError, AssistantRequestTimeoutError) as error:

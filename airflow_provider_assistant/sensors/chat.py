@@ -25,8 +25,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.mixins import AssistantServiceMixin
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.hooks.mixins import AssistantLedgerMixin
+from airflow_provider_assistant.ledger import check_location
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
@@ -37,7 +37,7 @@ from airflow_provider_assistant.triggers.deferral import (
 )
 
 
-class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
+class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
     """
     Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
@@ -57,13 +57,15 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
     :param site_id: Site of the chat request. Default: None, the connection's. Templated.
     :param deferrable: Whether to wait in the triggerer. Default: None, Airflow's ``[operators] default_deferrable``.
     :param ledger: Whether to record in the ledger how the request ended. Default: True.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
     :param poke_interval: Seconds between polls. Default: 5.
     :param timeout: Airflow's maximum total wait in seconds. Default: 7 days, Airflow's own.
     :param mode: Airflow's ``poke`` or ``reschedule``, for a sensor that is not deferrable. Default: ``poke``.
     :param soft_fail: Airflow's option to skip the task instead of failing it. Default: False.
     """
 
-    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id")
+    template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id", "ledger_conn_id")
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
         site_id: str | None = None,
         deferrable: bool | None = None,
         ledger: bool = True,
+        ledger_conn_id: str | None = None,
         poke_interval: float = 5.0,
         **kwargs: Any,
     ) -> None:
@@ -82,6 +85,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
         self.site_id = site_id
         self.deferrable = is_deferrable(deferrable)
         self.ledger = ledger
+        self.ledger_conn_id = ledger_conn_id
         self._polls = 0
 
     @explained
@@ -115,8 +119,9 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
             "site_id": self.hook.resolve_site_id(),
             "request_id": self.request_id,
         }
+        rendered = {**names, "ledger_conn_id": self.ledger_conn_id}
         trigger = AssistantChatRequestTrigger(
-            **names, rendered=names, since=self._since, deadline=now + self.timeout, poll_interval=self.poke_interval
+            **names, rendered=rendered, since=self._since, deadline=now + self.timeout, poll_interval=self.poke_interval
         )
         return defer(self, trigger, now=now)
 
@@ -135,7 +140,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
         try:
             request = client.run(flow.poll(call, since=self._since, now=client.now))
         except AssistantAPIError as error:
-            with Ledger.open_optional(self.ledger) as ledger:
+            with self.open_ledger() as ledger:
                 record_loss(error, self.request_id, self.hook, ledger)
             raise
         if isinstance(request, AssistantError):
@@ -148,7 +153,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
             "polls": self._polls,
             **times_of(request, self._since, client.now()),
         }
-        with Ledger.open_optional(self.ledger, required=False) as ledger:
+        with self.open_ledger(required=False) as ledger:
             answer = record_and_return(ended, self.hook, ledger, AssistantRequestFailedPermanentError)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
@@ -163,7 +168,7 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, event)
-        with Ledger.open_optional(self.ledger, required=False) as ledger:
+        with self.open_ledger(required=False) as ledger:
             try:
                 return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
             except AssistantRequestTimeoutError as error:
@@ -183,7 +188,10 @@ class AssistantChatRequestSensor(AssistantServiceMixin, BaseSensorOperator):
     @cached_property
     def _since(self) -> float:
         """Time of the submission by the ledger, or else the current time, in seconds since the epoch."""
-        with Ledger.open_optional(self.ledger, required=False) as ledger:
+        if self.ledger:
+            # Fail before the first poll. A ledger that is only unreachable does not fail the sensor.
+            check_location(self.ledger_location)
+        with self.open_ledger(required=False) as ledger:
             submitted = None
             try:
                 submitted = ledger and ledger.submission_of(self.hook.site_url(), self.request_id)

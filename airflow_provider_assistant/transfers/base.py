@@ -7,13 +7,20 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import Context
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, Context
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.operators.base import AssistantOperator, day_of_run, instance_suffix
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.mixins import TASK
+from airflow_provider_assistant.ledger import Ledger, LedgerLocation, RunRef, location_of
+from airflow_provider_assistant.operators.base import (
+    AssistantLedgerOperator,
+    AssistantOperator,
+    day_of_run,
+    instance_suffix,
+)
 from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:
@@ -111,7 +118,7 @@ class ExportOperator(AssistantOperator):
         return day_of_run(self.date, context)
 
 
-class LedgerExportOperator(ExportOperator):
+class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
     """
     Base of the operators that export entries of the ledger to a Parquet dataset.
 
@@ -125,11 +132,14 @@ class LedgerExportOperator(ExportOperator):
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
         its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
-        ``assistant_default``.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``, which need not
+        exist without ``site_id``.
     :param tenant_id: The tenant. Default: that of the connection.
     """
 
+    template_fields: Sequence[str] = (*ExportOperator.template_fields, "ledger_conn_id")
     dataset: ClassVar[str]
 
     def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
@@ -137,6 +147,18 @@ class LedgerExportOperator(ExportOperator):
         if days < 1:
             raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
         self.days = days
+
+    @property
+    def ledger_location(self) -> LedgerLocation:
+        """Location of the ledger: that of the task, else of its connection, else of Airflow's configuration."""
+        try:
+            return super().ledger_location
+        except AirflowNotFoundException:
+            # An export of all sites needs no connection. A connection that is named in the DAG must exist: it may
+            # have another ledger.
+            if self.site_id or self.assistant_conn_id != AssistantHook.default_conn_name:
+                raise
+            return location_of((self.ledger_conn_id, TASK))
 
     @abstractmethod
     def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
@@ -159,14 +181,15 @@ class LedgerExportOperator(ExportOperator):
         :return: ``rows`` and ``bytes`` of all files, ``paths`` of all files, ``path`` of the last day's file, and
             ``date``, the last day.
         :raises AssistantLedgerError: The ledger cannot be read.
-        :raises AssistantLedgerPermanentError: The ledger has no entries up to a day whose partition has rows: the run
-            would replace these rows by nothing. Airflow does not retry the task.
+        :raises AssistantLedgerPermanentError: The ledger would be a file that the workers do not share; or it has no
+            entries up to a day whose partition has rows: the run would replace these rows by nothing. Airflow does not
+            retry the task.
         :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
         """
         last = self.day(context)
         written: list[lake.Published] = []
         scope = self.hook.site_url() if self.site_id else None
-        with Ledger.open() as ledger:
+        with Ledger.open(self.ledger_location) as ledger:
             for back in reversed(range(self.days)):
                 day = last - datetime.timedelta(days=back)
                 start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
@@ -198,5 +221,5 @@ class LedgerExportOperator(ExportOperator):
             raise AssistantLedgerPermanentError(
                 f"{self.dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
                 "entry of that day or earlier: the rows came from another ledger and were not replaced. Check "
-                "[assistant] ledger_conn_id. A ledger in a file is not shared between machines."
+                "ledger_conn_id. A ledger in a file is not shared between machines."
             )

@@ -32,8 +32,10 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
         its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
-        ``assistant_default``.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``, which need not
+        exist without ``site_id``.
     :param tenant_id: The tenant. Default: that of the connection.
     """
 
@@ -74,8 +76,10 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
         its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
-        ``assistant_default``.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``, which need not
+        exist without ``site_id``.
     :param tenant_id: The tenant. Default: that of the connection.
     """
 
@@ -113,8 +117,10 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
         its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``, used only if ``site_id`` is set. Default:
-        ``assistant_default``.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``, which need not
+        exist without ``site_id``.
     :param tenant_id: The tenant. Default: that of the connection.
     """
 

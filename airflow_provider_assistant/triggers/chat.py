@@ -48,7 +48,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         since: float,
         deadline: float,
         poll_interval: float,
-        rendered: Mapping[str, str] | None = None,
+        rendered: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
         self.assistant_conn_id = assistant_conn_id

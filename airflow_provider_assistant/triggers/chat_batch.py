@@ -42,7 +42,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         deadline: float,
         poll_interval: float,
         max_concurrency: int,
-        rendered: Mapping[str, str] | None = None,
+        rendered: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
         self.assistant_conn_id = assistant_conn_id

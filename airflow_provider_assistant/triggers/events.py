@@ -24,7 +24,7 @@ def failure_of(error: AssistantError) -> dict[str, Any]:
     return {"error": {"type": type(error).__name__, "message": str(error), "fields": vars(error)}}
 
 
-def carried(rendered: Mapping[str, str] | None) -> dict[str, Any]:
+def carried(rendered: Mapping[str, str | None] | None) -> dict[str, Any]:
     """
     Return the part of a trigger's arguments, and of its event, that carries rendered attributes of the task.
 

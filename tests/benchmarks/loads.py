@@ -16,8 +16,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
-from airflow_provider_assistant.ledger.store import sqlite_engine
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.findings import Findings

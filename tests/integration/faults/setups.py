@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
-from airflow_provider_assistant.ledger import store
+from airflow_provider_assistant.ledger import location
 
 SENDS = 40
 FILE_LIMIT = 200_000
@@ -55,7 +55,7 @@ def does_not_wait_for_locks() -> None:
     """Let the SQLite ledger wait only half a second for a lock."""
     import sqlalchemy as sa
 
-    opened = store.sqlite_engine
+    opened = location.sqlite_engine
 
     def impatient(path):
         engine = opened(path)
@@ -66,15 +66,13 @@ def does_not_wait_for_locks() -> None:
 
         return engine
 
-    store.sqlite_engine = impatient
+    location.sqlite_engine = impatient
 
 
 def loses_its_home() -> None:
     """Point AIRFLOW_HOME at a missing folder, like a volume that is not mounted."""
-    import airflow_provider_assistant.ledger.store as opening
-
-    home = opening.airflow_home
-    opening.airflow_home = lambda: home() / "not" / "mounted"
+    home = location.airflow_home
+    location.airflow_home = lambda: home() / "not" / "mounted"
 
 
 def opens_its_ledger_read_only() -> None:
@@ -84,7 +82,7 @@ def opens_its_ledger_read_only() -> None:
     def read_only(path):
         return sa.create_engine(f"sqlite:///file:{path}?mode=ro&uri=true")
 
-    store.sqlite_engine = read_only
+    location.sqlite_engine = read_only
 
 
 def gives_the_ledger_up_soon() -> None:

@@ -233,7 +233,7 @@ def test_bad_extras_are_named_without_their_value(extra):
     assert "canary" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["timeout", "retries", "max_concurrency", "verify", "tenant_id"])
+@pytest.mark.parametrize("name", ["timeout", "retries", "max_concurrency", "verify", "tenant_id", "ledger_conn_id"])
 def test_the_form_offers_what_the_extra_reads(name):
     from airflow_provider_assistant.hooks.connection import ConnectionExtra
 

@@ -1,0 +1,161 @@
+"""Where the ledger is: in the database of a connection, or in a file that all workers must share."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import AirflowException, BaseHook, conf
+
+from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.ledger.database import NAME
+
+log = logging.getLogger(__name__)
+
+# The setting for all tasks. Its text is a part of messages.
+CONFIGURED = "[assistant] ledger_conn_id"
+DATABASE = "postgresql://USER:PASSWORD@HOST:5432/DATABASE"
+# Logged separately, because the message of an exception is one line.
+SET_UP = f"""In airflow.cfg, set:
+
+[assistant]
+ledger_conn_id = assistant_ledger
+
+and create the connection, with the values of your database:
+
+airflow connections add assistant_ledger --conn-uri '{DATABASE}'
+"""
+
+
+class LedgerLocation(NamedTuple):
+    """
+    Location of a ledger.
+
+    :param conn_id: SQL connection. Default: empty, the file assistant_ledger.db in AIRFLOW_HOME.
+    :param origin: Setting that names the connection, for messages. Default: ``[assistant] ledger_conn_id``.
+    """
+
+    conn_id: str = ""
+    origin: str = CONFIGURED
+
+
+def location_of(*settings: tuple[str | None, str]) -> LedgerLocation:
+    """
+    Return the location that the first non-empty setting names.
+
+    :param settings: Connection ids, each with the name of its setting, by priority. ``[assistant] ledger_conn_id``
+        has the lowest priority and need not be given.
+    :return: The location.
+    """
+    configured = conf.get("assistant", "ledger_conn_id", fallback="")
+    for conn_id, origin in (*settings, (configured, CONFIGURED)):
+        # A template may render to white space.
+        if conn_id := (conn_id or "").strip():
+            return LedgerLocation(conn_id, origin)
+    return LedgerLocation()
+
+
+def check_location(location: LedgerLocation) -> None:
+    """
+    Check that the workers can share the ledger, without opening it.
+
+    :param location: The location. A connection is accepted: whether its database is a file is known when it is opened.
+    :raises AssistantLedgerPermanentError: The ledger would be a file, and an executor runs tasks on several machines.
+    """
+    if not location.conn_id:
+        _check_file(f"the file {_default_file()}")
+
+
+def engine_at(location: LedgerLocation) -> sa.Engine:
+    """
+    Return an engine for the database of a ledger.
+
+    :param location: The location.
+    :return: The engine. It is not connected yet.
+    :raises AssistantLedgerPermanentError: The connection does not exist or is not a SQL connection; or the database is
+        a file, and an executor runs tasks on several machines.
+    """
+    if not location.conn_id:
+        check_location(location)
+        _log_once(_default_file())
+        return sqlite_engine(_default_file())
+    engine = _engine_of(location)
+    if engine.dialect.name == "sqlite":
+        _check_file(f"the file {engine.url.database} (connection {location.conn_id!r}, from {location.origin})")
+    return engine
+
+
+def sqlite_engine(path: Path) -> sa.Engine:
+    """
+    Return an engine for a SQLite file that several processes may write to concurrently.
+
+    :param path: Path of the file; it is created if it does not exist.
+    """
+    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
+
+    @sa.event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine
+
+
+def airflow_home() -> Path:
+    """Return the path of AIRFLOW_HOME."""
+    from airflow.configuration import AIRFLOW_HOME
+
+    return Path(AIRFLOW_HOME)
+
+
+def _default_file() -> Path:
+    return airflow_home() / "assistant_ledger.db"
+
+
+@functools.cache
+def _log_once(file: Path) -> None:
+    """Log where the default ledger is, once per process: a task may open it several times."""
+    log.info("The ledger is the file %s on this machine, because no ledger_conn_id is set.", file)
+
+
+def _check_file(name: str) -> None:
+    """
+    Check that the workers can share a file.
+
+    :param name: Name of the file, for the message.
+    :raises AssistantLedgerPermanentError: An executor runs tasks on several machines, and nobody says that they share
+        the file.
+    """
+    # Imported here: most tasks have a ledger on a server, and DAG files never need it.
+    from airflow_provider_assistant.ledger.executors import distribution
+
+    if conf.getboolean("assistant", "ledger_file_is_shared", fallback=False) or not (reason := distribution()):
+        return
+    log.error("Give all workers one ledger. %s", SET_UP)
+    raise AssistantLedgerPermanentError(
+        f"the ledger would be {name} on this machine, but {reason}: each machine would have its own ledger and create "
+        "all documents again. Nothing was sent. Set AIRFLOW__ASSISTANT__LEDGER_CONN_ID=assistant_ledger and "
+        f"AIRFLOW_CONN_ASSISTANT_LEDGER={DATABASE} for all workers, or the lines in the log. If all workers do share "
+        "the file, set [assistant] ledger_file_is_shared = True instead."
+    )
+
+
+def _engine_of(location: LedgerLocation) -> sa.Engine:
+    """
+    Return the SQLAlchemy engine of an Airflow connection.
+
+    :raises AssistantLedgerPermanentError: The connection does not exist or is not a SQL connection.
+    """
+    name = f"connection {location.conn_id!r}, from {location.origin}"
+    try:
+        engine: sa.Engine = BaseHook.get_hook(location.conn_id).get_sqlalchemy_engine()
+    except (AirflowException, AttributeError, ImportError, ValueError, sa.exc.ArgumentError) as error:
+        raise AssistantLedgerPermanentError(
+            f"the ledger cannot be opened: {name}, cannot be used for SQL ({type(error).__name__}). Nothing was sent. "
+            "Correct the connection or install its provider, then clear the task."
+        ) from error
+    engine.update_execution_options(**{NAME: name})
+    return engine

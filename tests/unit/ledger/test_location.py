@@ -1,0 +1,123 @@
+"""Which database is the ledger, and that a file is refused if the workers do not share it."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+
+import pytest
+from airflow.providers.common.compat.sdk import Connection
+
+from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.ledger import Ledger, LedgerLocation, check_location, location_of
+from airflow_provider_assistant.ledger.executors import CONTAINER_VARIABLES
+
+CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+
+
+def refused(location=None):
+    with pytest.raises(AssistantLedgerPermanentError) as caught:
+        Ledger.open(location)
+    return str(caught.value)
+
+
+def test_the_first_setting_wins(monkeypatch):
+    assert location_of() == LedgerLocation("", "[assistant] ledger_conn_id")
+    monkeypatch.setenv(CONN_ID, "everyone")
+    assert location_of() == LedgerLocation("everyone", "[assistant] ledger_conn_id")
+    assert location_of((None, "argument"), ("", "extra")) == location_of()
+    assert location_of((" \n", "argument"), (" team ", "extra")) == LedgerLocation("team", "extra")
+    assert location_of(("task", "argument"), ("team", "extra")) == LedgerLocation("task", "argument")
+
+
+def test_errors_name_the_setting(ledger_home):
+    for origin in ("the task's ledger_conn_id", "the extra of connection 'tenant_b'", "[assistant] ledger_conn_id"):
+        assert f"connection 'gone', from {origin}, cannot be used for SQL" in refused(LedgerLocation("gone", origin))
+
+
+def test_the_name_of_an_open_ledger_has_the_setting(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db")
+    with Ledger.open(LedgerLocation("team", "the extra of connection 'tenant_b'")) as ledger:
+        assert ledger.name == "connection 'team', from the extra of connection 'tenant_b'"
+
+
+def test_a_file_is_refused_with_what_to_set(ledger_home, cluster):
+    message = refused()
+    assert f"{ledger_home}/assistant_ledger.db on this machine" in message
+    assert "[core] executor is 'CeleryExecutor'" in message
+    assert "Nothing was sent." in message
+    assert list(ledger_home.iterdir()) == []
+
+
+def test_what_to_set_can_be_pasted(ledger_home, cluster, caplog):
+    message = refused()
+    _, options, _, command = caplog.records[-1].getMessage().split("\n\n")
+    configured = configparser.ConfigParser()
+    configured.read_string(options)
+    conn_id = configured["assistant"]["ledger_conn_id"]
+    *words, uri = shlex.split(command)
+    assert words == ["airflow", "connections", "add", conn_id, "--conn-uri"]
+    assert Connection(conn_id=conn_id, uri=uri).conn_type == "postgres"
+    assert f"{CONN_ID}={conn_id} " in message
+    assert f"AIRFLOW_CONN_{conn_id.upper()}={uri} " in message
+    section, option, value = re.search(r"\[(\w+)\] (\w+) = (\w+)", message).groups()
+    assert f"AIRFLOW__{section}__{option}".upper() == SHARED
+    assert value == "True"
+
+
+@pytest.mark.parametrize("variable", CONTAINER_VARIABLES)
+def test_a_file_is_refused_in_a_container_for_one_task(variable, ledger_home, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "LocalExecutor")
+    monkeypatch.setenv(variable, "True")
+    assert variable in refused()
+
+
+def test_a_file_may_be_shared(ledger_home, cluster, monkeypatch):
+    monkeypatch.setenv(SHARED, "True")
+    check_location(location_of())
+    Ledger.open().close()
+    assert (ledger_home / "assistant_ledger.db").is_file()
+
+
+def test_sqlite_behind_a_connection_is_a_file_too(ledger_home, cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db")
+    location = LedgerLocation("team", "the extra of connection 'tenant_b'")
+    check_location(location)
+    message = refused(location)
+    assert f"{tmp_path}/team.db (connection 'team', from the extra of connection 'tenant_b')" in message
+    assert not (tmp_path / "team.db").exists()
+    monkeypatch.setenv(SHARED, "True")
+    Ledger.open(location).close()
+    assert (tmp_path / "team.db").exists()
+
+
+def test_a_server_is_not_refused(ledger_home, cluster, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_TEAM", "postgresql://me:sesame-1234@127.0.0.1:1/none?connect_timeout=1")
+    monkeypatch.setattr("airflow_provider_assistant.ledger.database.ATTEMPTS", 1)
+    with pytest.raises(Exception, match="cannot be opened") as caught:
+        Ledger.open(LedgerLocation("team"))
+    assert not isinstance(caught.value, AssistantLedgerPermanentError)
+
+
+def test_a_task_that_only_records_goes_on(ledger_home, cluster, caplog):
+    with Ledger.open_optional(required=False) as ledger:
+        assert ledger is None
+    assert "Going on without the ledger" in caplog.text
+
+
+def test_the_file_is_logged_once(ledger_home, caplog, monkeypatch, tmp_path):
+    caplog.set_level("INFO")
+    for _ in range(3):
+        Ledger.open().close()
+    said = [record for record in caplog.records if record.levelname == "INFO"]
+    assert [str(ledger_home / "assistant_ledger.db") in record.getMessage() for record in said] == [True]
+    caplog.clear()
+    monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db")
+    Ledger.open(LedgerLocation("team")).close()
+    assert "on this machine" not in caplog.text

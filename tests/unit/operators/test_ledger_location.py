@@ -1,0 +1,304 @@
+"""Tasks refuse a ledger that their workers do not share, and use that of their tenant or team."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, TaskDeferred
+from airflow.sdk import DAG
+
+from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.operators.chat import AssistantChatOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
+    AssistantLoadsToParquetOperator,
+    AssistantRequestsToParquetOperator,
+)
+
+EXECUTOR = "AIRFLOW__CORE__EXECUTOR"
+CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
+QA = [{"title": "Refunds", "question": "Refunds?", "answer": "In five days.", "category": "faq"}]
+CHAT = {"session_id": "s", "message": "Anything?"}
+POLLS = {"poke_interval": 0.01, "timeout": 30}
+QUESTIONS = {"source": [{"message": "Anything?"}], "output_path": "{folder}/answers.parquet", "poll_interval": 0.1}
+EXPORT = {"output_path": "{folder}/lake"}
+TASKS = {
+    "qa": (AssistantLoadQAOperator, {"source": QA}),
+    "deferrable load": (AssistantLoadQAOperator, {"source": QA, "deferrable": True}),
+    "text": (AssistantLoadTextOperator, {"source": [{"title": "t", "content": "c", "category": "c"}]}),
+    "files": (AssistantUploadFilesOperator, {"files": "{folder}/a.md"}),
+    "batch": (AssistantChatBatchOperator, QUESTIONS),
+    "deferrable batch": (AssistantChatBatchOperator, {**QUESTIONS, "deferrable": True}),
+    "submit": (AssistantSubmitChatOperator, CHAT),
+    "deferrable submit": (AssistantSubmitChatOperator, {**CHAT, "deferrable": True}),
+    "rate": (AssistantFeedbackOperator, {"session_id": "s", "request_id": "{request}", "feedback": "good"}),
+    "rate many": (
+        AssistantRateAnswersOperator,
+        {"answers": "{folder}/a.parquet", "scores": "{folder}/s.parquet", "rules": {"good": "token_f1 >= 0.5"}},
+    ),
+    "sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}"}),
+    "rescheduled sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}", "mode": "reschedule"}),
+    "deferrable sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}", "deferrable": True}),
+    "export of ratings": (AssistantFeedbackToParquetOperator, EXPORT),
+    "export of requests": (AssistantRequestsToParquetOperator, EXPORT),
+    "export of loads": (AssistantLoadsToParquetOperator, {**EXPORT, "site_id": "acme-docs"}),
+}
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    monkeypatch.setenv(EXECUTOR, "LocalExecutor,CeleryExecutor")
+
+
+@pytest.fixture
+def task(tmp_path, service):
+    """Return a function that returns the class and the arguments of a task."""
+
+    def described(name):
+        kind, arguments = TASKS[name]
+        (tmp_path / "a.md").write_text("Refunds are paid in five days.")
+        request = submitted(service) if "{request}" in arguments.values() or "scores" in arguments else None
+        question = {"key": ["k"], "status": ["complete"], "seconds": [1.0]}
+        answers = {**question, "message": ["?"], "answer": ["!"], "request_id": [request], "session_id": ["s"]}
+        scores = {**question, "scorer": ["token_f1"], "score": [0.9], "outcome": ["scored"]}
+        pq.write_table(pa.table(answers), tmp_path / "a.parquet")
+        pq.write_table(pa.table(scores), tmp_path / "s.parquet")
+        filled = {
+            key: value.format(folder=tmp_path, request=request) if isinstance(value, str) else value
+            for key, value in arguments.items()
+        }
+        return kind, filled
+
+    return described
+
+
+def submitted(service):
+    """Submit an async chat without this package; return its request id."""
+    url, headers = f"{service.url}/m2m/sites/acme-docs/chat/async", {"X-API-Key": "dev-acme-full"}
+    return httpx.post(url, json=CHAT, headers=headers).raise_for_status().json()["request_id"]
+
+
+def context():
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, max_tries=0)
+    run = SimpleNamespace(logical_date=None, run_after=datetime.now(UTC))
+    return {"ti": ti, "dag_run": run, "outlet_events": {}}
+
+
+def execute(kind, **arguments):
+    """Execute a task until it ends or is deferred; return its result or its trigger."""
+    with DAG("dag", schedule=None):
+        operator = kind(task_id="task", **arguments)
+    operator.render_template_fields({})
+    try:
+        return operator.execute(context())
+    except TaskDeferred as deferred:
+        return deferred.trigger
+
+
+@pytest.fixture
+def ledgers(tmp_path, monkeypatch):
+    """Connections to three ledgers."""
+    for name in ("by_task", "by_team", "by_config"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", f"sqlite:///{tmp_path}/{name}.db")
+
+    def counted(table):
+        found = {}
+        for path in tmp_path.glob("by_*.db"):
+            with sqlite3.connect(path) as raw:
+                found[path.stem] = raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        return {name: count for name, count in found.items() if count}
+
+    return counted
+
+
+# -- the guard -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection, cluster, task, run_operator):
+    kind, arguments = task(name)
+    before = service.seen()
+    run = run_operator(kind, retries=2, **arguments)
+    assert type(run.error) is AssistantLedgerPermanentError
+    assert "CeleryExecutor runs tasks on more than one machine" in str(run.error)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert service.seen() == before
+
+
+def test_the_log_says_what_to_do(service, connection, cluster, task, ledger_home, caplog):
+    kind, arguments = task("submit")
+    with pytest.raises(AssistantLedgerPermanentError):
+        execute(kind, **arguments)
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    paste, happened, safe, todo = errors
+    assert "\n[assistant]\nledger_conn_id = assistant_ledger\n" in paste
+    assert f"the ledger would be the file {ledger_home}/assistant_ledger.db" in happened
+    assert safe == "What is safe: Nothing was sent."
+    assert todo.startswith("What to do: Set AIRFLOW__ASSISTANT__LEDGER_CONN_ID=")
+
+
+@pytest.mark.parametrize("name", ["qa", "batch", "submit", "rate"])
+def test_a_task_without_the_ledger_runs_anywhere(name, service, connection, cluster, task):
+    kind, arguments = task(name)
+    before = service.posts()
+    execute(kind, ledger=False, **arguments)
+    assert service.posts() > before
+
+
+def test_an_operator_that_uses_no_ledger_runs_anywhere(service, connection, cluster):
+    execute(AssistantChatOperator, **CHAT)
+    assert service.posts() == 1
+
+
+@pytest.mark.parametrize("name", ["qa", "batch", "submit", "export of loads"])
+def test_a_file_that_is_shared_is_used(name, service, connection, cluster, task, ledger_home, monkeypatch):
+    monkeypatch.setenv(SHARED, "True")
+    kind, arguments = task(name)
+    execute(kind, **arguments)
+    assert (ledger_home / "assistant_ledger.db").is_file()
+
+
+def test_a_local_executor_keeps_the_file(service, connection, task, ran, ledger_home, monkeypatch):
+    monkeypatch.setenv(EXECUTOR, "tests.live.executor.DeferralSafeExecutor")
+    kind, arguments = task("qa")
+    ran(kind, **arguments)
+    assert (ledger_home / "assistant_ledger.db").is_file()
+
+
+def test_an_answer_that_was_awaited_before_an_upgrade_is_returned(service, connection, cluster, caplog):
+    """The task was deferred by a version that did not refuse the file."""
+    event = {
+        "request_id": "{request}", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
+        "polls": 2, "seconds": 1.25,
+    }  # fmt: skip
+    operator = AssistantSubmitChatOperator(task_id="ask", **CHAT, deferrable=True)
+    assert operator.execute_complete(context(), {"request": event})["text"] == "Yes."
+    assert "Going on without the ledger" in caplog.text
+
+
+# -- one ledger per tenant or team -----------------------------------------------------------------
+
+
+TABLES = {
+    "qa": "assistant_documents",
+    "files": "assistant_documents",
+    "batch": "assistant_questions",
+    "deferrable batch": "assistant_questions",
+    "submit": "assistant_submissions",
+    "deferrable submit": "assistant_submissions",
+    "rate": "assistant_ratings",
+    "rate many": "assistant_ratings",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_task_wins_over_the_connection(name, service, connect, ledgers, task, monkeypatch, ledger_home):
+    connect(ledger_conn_id="by_team")
+    monkeypatch.setenv(CONN_ID, "by_config")
+    kind, arguments = task(name)
+    execute(kind, ledger_conn_id="{{ 'by_' ~ 'task' }}", **arguments)
+    assert ledgers(TABLES[name]) == {"by_task": 1}
+    assert not (ledger_home / "assistant_ledger.db").exists()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_connection_wins_over_the_configuration(name, service, connect, ledgers, task, monkeypatch):
+    connect(ledger_conn_id="by_team")
+    monkeypatch.setenv(CONN_ID, "by_config")
+    kind, arguments = task(name)
+    execute(kind, **arguments)
+    assert ledgers(TABLES[name]) == {"by_team": 1}
+
+
+def test_the_configuration_is_the_default(service, connect, ledgers, task, monkeypatch):
+    connect(ledger_conn_id="")
+    monkeypatch.setenv(CONN_ID, "by_config")
+    kind, arguments = task("qa")
+    execute(kind, **arguments)
+    assert ledgers("assistant_documents") == {"by_config": 1}
+
+
+def test_default_args_name_the_ledger_of_a_dag(service, connection, ledgers, task):
+    for name in ("submit", "rate", "qa", "batch"):
+        kind, arguments = task(name)
+        execute(kind, default_args={"ledger_conn_id": "by_task"}, **arguments)
+        assert ledgers(TABLES[name]) == {"by_task": 1}
+
+
+def test_two_tenants_do_not_share_entries(service, connect, ledgers, task):
+    kind, arguments = task("qa")
+    for name in ("by_task", "by_team"):
+        connect(conn_id=f"of_{name}", ledger_conn_id=name)
+        execute(kind, assistant_conn_id=f"of_{name}", source_name="faq", **arguments)
+    assert ledgers("assistant_documents") == {"by_task": 1, "by_team": 1}
+    assert service.posts() == 2
+
+
+@pytest.mark.parametrize("name", ["submit", "sensor", "batch"])
+def test_a_resumed_task_uses_the_ledger_it_began_with(name, service, connection, ledgers, task):
+    service.behave(processing_seconds=3600)
+    kind, arguments = task(name)
+    trigger = execute(kind, **{**arguments, "deferrable": True}, ledger_conn_id="by_task")
+    resumed = kind(task_id="task", **arguments, ledger_conn_id="rendered_again")
+    error = {"type": "AssistantRequestTimeoutError", "message": "late", "fields": {}}
+    with pytest.raises(AirflowException, match="late"):
+        resumed.execute_complete(context(), {"error": error, "rendered": trigger.rendered})
+    assert resumed.ledger_location.conn_id == "by_task"
+
+
+@pytest.mark.parametrize("name", ["qa", "batch", "submit", "rate", "export of loads"])
+def test_an_error_names_where_the_connection_comes_from(name, service, connect, task):
+    kind, arguments = task(name)
+    given = {
+        "the task's ledger_conn_id": ({}, {"ledger_conn_id": "gone"}),
+        "the extra of connection 'tenant_b'": ({"ledger_conn_id": "gone"}, {}),
+    }
+    for origin, (extra, argument) in given.items():
+        connect(conn_id="tenant_b", **extra)
+        before = service.seen()
+        with pytest.raises(AssistantLedgerPermanentError, match=f"connection 'gone', from {origin}, cannot"):
+            execute(kind, assistant_conn_id="tenant_b", **argument, **arguments)
+        assert service.seen() == before
+
+
+# -- exports ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["task", "team"])
+def test_an_export_reads_the_ledger_of_the_loads(where, service, connect, ledgers, task, ledger_home):
+    connect(**({"ledger_conn_id": "by_team"} if where == "team" else {}))
+    named = {"ledger_conn_id": "by_task"} if where == "task" else {}
+    kind, arguments = task("qa")
+    execute(kind, **named, **arguments)
+    kind, arguments = task("export of loads")
+    assert execute(kind, days=1, **named, **arguments)["rows"] == 1
+    assert not (ledger_home / "assistant_ledger.db").exists()
+
+
+def test_an_export_of_all_sites_needs_no_connection(ledger_home, task):
+    kind, arguments = task("export of ratings")
+    execute(kind, **arguments)
+    assert (ledger_home / "assistant_ledger.db").is_file()
+
+
+def test_an_export_needs_the_connection_that_it_names(ledger_home, task):
+    kind, arguments = task("export of ratings")
+    with pytest.raises(AirflowNotFoundException):
+        execute(kind, assistant_conn_id="tenant_b", **arguments)
+    assert not (ledger_home / "assistant_ledger.db").exists()
