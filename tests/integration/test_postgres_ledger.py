@@ -44,6 +44,7 @@ from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
+from tests.unit.ledger.test_leases import statements_of
 from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5, VERSION_6
 
 __all__ = ["_process", "remote"]
@@ -214,6 +215,15 @@ def test_a_thread_keeps_a_lease_alive(server):
             assert time.monotonic() < deadline
             beats.add(connection.scalar(sa.select(leases.c.heartbeat_at)))
             connection.rollback()
+
+
+def test_a_group_costs_as_many_statements_as_without_leases(ledger):
+    with documents(ledger) as memory:
+        first = claims(memory, "a", "b")
+        memory.commit_and_claim([], first)
+        second = claims(memory, "c", "d")
+        found = statements_of(ledger.engine, lambda: memory.commit_and_claim(list(map(created, first)), second))
+        assert found == ["INSERT INTO assistant_documents"] * 2
 
 
 def test_migration_of_version_6_adds_leases(engine):

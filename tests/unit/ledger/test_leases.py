@@ -299,6 +299,33 @@ def test_a_late_outcome_does_not_overwrite_the_claim_of_another_run(open_batch, 
     assert [(one.label, one.ambiguous) for one in open_batch(OTHER).possible_duplicates()] == [("b", 1)]
 
 
+def statements_of(engine, do):
+    """Return the first words of the statements that a function executes."""
+    found = []
+
+    def note(_connection, _cursor, statement, *_rest):
+        found.append(" ".join(statement.split()[:3]))
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        do()
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
+    return found
+
+
+def test_a_group_costs_as_many_statements_as_without_leases(path):
+    with (
+        Ledger(sqlite_engine(path)) as ledger,
+        ledger.documents(scope=SCOPE, site_id="s", source="kb", run=ONE) as batch,
+    ):
+        first = claim(batch, "a", "b")
+        group = [Claim(key, key, None) for key in ("c", "d")]
+        found = statements_of(ledger.engine, lambda: batch.commit_and_claim(created(first), group))
+        assert found == ["INSERT INTO assistant_documents"] * 2
+        assert statements_of(ledger.engine, lambda: batch.entries(["a", "b"])) == ["SELECT \"key\", outcome,"]
+
+
 def test_an_outcome_that_was_recorded_meanwhile_is_not_claimed_again(open_batch, database_clock):
     """The owner was only stopped, and continues between the lookup and the claim of the other run."""
     stopped, other = open_batch(ONE), open_batch(OTHER)
