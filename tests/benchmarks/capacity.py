@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,8 +158,8 @@ class Night:
     hours: float = 0.0
     longest: float = 0.0
     ends: dict[str, float] = field(default_factory=dict)
-    requests: Counter[str] = field(default_factory=Counter)
-    busiest: Counter[str] = field(default_factory=Counter)
+    requests: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    busiest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     created: float = 0.0
     read: float = 0.0
     throttled: float = 0.0

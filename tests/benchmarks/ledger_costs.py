@@ -1,5 +1,5 @@
 """
-Measure what a document costs in the ledger: ``python -m tests.benchmarks.ledger_costs [postgresql] [sqlite]``.
+Measure what a document costs in the ledger: ``python -m tests.benchmarks.ledger_costs``.
 
 Every cost is of one document, or of one entry that a query reads: bytes of the table and of its index, processor time
 of the load and of the database server, commits, write-ahead log, pages. The loads are those of the operators. The
@@ -112,7 +112,9 @@ def measured(server: Server, documents: int, into: dict[str, float]) -> Iterator
     into |= {"client_cpu_us": round(worked * 1e6 / documents, 2), "us": round(seconds * 1e6 / documents, 2), **used}
 
 
-def costs(ledger: Ledger, service: Service, folder: Path, *, sites: int, rows: int) -> dict[str, dict[str, float]]:
+def costs(
+    ledger: Ledger, service: Service, folder: Path, *, sites: int, rows: int, seconds: float = SECONDS
+) -> dict[str, dict[str, float]]:
     """
     Return the costs of a document by what happens to it.
 
@@ -121,6 +123,7 @@ def costs(ledger: Ledger, service: Service, folder: Path, *, sites: int, rows: i
     :param folder: Folder for the sources.
     :param sites: Number of sites.
     :param rows: Number of documents of a site.
+    :param seconds: Duration of the load into a service with a limit.
     """
     from airflow_provider_assistant.ledger import DocumentScope
     from tests.benchmarks import cases, loads
@@ -151,7 +154,7 @@ def costs(ledger: Ledger, service: Service, folder: Path, *, sites: int, rows: i
             counts, _ = loads.load(changed, service, ledger, scope=site_url(site), partial=True)
             assert counts.created == counts.changed == len(changed), counts
     service.reset(limit={"rate": LIMIT, "bucket": 1.0})
-    many = loads.rows(int(LIMIT * SECONDS))
+    many = loads.rows(int(LIMIT * seconds))
     with measured(server, len(many), found["limited"]):
         loads.load(many, service, ledger, scope=site_url(sites))
     service.reset()
