@@ -29,48 +29,55 @@ LATENCY, FAILURES, STEP = 0.1, 0.002, 10.0
 @dataclass(frozen=True)
 class Costs:
     """
-    Costs of a document in a load with a ledger on PostgreSQL. Processor times are in microseconds.
+    Costs of a row in a load with a ledger on PostgreSQL. Processor times are in microseconds.
 
     :param table_bytes: Its entry in the table.
     :param index_bytes: Its entry in the index.
-    :param new_worker: Processor time of the worker for a row that is sent.
-    :param new_database: Processor time of PostgreSQL for it.
+    :param sent_worker: Processor time of the worker for a row that is sent.
+    :param sent_database: Processor time of PostgreSQL for it.
     :param same_worker: Processor time of the worker for an unchanged row.
     :param same_database: Processor time of PostgreSQL for it.
     :param same_seconds: Seconds until an unchanged row is done.
     :param commits: Transactions of a row that is sent, if the service's limit is the bottleneck.
     :param wal_bytes: Write-ahead log of a row that is sent.
+    :param dead_rows: Dead rows that it leaves in the table: the claim, and the earlier entry of a changed row.
     :param start: Seconds from the start of a task to its first row.
     """
 
     table_bytes: float
     index_bytes: float
-    new_worker: float
-    new_database: float
+    sent_worker: float
+    sent_database: float
     same_worker: float
     same_database: float
     same_seconds: float
     commits: float
     wal_bytes: float
+    dead_rows: int
     start: float
 
 
-def measured() -> Costs:
-    """Return the measured costs."""
+def measured(sent: str) -> Costs:
+    """
+    Return the measured costs.
+
+    :param sent: Whether the rows that are sent are ``new`` or ``changed``.
+    """
     kept = json.loads((RESULTS / "ledger_costs.json").read_text())["postgresql"]["costs"]
     figures = json.loads((RESULTS / "latest.json").read_text())["figures"]
     (start,) = [one["samples"]["start"] for one in figures["ask"]["figures"] if "start" in (one["samples"] or {})]
     return Costs(
         table_bytes=kept["size"]["table_bytes"],
         index_bytes=kept["size"]["index_bytes"],
-        new_worker=kept["new"]["client_cpu_us"],
-        new_database=kept["new"]["server_cpu_us"],
+        sent_worker=kept[sent]["client_cpu_us"],
+        sent_database=kept[sent]["server_cpu_us"],
         same_worker=kept["unchanged"]["client_cpu_us"] + kept["scan"]["client_cpu_us"],
         same_database=kept["unchanged"]["server_cpu_us"] + kept["scan"]["server_cpu_us"],
         same_seconds=1e-6
         * sum(kept[name][f"{side}_cpu_us"] for name in ("unchanged", "scan") for side in ("client", "server")),
         commits=kept["limited"]["commits"],
-        wal_bytes=kept["new"]["wal_bytes"],
+        wal_bytes=kept[sent]["wal_bytes"],
+        dead_rows=1 if sent == "new" else 2,
         start=median(start),
     )
 
@@ -136,11 +143,8 @@ def sites(share: float, *, whole: bool, tenants: Sequence[Tenant] = TENANTS, see
     for tenant in tenants:
         sizes = _split(tenant.documents, [chance.lognormvariate(0, 1.5) for _ in range(tenant.sites)])
         changes = [size * chance.lognormvariate(0, 1) for size in sizes]
-        sent = (
-            sizes
-            if share == 1
-            else [min(*pair) for pair in zip(sizes, _split(sum(sizes) * share, changes), strict=True)]
-        )
+        wanted = sizes if share == 1 else _split(tenant.documents * share, changes)
+        sent = [min(pair) for pair in zip(sizes, wanted, strict=True)]
         found += [Site(tenant, size if whole else send, send) for size, send in zip(sizes, sent, strict=True)]
     return found
 
@@ -169,13 +173,13 @@ class Night:
     @property
     def worker_hours(self) -> float:
         """Processor time of all workers."""
-        used = self.created * self.costs.new_worker + self.read * self.costs.same_worker
+        used = self.created * self.costs.sent_worker + self.read * self.costs.same_worker
         return used / 3.6e9
 
     @property
     def database_hours(self) -> float:
         """Processor time of PostgreSQL."""
-        return (self.created * self.costs.new_database + self.read * self.costs.same_database) / 3.6e9
+        return (self.created * self.costs.sent_database + self.read * self.costs.same_database) / 3.6e9
 
 
 def simulate(night: Iterable[Site], slots: int, costs: Costs) -> Night:

@@ -12,13 +12,14 @@ from tests.benchmarks.capacity import IN_FLIGHT, STEP, TENANTS, Costs, Night, Si
 COSTS = Costs(
     table_bytes=400.0,
     index_bytes=200.0,
-    new_worker=300.0,
-    new_database=100.0,
+    sent_worker=300.0,
+    sent_database=100.0,
     same_worker=30.0,
     same_database=10.0,
     same_seconds=4e-5,
     commits=1.5,
     wal_bytes=1_500.0,
+    dead_rows=1,
     start=3.0,
 )
 # A thousandth of the documents of TENANTS, on a tenth of their sites.

@@ -10,49 +10,47 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.benchmarks.capacity import TENANTS, Costs, Night, measured, simulate, sites
+from tests.benchmarks.capacity import TENANTS, Night, measured, simulate, sites
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "capacity.md"
 BEGIN, END = "<!-- from the simulation: begin -->\n", "<!-- from the simulation: end -->\n"
 SLOTS = (2, 5, 10, 20)
-# The share of documents that is sent, and whether the sources have all documents.
+# The share of documents that is sent, whether the sources have all documents, and what is sent.
 SCENARIOS = {
-    "First load": (1.0, True),
-    "Night, sources with all rows": (0.015, True),
-    "Night, sources with the changes only": (0.015, False),
-    "Night after a change of 10 %": (0.1, True),
+    "First load": (1.0, True, "new"),
+    "Night, sources with all rows": (0.015, True, "changed"),
+    "Night, sources with the changes only": (0.015, False, "changed"),
+    "Night after a change of 10 %": (0.1, True, "changed"),
 }
 GB = 1e9
 
 
 @cache
-def night(scenario: str, slots: int, costs: Costs) -> Night:
+def night(scenario: str, slots: int) -> Night:
     """Return a simulated night."""
-    share, whole = SCENARIOS[scenario]
-    return simulate(sites(share, whole=whole), slots, costs)
+    share, whole, sent = SCENARIOS[scenario]
+    return simulate(sites(share, whole=whole), slots, measured(sent))
 
 
-def tables(costs: Costs) -> str:
+def tables() -> str:
     """Return the tables of the page."""
-    return "\n".join(
-        "\n".join(part) + "\n" for part in (_costs(costs), _tenants(costs), _hours(costs), _work(costs), _ledger(costs))
-    )
+    return "\n".join("\n".join(part) + "\n" for part in (_costs(), _tenants(), _hours(), _work(), _ledger()))
 
 
-def _costs(costs: Costs) -> Iterator[str]:
-    yield "| Cost of a row | Measured |"
-    yield "|---|---|"
-    yield f"| Processor time of a worker, row that is sent | {costs.new_worker:.0f} µs |"
-    yield f"| Processor time of PostgreSQL, row that is sent | {costs.new_database:.0f} µs |"
-    yield f"| Processor time of a worker, unchanged row | {costs.same_worker:.0f} µs |"
-    yield f"| Processor time of PostgreSQL, unchanged row | {costs.same_database:.0f} µs |"
-    yield f"| Transactions of a row, if the service's limit is the bottleneck | {costs.commits:.2f} |"
-    yield f"| Write-ahead log of a row that is sent | {costs.wal_bytes:,.0f} bytes |"
-    yield f"| Start of a task until its first row | {costs.start:.1f} s |"
+def _costs() -> Iterator[str]:
+    new, changed = measured("new"), measured("changed")
+    yield "| Cost of a row | New | Changed | Unchanged |"
+    yield "|---|---|---|---|"
+    workers, databases = (new.sent_worker, changed.sent_worker), (new.sent_database, changed.sent_database)
+    yield f"| Processor time of a worker, µs | {workers[0]:.0f} | {workers[1]:.0f} | {new.same_worker:.0f} |"
+    yield f"| Processor time of PostgreSQL, µs | {databases[0]:.0f} | {databases[1]:.0f} | {new.same_database:.0f} |"
+    yield f"| Write-ahead log, bytes | {new.wal_bytes:,.0f} | {changed.wal_bytes:,.0f} | 0 |"
+    yield f"| Dead rows in the ledger | {new.dead_rows} | {changed.dead_rows} | 0 |"
+    yield f"| Transactions, if the service's limit is the bottleneck | {new.commits:.2f} | {changed.commits:.2f} | 0 |"
 
 
-def _tenants(costs: Costs) -> Iterator[str]:
-    first, nightly = (night(name, SLOTS[-1], costs).ends for name in list(SCENARIOS)[:2])
+def _tenants() -> Iterator[str]:
+    first, nightly = (night(name, SLOTS[-1]).ends for name in list(SCENARIOS)[:2])
     yield "| Tenant | Sites | Documents | Limit per second | First load, hours | Night, hours |"
     yield "|---|---|---|---|---|---|"
     for one in TENANTS:
@@ -63,15 +61,15 @@ def _tenants(costs: Costs) -> Iterator[str]:
     yield f"| together | {sum(one.sites for one in TENANTS):,} | {documents:,} | {limit:,.0f} | {total} |"
 
 
-def _hours(costs: Costs) -> Iterator[str]:
+def _hours() -> Iterator[str]:
     yield f"| Hours, by number of slots | {' | '.join(map(str, SLOTS))} |"
     yield f"|---|{'---|' * len(SLOTS)}"
     for name in SCENARIOS:
-        yield f"| {name} | {' | '.join(f'{night(name, slots, costs).hours:.1f}' for slots in SLOTS)} |"
+        yield f"| {name} | {' | '.join(f'{night(name, slots).hours:.1f}' for slots in SLOTS)} |"
 
 
-def _work(costs: Costs) -> Iterator[str]:
-    nights = [night(name, SLOTS[-1], costs) for name in SCENARIOS]
+def _work() -> Iterator[str]:
+    nights = [night(name, SLOTS[-1]) for name in SCENARIOS]
     yield f"| With {SLOTS[-1]} slots | {' | '.join(SCENARIOS)} |"
     yield f"|---|{'---|' * len(SCENARIOS)}"
     rows = {
@@ -85,16 +83,16 @@ def _work(costs: Costs) -> Iterator[str]:
         "Processor hours of the workers": [one.worker_hours for one in nights],
         "Processor hours of PostgreSQL": [one.database_hours for one in nights],
         "Documents per second, at most": [one.rows_per_second for one in nights],
-        "Commits per second, at most": [one.rows_per_second * costs.commits for one in nights],
-        "Write-ahead log, GB": [one.created * costs.wal_bytes / GB for one in nights],
-        "Dead rows, millions": [one.created / 1e6 for one in nights],
+        "Commits per second, at most": [one.rows_per_second * one.costs.commits for one in nights],
+        "Write-ahead log, GB": [one.created * one.costs.wal_bytes / GB for one in nights],
+        "Dead rows, millions": [one.created * one.costs.dead_rows / 1e6 for one in nights],
     }
     for name, values in rows.items():
-        yield f"| {name} | {' | '.join(f'{value:,.0f}' if value >= 100 else f'{value:.1f}' for value in values)} |"
+        yield f"| {name} | {' | '.join(f'{value:,.0f}' if value >= 99.95 else f'{value:.1f}' for value in values)} |"
 
 
-def _ledger(costs: Costs) -> Iterator[str]:
-    documents = sum(one.documents for one in TENANTS)
+def _ledger() -> Iterator[str]:
+    documents, costs = sum(one.documents for one in TENANTS), measured("new")
     table, index = documents * costs.table_bytes / GB, documents * costs.index_bytes / GB
     yield "| Ledger | Bytes per document | 100 million documents, GB |"
     yield "|---|---|---|"
@@ -107,9 +105,9 @@ def written() -> str:
     """Return the page with the text between the marks replaced."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{tables(measured())}\n{END}{after}"
+    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
 
 
 if __name__ == "__main__":
-    print(tables(measured()))
+    print(tables())
     PAGE.write_text(written())
