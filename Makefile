@@ -57,9 +57,10 @@ types: venv
 	$(BIN)/mypy
 
 .PHONY: workflows
-workflows: venv ## Lint GitHub's workflows and dependabot.yml, offline
+workflows: venv ## Lint GitHub's workflows, dependabot.yml and the Dockerfile, offline
 	$(BIN)/actionlint .github/workflows/*.yml
 	$(BIN)/zizmor --offline --no-progress --quiet .github
+	$(BIN)/hadolint deploy/Dockerfile
 
 .PHONY: test
 test: venv ## The checks and the whole test suite
@@ -87,6 +88,10 @@ browser: ## Install the browser in which the UI is tested (Debian)
 .PHONY: bench
 bench: venv ## Measure loads, batches, exports and evaluations against other ways, some 15 minutes; wants an idle machine
 	$(BIN)/python -m tests.benchmarks
+
+.PHONY: capacity
+capacity: venv ## Simulate 1,000 sites with 100 million documents, and write the tables of docs/operations/capacity.md
+	$(BIN)/python -m tests.docs.capacity
 
 .PHONY: faults
 faults: venv ## Break loads, the service and the ledger, 20 times each, and print what came of it; about 4 minutes

@@ -50,7 +50,10 @@ NAVIGATION: dict[str, list[str]] = {
         *("concepts/ledger", "concepts/ambiguity", "concepts/timeouts", "concepts/rate-limiting", "faults"),
         *("concepts/evaluation", "benchmarks"),
     ],
-    "Operations": ["operations/runbook", "operations/ledger-on-postgresql", "operations/scale"],
+    "Operations": [
+        *("operations/runbook", "operations/celery", "operations/kubernetes", "operations/ledger-on-postgresql"),
+        *("operations/scale", "operations/capacity"),
+    ],
     "Reference": [
         *("connection", "reference/configuration", "reference/operators", "reference/command-line"),
         *("reference/errors", "reference/datasets", "reference/evaluation", "reference/metrics", "sandbox"),

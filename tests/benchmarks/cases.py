@@ -152,7 +152,7 @@ def rerun(service: Service, size: Size) -> list[Figure]:
     """Load rows that the ledger already records as created."""
     count, scope = size.rows(100_000), "rerun"
     with tempfile.TemporaryDirectory() as folder, loads.sqlite_ledger(Path(folder)) as ledger:
-        path = _parquet(Path(folder), count)
+        path = parquet(Path(folder), count)
         _fill(ledger, path, scope)
         service.reset()
         rates = []
@@ -196,7 +196,7 @@ def memory(_: Service, size: Size) -> list[Figure]:
     for full in (100_000, 1_000_000):
         with tempfile.TemporaryDirectory() as folder:
             count = size.rows(full)
-            path = _parquet(Path(folder), count)
+            path = parquet(Path(folder), count)
             peaks[count] = worked("tests.benchmarks.worker", "memory", str(path), folder)
             if peaks[count]["created"] != count:
                 raise RuntimeError(f"not all of {count} rows were created: {peaks[count]}")
@@ -207,7 +207,7 @@ def memory(_: Service, size: Size) -> list[Figure]:
     ]
 
 
-def _parquet(folder: Path, count: int) -> Path:
+def parquet(folder: Path, count: int) -> Path:
     """Write a Parquet file of one row group, in pieces."""
     import pyarrow as pa
     import pyarrow.parquet as pq

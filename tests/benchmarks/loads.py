@@ -28,7 +28,7 @@ from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks.service import Service
 
 KEY = "bench-key-0123456789abcdef0123456789"
-RUN = RunRef("bench", "manual", "load", -1)
+RUN = RunRef("knowledge_base", "scheduled__2026-11-22T00:00:00+00:00", "load", 0)
 _WORDS = (
     "the",
     "knowledge",
@@ -89,6 +89,7 @@ def load(
     seconds: float | None = None,
     api_key: str = KEY,
     scope: str | None = None,
+    partial: bool = False,
     client: Callable[[ClientSettings, LoadOptions], LoadClient] = LoadClient,
 ) -> tuple[Counts, float]:
     """
@@ -101,6 +102,7 @@ def load(
     :param seconds: Stop after this time in seconds.
     :param api_key: API key, by which the service distinguishes loads.
     :param scope: Scope of the keys in the ledger. Default: a new scope, so that every row is new.
+    :param partial: Whether the source has only some of the documents, so that the others are not stale.
     """
     settings = ClientSettings(service.api, api_key, max_concurrency=concurrency)
 
@@ -127,7 +129,7 @@ def load(
             options = LoadOptions(max_concurrency=concurrency, max_backoff=600.0)
             findings = stack.enter_context(Findings(Path("/dev/null"), always=False))
             async with client(settings, options) as sender:
-                loading = Load(sender, documents, options, ledger=memory, findings=findings)
+                loading = Load(sender, documents, options, ledger=memory, findings=findings, judge_stale=not partial)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loading.run(), seconds)
                 return loading.counts

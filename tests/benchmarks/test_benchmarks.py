@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.benchmarks import ledger_costs, loads
 from tests.benchmarks.cases import CASES
 from tests.benchmarks.measure import Figure, Size, alternated, percentile, ratio
 from tests.benchmarks.service import Chats, served
@@ -25,6 +26,15 @@ def test_it_runs(name, service):
     assert figures
     assert all(figure.value >= 0 or figure.unit == "%" for figure in figures)
     assert all(figure.as_dict() and str(figure) for figure in figures)
+
+
+@pytest.mark.slow
+def test_costs_of_the_ledger_are_measured(service, tmp_path):
+    with loads.sqlite_ledger(tmp_path) as ledger:
+        found = ledger_costs.costs(ledger, service, tmp_path, sites=2, rows=60, seconds=0.2)
+
+    assert found["new"]["client_cpu_us"] > found["unchanged"]["client_cpu_us"] > 0
+    assert found["size"]["table_bytes"] > found["size"]["index_bytes"] > 0
 
 
 def test_a_goal_is_a_least_or_a_most():

@@ -1,0 +1,274 @@
+"""Check the files in deploy without Docker, Kubernetes and the Helm chart."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import airflow.config_templates
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.provider_info import get_provider_info
+from airflow_provider_assistant.sandbox.settings import read_settings
+from tests.docs.pages import ROOT, blocks_of
+
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+COMPOSE_TEXT = (DEPLOY / "compose" / "compose.yaml").read_text()
+VALUES = sorted((DEPLOY / "helm").glob("values-*.yaml"))
+VARIABLE = re.compile(r"(?<!\$)\$\{(?P<name>\w+)(?::(?P<kind>[-?])(?P<rest>[^}]*))?\}")
+AIRFLOW_OPTION = re.compile(r"AIRFLOW__(?P<section>\w+?)__(?P<option>\w+)")
+
+# Options of providers that need not be installed here, as their provider.yaml declares them.
+PROVIDER_OPTIONS = {
+    "celery": {"broker_url", "result_backend", "worker_concurrency"},
+    "celery_broker_transport_options": {"visibility_timeout"},
+}
+# Keys of a service in the Compose specification.
+SERVICE_KEYS = {
+    *("build", "command", "depends_on", "environment", "healthcheck", "image", "ports", "profiles", "restart"),
+    *("stop_grace_period", "volumes"),
+}
+# Values of the chart, as values.schema.json of the chart 1.21 declares them. Check a new one there before you add it.
+CHART_VALUES = {
+    *("executor", "airflowVersion", "images.airflow.repository", "images.airflow.tag", "secret", "env", "config"),
+    *("postgresql.enabled", "redis.enabled", "createUserJob.enabled", "fernetKeySecretName", "apiSecretKeySecretName"),
+    *("jwtSecretName", "data.metadataSecretName", "data.resultBackendSecretName", "triggerer.replicas"),
+    *("triggerer.persistence.enabled", "triggerer.resources", "workers.celery.replicas", "workers.celery.resources"),
+    *("workers.celery.terminationGracePeriodSeconds", "workers.celery.persistence.enabled"),
+    *("workers.celery.podDisruptionBudget.enabled", "workers.celery.podDisruptionBudget.config"),
+    *("workers.kubernetes.terminationGracePeriodSeconds", "workers.kubernetes.safeToEvict"),
+    "workers.kubernetes.resources",
+}
+# Names of the keys that the chart reads from its Secrets.
+CHART_SECRETS = {
+    "data.metadataSecretName": "connection",
+    "data.resultBackendSecretName": "connection",
+    "fernetKeySecretName": "fernet-key",
+    "apiSecretKeySecretName": "api-secret-key",
+    "jwtSecretName": "jwt-secret",
+}
+
+
+def options() -> dict[str, set[str]]:
+    """Return the options of Airflow's configuration by section."""
+    (folder,) = airflow.config_templates.__path__
+    sections = yaml.safe_load((Path(folder) / "config.yml").read_text()) | get_provider_info()["config"]
+    return {name: set(section["options"]) for name, section in sections.items()} | PROVIDER_OPTIONS
+
+
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "constraints" / "airflow-3.3.txt").read_text().splitlines()
+    found = [line.partition(";")[0].partition("==") for line in lines if "==" in line]
+    return {canonicalize_name(name): Version(version.strip()) for name, _, version in found}
+
+
+def example_variables() -> dict[str, str]:
+    lines = (DEPLOY / "compose" / ".env.example").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def compose() -> dict[str, Any]:
+    """Return the Compose file with the values of .env.example; empty ones are filled in."""
+    values = {name: value or "secret" for name, value in example_variables().items()}
+    return yaml.safe_load(
+        VARIABLE.sub(lambda found: values.get(found["name"]) or found["rest"], COMPOSE_TEXT).replace("$$", "$")
+    )
+
+
+def airflow_services() -> dict[str, dict[str, Any]]:
+    return {
+        name: found
+        for name, found in compose()["services"].items()
+        if "AIRFLOW__CORE__EXECUTOR" in found.get("environment", ())
+    }
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of values, those of ``CHART_VALUES`` as a whole."""
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and path not in CHART_VALUES:
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path
+
+
+def at(values: Mapping[str, Any], path: str) -> Any:
+    for name in path.split("."):
+        values = values.get(name) or {}
+    return values
+
+
+def secrets() -> dict[str, dict[str, str]]:
+    found = yaml.safe_load_all((DEPLOY / "helm" / "secrets.example.yaml").read_text())
+    return {one["metadata"]["name"]: one["stringData"] for one in found}
+
+
+def test_image_installs_what_the_constraints_pin() -> None:
+    copied = re.search(r"^COPY (constraints/\S+) /tmp/constraints.txt$", DOCKERFILE, re.MULTILINE)
+    assert copied
+    assert (ROOT / copied[1]).is_file()
+    assert "--constraint /tmp/constraints.txt" in DOCKERFILE
+    version = re.search(r"^ARG AIRFLOW_VERSION=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert version
+    assert Version(version[1]) == pins()["apache-airflow"] == pins()["apache-airflow-core"]
+    wanted = [Requirement(found) for found in re.findall(r'^\s+"([a-z][\w\[\]-]*)" \\$', DOCKERFILE, re.MULTILINE)]
+    assert len(wanted) >= 6
+    assert not {canonicalize_name(one.name) for one in wanted} - set(pins())
+    assert pins()["celery"] < Version("5.7")
+
+
+def test_image_has_extras_and_a_python_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = re.search(r'"\$\{wheel\}\[([\w,]+)\]"', DOCKERFILE)
+    assert extras
+    assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
+    python = re.search(r"^FROM apache/airflow:slim-\$\{AIRFLOW_VERSION\}-python([\d.]+)$", DOCKERFILE, re.MULTILINE)
+    assert python
+    assert f"Programming Language :: Python :: {python[1]}" in project["classifiers"]
+
+
+def test_every_file_names_the_same_image() -> None:
+    tag = str(pins()["apache-airflow"])
+    assert {found["image"] for found in airflow_services().values()} == {f"airflow-assistant:{tag}"}
+    assert f"-t airflow-assistant:{tag} ." in DOCKERFILE
+    for path in VALUES:
+        values = yaml.safe_load(path.read_text())
+        assert (values["airflowVersion"], values["images"]["airflow"]["tag"]) == (tag, tag)
+
+
+def test_compose_file_is_well_formed() -> None:
+    read = compose()
+    assert set(read) == {"x-airflow", "services", "volumes"}
+    for name, service in read["services"].items():
+        assert set(service) <= SERVICE_KEYS, name
+        assert set(service.get("depends_on", ())) <= set(read["services"])
+        for needed, wanted in service.get("depends_on", {}).items():
+            assert wanted["condition"] in {"service_healthy", "service_completed_successfully"}
+            assert wanted["condition"] != "service_healthy" or "healthcheck" in read["services"][needed], needed
+        mounted = {volume.partition(":")[0] for volume in service.get("volumes", ())}
+        assert {one for one in mounted if not one.startswith((".", "/"))} <= set(read["volumes"])
+        assert all((DEPLOY / "compose" / one).exists() for one in mounted if one.startswith("."))
+        assert all(type(value) is str for value in service.get("environment", {}).values()), name
+    assert set(airflow_services()) == {"init", "api-server", "scheduler", "dag-processor", "triggerer", "worker"}
+
+
+def test_compose_variables_are_those_of_the_example() -> None:
+    used = {found["name"]: found["kind"] for found in VARIABLE.finditer(COMPOSE_TEXT)}
+    assert set(example_variables()) == {name for name, kind in used.items() if kind == "?"} | {"COMPOSE_PROFILES"}
+    assert {name for name, kind in used.items() if kind == "-"} == {"AIRFLOW_IMAGE"}
+
+
+def test_compose_service_is_the_embedded_service() -> None:
+    service = compose()["services"]["assistant"]
+    python, module_flag, module, *arguments = service["command"]
+    assert (python, module_flag, module) == ("python", "-m", "airflow_provider_assistant.sandbox")
+    settings = read_settings(arguments, {})
+    host = json.loads(airflow_services()["worker"]["environment"]["AIRFLOW_CONN_ASSISTANT_DEFAULT"])["host"]
+    assert host == f"http://assistant:{settings.port}/api/v1"
+    assert settings.host == "0.0.0.0"
+    assert f"http://127.0.0.1:{settings.port}/" in service["healthcheck"]["test"][-1]
+
+
+def connections() -> list[tuple[str, str, str]]:
+    found = [
+        (name, variable, value)
+        for name, service in airflow_services().items()
+        for variable, value in service["environment"].items()
+        if variable.startswith("AIRFLOW_CONN_")
+    ]
+    return found + [
+        ("secrets", variable, value)
+        for variable, value in secrets()["assistant-connections"].items()
+        if variable.startswith("AIRFLOW_CONN_")
+    ]
+
+
+@pytest.mark.parametrize(("place", "variable", "value"), connections())
+def test_connection_is_valid(monkeypatch: pytest.MonkeyPatch, place: str, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    kind = json.loads(value)["conn_type"]
+    assert kind in {"assistant", "postgres", "aws"}, place
+    if kind == "assistant":
+        hook = AssistantHook()
+        assert hook.settings.client.api_key
+        assert hook.site_url()
+
+
+def environments() -> list[tuple[str, dict[str, str]]]:
+    found = [(f"compose.yaml {name}", service["environment"]) for name, service in airflow_services().items()]
+    for path in VALUES:
+        values = yaml.safe_load(path.read_text())
+        config = {
+            f"AIRFLOW__{section}__{option}".upper(): str(value)
+            for section, given in values["config"].items()
+            for option, value in given.items()
+        }
+        secret = {one["envName"]: secrets()[one["secretName"]][one["secretKey"]] for one in values["secret"]}
+        found.append((path.name, config | secret | {one["name"]: one["value"] for one in values["env"]}))
+    return found
+
+
+@pytest.mark.parametrize(("place", "environment"), environments())
+def test_options_exist_and_the_ledger_is_shared(place: str, environment: Mapping[str, str]) -> None:
+    known = options()
+    for variable in environment:
+        if found := AIRFLOW_OPTION.fullmatch(variable):
+            assert found["option"].lower() in known.get(found["section"].lower(), ()), f"{place}: {variable}"
+    assert environment["AIRFLOW__ASSISTANT__LEDGER_CONN_ID"] == "assistant_ledger"
+    assert json.loads(environment["AIRFLOW_CONN_ASSISTANT_LEDGER"])["conn_type"] == "postgres"
+    assert json.loads(environment["AIRFLOW_CONN_ASSISTANT_DEFAULT"])["conn_type"] == "assistant"
+    assert environment["AIRFLOW_VAR_ASSISTANT_LAKE"]
+
+
+@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.stem)
+def test_values_are_those_of_the_chart(path: Path) -> None:
+    values = yaml.safe_load(path.read_text())
+    assert set(leaves(values)) <= CHART_VALUES
+    for name, key in CHART_SECRETS.items():
+        if secret := at(values, name):
+            assert set(secrets()[secret]) == {key}
+    # Numbers and text that Helm would otherwise change.
+    assert all(isinstance(one["value"], str) for one in values["env"])
+
+
+def test_no_file_has_a_secret() -> None:
+    example = example_variables()
+    keys = {name for name in example if name.endswith(("_PASSWORD", "_SECRET", "_KEY")) and name != "ASSISTANT_API_KEY"}
+    assert len(keys) == 7
+    assert {example[name] for name in keys} == {""}
+    assert example["ASSISTANT_API_KEY"] == "dev-acme-full", "the public key of the embedded service"
+    given = re.findall(r'(?i)(?:password|secret|secret_key|fernet_key|auth)"?: +"?(.)', COMPOSE_TEXT)
+    given += re.findall(r"://\w*:(.)[^/\n]*@", COMPOSE_TEXT)
+    assert len(given) > 10
+    assert set(given) == {"$"}
+    for name, data in secrets().items():
+        assert all("REPLACE" in value for value in data.values()), name
+    for path in VALUES:
+        assert not re.search(
+            r"(?m)^ *(?:\w*[pP]assword|pass|fernetKey|apiSecretKey|jwtSecret): *\S", path.read_text()
+        ), path.name
+    assert {"*", "!dist/*.whl", "!constraints/*.txt"} <= set(
+        (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "file"),
+    [("celery.md", "compose/compose.yaml"), ("kubernetes.md", "helm/values-kubernetes.yaml")],
+)
+def test_page_shows_the_file(page: str, file: str) -> None:
+    first = next(block for block in blocks_of(ROOT / "docs" / "operations" / page) if block.language == "yaml")
+    lines = [line.strip() for line in (DEPLOY / file).read_text().splitlines()]
+    shown = [line.strip() for line in first.code.splitlines()]
+    assert "\n".join(shown) in "\n".join(lines)
