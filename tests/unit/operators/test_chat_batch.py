@@ -180,7 +180,8 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_the_log_counts_questions_that_were_submitted(mode, service, connection, execute, caplog):
     with caplog.at_level(logging.INFO):
-        execute([{"message": "Who?"}, {"message": "When?"}, {"message": ""}], mode=mode, max_failed=1)
+        messages = ("Who?", "When?", "")
+        execute([{"id": text, "message": text} for text in messages], key_columns="message", mode=mode, max_failed=1)
     assert "Site 'acme-docs', 3 questions: 2 submitted, 1 rejected." in caplog.messages
     assert not [message for message in caplog.messages if "created" in message and "rows" in message]
 

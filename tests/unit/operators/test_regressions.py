@@ -87,6 +87,11 @@ def service_of(monkeypatch):
     [
         {"message": "OK", "data": {"answer": "In five days."}},
         {"status": "success", "result": {"data": {"reply": "In five days."}}},
+        *(
+            {outer: "Your message was processed.", "data": {"status": "success", inner: "In five days."}}
+            for outer in ("message", "text", "content", "result")
+            for inner in ("answer", "reply", "response")
+        ),
     ],
 )
 def test_an_envelope_is_not_the_answer(body, service_of):
