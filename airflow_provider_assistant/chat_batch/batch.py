@@ -196,7 +196,7 @@ class Batch:
                 return load.counts, submissions, error
             finally:
                 self._running = None
-                log.info("Site %r, %s.", self._site_id, load.counts)
+                log.info("Site %r, %s.", self._site_id, load.counts.summary("questions", "submitted"))
         return load.counts, submissions, None
 
     def _call(self, message: ChatMessage) -> Call[Any]:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import is_missing, key_column, key_label
+from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +96,7 @@ def read_cases(
     :raises AssistantInputError: A column is missing, a key is empty or a duplicate, the tables have no key in common, a
         question has a different text in the two tables, or a cell of ``EXPECTATIONS`` or ``seconds`` is invalid.
     """
-    names = (key_columns,) if isinstance(key_columns, str) else tuple(key_columns)
+    names = key_names(key_columns)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
     asked = _keyed(answers, names, "answers")

@@ -300,7 +300,8 @@ class AssistantHook(AssistantBaseHook):
             limits = self.get_limits()
             site = self._checked_site(limits.raw)
         except AssistantError as error:
-            return False, str(error)
+            # Airflow's Test button gives the connection a random id. The user knows which connection is tested.
+            return False, str(error).replace(f"connection {self.assistant_conn_id!r}", "the connection")
         fields = shortened(", ".join(sorted(limits.raw))) if isinstance(limits.raw, Mapping) else "nothing"
         return (
             True,

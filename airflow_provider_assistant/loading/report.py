@@ -81,7 +81,21 @@ class Counts:
         return {**asdict(self), "seconds": round(self.seconds, 3), "rows_per_second": round(rate, 1)}
 
     def __str__(self) -> str:
-        parts = [f"{count} {outcome}" for outcome, count in self.outcomes.items() if count or outcome == "created"]
+        return self.summary()
+
+    def summary(self, items: str = "rows", created: str = "created") -> str:
+        """
+        Return the counts as text, such as ``3 rows: 2 created, 1 rejected``.
+
+        :param items: Word for the items. Default: ``rows``.
+        :param created: Word for the outcome ``created``. Default: ``created``.
+        """
+        words = {"created": created}
+        parts = [
+            f"{count} {words.get(outcome, outcome)}"
+            for outcome, count in self.outcomes.items()
+            if count or outcome == "created"
+        ]
         notes = [
             f"{getattr(self, note) or 0} {text}"
             for note, text in (
@@ -91,7 +105,7 @@ class Counts:
             )
             if getattr(self, note)
         ]
-        return f"{self.rows} rows: {', '.join(parts)}" + (f" ({', '.join(notes)})" if notes else "")
+        return f"{self.rows} {items}: {', '.join(parts)}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 class LoadReport:

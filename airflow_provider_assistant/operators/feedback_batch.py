@@ -107,8 +107,7 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
         from airflow_provider_assistant.feedback.rules import rate
         from airflow_provider_assistant.feedback.sender import FeedbackSender
 
-        key = self.key_columns if isinstance(self.key_columns, str) else list(self.key_columns)
-        cases = read_cases(_table(self.answers, "answers"), key_columns=key)
+        cases = read_cases(_table(self.answers, "answers"), key_columns=self.key_columns)
         rated = rate(cases, _table(self.scores, "scores"), self.rules)
         site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
         with self.open_ledger() as ledger, findings_of(run) as findings:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 from inspect import signature
 from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
 from uuid import UUID
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from airflow.models.xcom import XComModel
-from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
 from airflow.utils.session import create_session
 from fastapi import Depends, FastAPI, Path, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
@@ -62,9 +63,19 @@ def report(
     :param region: Region of the task (Airflow 3.4). Iterations of a loop differ only in their region.
     """
     try:
-        return HTMLResponse(_read(_place_of(dag_id, run_id, task_id, map_index, region)), headers=HEADERS)
+        page = _read(_place_of(dag_id, run_id, task_id, map_index, region))
+        back = f'<p><a href="{_task_page(dag_id, run_id, task_id, map_index, region)}">Back to the task</a></p>'
+        return HTMLResponse(page.replace(b"<body>\n", f"<body>\n{back}\n".encode(), 1), headers=HEADERS)
     except _NotShown as reason:
         return PlainTextResponse(f"{reason}\n", status_code=404, headers=HEADERS)
+
+
+def _task_page(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID | None) -> str:
+    """Return the path of the task's page in Airflow's UI; of its DAG run for an iteration of a loop."""
+    run = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
+    mapped = "" if map_index < 0 else f"/mapped/{map_index}"
+    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+    return f"{base}{run}" if region else f"{base}{run}/tasks/{quote(task_id, safe='')}{mapped}"
 
 
 def _place_of(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID | None) -> str:

@@ -28,6 +28,24 @@ NOT_DECLARED = {
     "apache-airflow-providers-openlineage": "imported only when it has asked an operator for its lineage",
     "wtforms": "Airflow before 3.2 asks the hook for a form; it brings WTForms or a stand-in for it",
 }
+# Names that common-compat 1.12 has. Airflow's constraints pin old versions, and a name that only newer ones have breaks
+# the import there. `make lowest` runs the tests on the lowest version.
+COMPAT = "airflow.providers.common.compat"
+COMPAT_VERSION = "1.12"
+COMPAT_NAMES = {
+    "openlineage.facet": {
+        "Dataset", "InputDataset", "OutputDataset", "OutputStatisticsOutputDatasetFacet", "SchemaDatasetFacet",
+        "SchemaDatasetFacetFields",
+    },
+    "sdk": {
+        "AirflowException", "AirflowFailException", "AirflowNotFoundException", "AirflowSensorTimeout",
+        "AirflowSkipException", "Asset", "BaseHook", "BaseOperator", "BaseOperatorLink", "BaseSensorOperator",
+        "Connection", "Context", "DecoratedOperator", "ObjectStoragePath", "PokeReturnValue", "Stats", "TaskDecorator",
+        "TaskDeferred", "conf", "context_merge", "task_decorator_factory",
+    },
+}  # fmt: skip
+# Imported in a try statement, because only newer versions have it.
+COMPAT_OPTIONAL = {f"{COMPAT}.sdk.determine_kwargs"}
 NOT_IMPORTED = {
     "apache-airflow": "a distribution without modules; it requires apache-airflow-core and apache-airflow-task-sdk",
 }
@@ -102,6 +120,14 @@ def test_every_declared_dependency_is_imported() -> None:
     found = {distribution_of(module) for module, _ in imported()}
     assert names("", *EXTRAS) - found == set(NOT_IMPORTED)
     assert set(NOT_DECLARED) <= found
+
+
+def test_names_of_common_compat_are_in_its_lowest_version() -> None:
+    (declared_compat,) = (one for one in declared()[""] if one.name == "apache-airflow-providers-common-compat")
+    assert lower_bound(declared_compat) == COMPAT_VERSION, "check the names, and change COMPAT_VERSION"
+    known = {f"{COMPAT}.{module}.{name}" for module, names in COMPAT_NAMES.items() for name in names}
+    found = {module for module, _ in imported() if module.startswith(f"{COMPAT}.")}
+    assert found - known == COMPAT_OPTIONAL
 
 
 def test_modules_of_namespaces_belong_to_one_distribution() -> None:

@@ -156,6 +156,27 @@ def test_connection_test_says_what_is_wrong(fields, part, connect):
     assert part in said
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"key": ""},
+        {"key": "wrong"},
+        {"tenant_id": ""},
+        {"tenant_id": "globex"},
+        {"site_id": "acme-dogs"},
+        {"tenat_id": "acme-inc"},
+        {"timeout": "soon"},
+    ],
+    ids=str,
+)
+def test_connection_test_does_not_name_the_random_id_that_airflow_gives(fields, connect):
+    connect(conn_id="x7kq2m", **fields)
+    well, said = AssistantHook("x7kq2m").test_connection()
+    assert not well
+    assert said
+    assert "x7kq2m" not in said
+
+
 def test_connection_test_works_without_a_site(connect):
     connect(site_id="")
     well, said = AssistantHook().test_connection()

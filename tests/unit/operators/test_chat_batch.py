@@ -177,6 +177,15 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
 # -- source and parameters ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_the_log_counts_questions_that_were_submitted(mode, service, connection, execute, caplog):
+    with caplog.at_level(logging.INFO):
+        messages = ("Who?", "When?", "")
+        execute([{"id": text, "message": text} for text in messages], key_columns="message", mode=mode, max_failed=1)
+    assert "Site 'acme-docs', 3 questions: 2 submitted, 1 rejected." in caplog.messages
+    assert not [message for message in caplog.messages if "created" in message and "rows" in message]
+
+
 def test_what_stands_beside_a_question_keeps_its_type(service, connection, execute, output, tmp_path):
     beside = {
         "n": pa.array([1, None, 3], pa.int64()),
@@ -267,6 +276,13 @@ def test_columns_and_constants(service, connection, execute, output):
         ("1", "Wann?", "a@example.com"), ("2", "Wo?", None),
     ]  # fmt: skip
     assert "frage" not in rows[0]
+
+
+@pytest.mark.parametrize("given", ["id", ["id"], "['id', 'kind']", ("id", "kind")], ids=str)
+def test_key_columns_in_every_form_that_airflow_renders(given, service, connection, execute, output):
+    execute([{"id": number, "kind": "faq", "message": "When?"} for number in range(2)], key_columns=given)
+    keys = ["id=0, kind=faq", "id=1, kind=faq"] if "kind" in given else ["0", "1"]
+    assert [row["key"] for row in rows_of(output)] == keys
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,12 @@ def test_each_answer_is_rated_once_by_its_scores(evaluated, service):
     assert found == {requests[0]: "good", requests[1]: "bad", requests[3]: "good"}
 
 
+@pytest.mark.parametrize("given", ["key", ["key"], "['key']", ("key",)], ids=str)
+def test_key_columns_in_every_form_that_airflow_renders(given, evaluated):
+    evaluated.ask([0.9, 0.1])
+    assert evaluated.rate(key_columns=given)["sent"] == 2
+
+
 def test_a_second_run_sends_nothing_again(evaluated, service):
     evaluated.ask([0.9, 0.1, 0.5])
     evaluated.rate()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 
 import httpx
 import pytest
 import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
@@ -97,6 +100,28 @@ def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator
         run = run_operator(AssistantFeedbackOperator, retries=1, **rating)
     assert run.tries() == 2
     assert not isinstance(run.error, AssistantLedgerError)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(seed, service, connection, monkeypatch):
+    """The outcomes of a group of rows are recorded when the load ends, if they could not be recorded before."""
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    random = Random(seed)
+    rows = [{"title": f"T{number}", "question": "Q?", "answer": "A.", "category": "c"} for number in range(12)]
+    most, first = random.choice([1, 2, 5]), random.randint(1, 6)
+
+    def load():
+        return AssistantLoadQAOperator(task_id="load", source=rows, max_concurrency=most).execute(context())
+
+    outage = away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= first, times=SQLITE_ATTEMPTS)
+    with outage, pytest.raises(AssistantLedgerError, match="A retry of the task") as caught:
+        load()
+    assert not isinstance(caught.value, AirflowFailException)
+    created = service.posts()
+    assert first <= created < len(rows)
+    done = load()
+    assert (done["unchanged"], done["created"]) == (created, len(rows) - created)
+    assert (done["possibly_duplicated"], service.posts()) == (0, len(rows))
 
 
 def iteration(number, **more):

@@ -87,6 +87,11 @@ def service_of(monkeypatch):
     [
         {"message": "OK", "data": {"answer": "In five days."}},
         {"status": "success", "result": {"data": {"reply": "In five days."}}},
+        *(
+            {outer: "Your message was processed.", "data": {"status": "success", inner: "In five days."}}
+            for outer in ("message", "text", "content", "result")
+            for inner in ("answer", "reply", "response")
+        ),
     ],
 )
 def test_an_envelope_is_not_the_answer(body, service_of):
@@ -160,6 +165,6 @@ def test_nothing_of_the_embedded_service_is_too_short_for_airflow_s_masker(caplo
     from airflow.sdk.log import mask_secret
 
     with caplog.at_level(logging.WARNING):
-        for name in (*tenants.KEYS, "acme-inc", "acme-docs"):
+        for name in (*tenants.KEYS, *(name for one in tenants.TENANTS for name in (one.tenant_id, *one.sites))):
             mask_secret(name)
     assert "Skipping masking" not in caplog.text

@@ -61,6 +61,23 @@ def test_the_report_is_shown_and_can_do_nothing(spelling, multiple_outputs, get,
     assert (shown.headers["x-content-type-options"], shown.headers["cache-control"]) == ("nosniff", "no-store")
 
 
+@pytest.mark.parametrize("base", ["", "/airflow"])
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_the_report_leads_back_to_its_task(is_mapped, base, client, run_operator, report, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"http://localhost:8080{base}/")
+    report.write_text(f"{GENERATOR}\n<body>\n<h1>Passed</h1>")
+
+    @task(multiple_outputs=False)
+    def judge(_):
+        return {"report_path": str(report)}
+
+    run = run_operator(lambda: judge.expand(_=[1, 2]) if is_mapped else judge(1))
+    run_id = quote(run.run_id, safe="")
+    shown = client.get(f"/reports/{run.dag_id}/{run_id}/judge/{1 if is_mapped else -1}")
+    link = f"{base}/dags/{run.dag_id}/runs/{run_id}/tasks/judge{'/mapped/1' if is_mapped else ''}"
+    assert shown.text == f'{GENERATOR}\n<body>\n<p><a href="{link}">Back to the task</a></p>\n<h1>Passed</h1>'
+
+
 @pytest.mark.parametrize("asked", [{"task_id": "other"}, {"map_index": 0}])
 def test_another_task_has_none(asked, get, report):
     refused = get({"report_path": str(report)}, **asked)
