@@ -85,6 +85,10 @@ browser: ## Install the browser in which the UI is tested (Debian)
 			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium chromium-driver; } \
 		|| echo "make browser: install chromium and chromedriver by hand" >&2
 
+.PHONY: isolated
+isolated: venv ## Run load, batch, evaluation and exports on a real Airflow whose tasks have no home and no database
+	$(BIN)/pytest -q tests/isolated
+
 .PHONY: bench
 bench: venv ## Measure loads, batches, exports and evaluations against other ways, some 15 minutes; wants an idle machine
 	$(BIN)/python -m tests.benchmarks
@@ -154,19 +158,20 @@ lowest: venv ## Run the unit and contract tests with the lowest declared version
 	$(BIN)/uv pip check -q --python $(LOWEST)/bin/python
 	$(LOWEST)/bin/python -m pytest -q tests/unit tests/contract
 
-# The lowest Python decides; the others may only add what they alone need.
+# The lowest Python decides; the others may only add what they alone need. Airflow 3.1 requires a Python below 3.14.
 .PHONY: constraints
-constraints: ## Resolve the constraints of every Airflow anew, from constraints/*.in
+constraints: ## Resolve the constraints of every Airflow anew, from constraints/*.in; LINES=3.4: only that
 	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	for line in 3.1 3.2 3.3; do \
-		rm -f "$$work"/*; \
-		for python in 3.11 3.12 3.13; do \
+	for line in $(or $(LINES),3.1 3.2 3.3 3.4); do \
+		rm -f "$$work"/*; last=3.14; [ $$line != 3.1 ] || last=3.13; \
+		for python in 3.11 3.12 3.13 3.14; do \
 			$(BIN)/uv pip compile -q --no-header --no-annotate --no-emit-index-url --upgrade \
 				--python-version $$python --extra dev --extra release --no-emit-package airflow-provider-assistant \
 				-c <(cat "$$work"/*.txt 2>/dev/null) -o "$$work/$$python.txt" \
 				pyproject.toml constraints/airflow-$$line.in; \
+			[ $$python != $$last ] || break; \
 		done; \
-		{ echo "# Versions the tests run with on Airflow $$line, Python 3.11 to 3.13. \`make constraints\` resolves anew."; \
+		{ echo "# Versions the tests run with on Airflow $$line, Python 3.11 to $$last. \`make constraints\` resolves anew."; \
 		  LC_ALL=C sort -u "$$work"/*.txt; } >constraints/airflow-$$line.txt; \
 	done
 

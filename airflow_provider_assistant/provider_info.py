@@ -174,6 +174,17 @@ def _configuration() -> dict[str, Any]:
                     "example": None,
                     "default": "False",
                 },
+                "findings_folder": {
+                    "description": (
+                        "Folder for the findings of tasks without findings_path: a local path or an object storage "
+                        "URL. Set it if AIRFLOW_HOME of a worker is deleted after a task, as in a pod. If empty, the "
+                        "folder is assistant_loads in AIRFLOW_HOME."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "s3://aws_default@my-bucket/findings",
+                    "default": "",
+                },
             },
         }
     }

@@ -9,7 +9,12 @@ if TYPE_CHECKING:
 
 # Tests of the first group share one Airflow and one embedded service; those of the second start Airflows of their own.
 LIVE_AIRFLOW, OTHER_AIRFLOWS = "live Airflow", "other Airflows"
-OTHERS = ("tests/live/test_demo.py", "tests/live/test_live_airflow.py", "tests/system/test_otel.py")
+OTHERS = (
+    "tests/isolated/test_isolated_tasks.py",
+    "tests/live/test_demo.py",
+    "tests/live/test_live_airflow.py",
+    "tests/system/test_otel.py",
+)
 WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py")
 FOLDERS = ("system", "benchmarks", "integration", "docs", "live", "contract", "adversary", "unit")
 

@@ -48,6 +48,7 @@ __all__ = [
     "measured_by",
     "needs",
     "read_back",
+    "rendered_fields",
     "serialize",
 ]
 
@@ -60,6 +61,7 @@ SINCE = {
     "pandas 3 in XCom": (3, 3),
     "connection form without the hook": (3, 3),
     "retry policy": (3, 3),
+    "task loops": (3, 4),
 }
 
 
@@ -79,6 +81,24 @@ def read_back(dag: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DagSerialization, "_load_operator_extra_links", True)
         return DagSerialization.from_dict(DagSerialization.to_dict(dag))
+
+
+def rendered_fields(dag_id: str, run_id: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return what the UI shows of the fields of each task of a run, by task id and map index."""
+    from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    if hasattr(Rendered, "task_instance_id"):  # from 3.4 on, they belong to a try and name no task
+        named = select(TaskInstance.task_id, TaskInstance.map_index, Rendered.rendered_fields)
+        named = named.join(TaskInstance, TaskInstance.id == Rendered.task_instance_id)
+        mine = named.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+    else:
+        named = select(Rendered.task_id, Rendered.map_index, Rendered.rendered_fields)
+        mine = named.where(Rendered.dag_id == dag_id, Rendered.run_id == run_id)
+    with create_session() as session:
+        return {(task_id, map_index): fields for task_id, map_index, fields in session.execute(mine)}
 
 
 def needs(feature: str) -> pytest.MarkDecorator:

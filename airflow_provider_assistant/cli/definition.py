@@ -167,7 +167,11 @@ COMMANDS = (
             metavar="N",
             help="rejected rows to tolerate: a count, or a fraction",
         ),
-        Arg(("--findings",), metavar="FILE", help="Parquet file for the findings (default: in AIRFLOW_HOME)"),
+        Arg(
+            ("--findings",),
+            metavar="FILE",
+            help="Parquet file for the findings (default: in [assistant] findings_folder)",
+        ),
     ),
     _command(
         "findings",

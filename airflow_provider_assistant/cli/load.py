@@ -16,10 +16,9 @@ from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, comman
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
-from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings, Kind
+from airflow_provider_assistant.loading.findings import Findings, Kind, findings_folder
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
@@ -168,7 +167,7 @@ def _findings_path(args: argparse.Namespace) -> StoragePath:
     if args.findings:
         return usable_path(args.findings)
     run = this_run()
-    return airflow_home() / "assistant_loads" / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
+    return findings_folder() / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 
 
 def _show(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import admin
-from airflow_provider_assistant.ledger.location import airflow_home
+from airflow_provider_assistant.loading.findings import findings_folder
+from airflow_provider_assistant.storage.paths import StoragePath
 
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500
@@ -80,7 +80,7 @@ def prune(out: Console, args: argparse.Namespace) -> int:
     return OK
 
 
-def _old_findings(before: datetime) -> Iterator[Path]:
-    for file in sorted((airflow_home() / "assistant_loads").rglob("*.parquet")):
+def _old_findings(before: datetime) -> Iterator[StoragePath]:
+    for file in sorted(findings_folder().rglob("*.parquet"), key=str):
         if file.stat().st_mtime < before.timestamp():
             yield file

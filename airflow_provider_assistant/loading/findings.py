@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeAlias, cast
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.ledger.location import airflow_home
+from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,6 +134,19 @@ class Findings:
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
         if self._rows:
             self._writer.write_table(pa.Table.from_pylist(self._rows, schema=schema))
+
+
+def findings_folder() -> StoragePath:
+    """
+    Return the folder for the findings of tasks without a ``findings_path``.
+
+    :return: The folder ``[assistant] findings_folder``; if this option is empty, ``assistant_loads`` in AIRFLOW_HOME.
+    :raises AssistantInputError: No installed package reads such URLs.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    configured: str = conf.get("assistant", "findings_folder", fallback="")
+    return usable_path(configured) if configured else airflow_home() / "assistant_loads"
 
 
 def findings_schema() -> pa.Schema:

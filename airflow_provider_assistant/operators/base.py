@@ -19,8 +19,7 @@ from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.mixins import AssistantLedgerMixin, AssistantServiceMixin, AssistantTaskMixin
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.ledger.location import airflow_home
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import Findings, findings_folder
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage, table_at
 
@@ -268,7 +267,7 @@ def findings_of(run: RunRef) -> Findings:
     Return the findings of a task that has no ``findings_path``.
 
     :param run: The task instance.
-    :return: The findings, a file in AIRFLOW_HOME that is written only if there are findings.
+    :return: The findings, a file in :func:`.findings_folder` that is written only if there are findings.
     """
     name = f"{run.run_id}{instance_suffix(run)}.parquet".replace("/", "_")
-    return Findings(airflow_home() / "assistant_loads" / run.dag_id / run.task_id / name, always=False)
+    return Findings(findings_folder() / run.dag_id / run.task_id / name, always=False)

@@ -55,7 +55,8 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
-        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+        object storage URL. Default: a file in ``[assistant] findings_folder``, written only if there are
+        findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
@@ -148,7 +149,8 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
-        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+        object storage URL. Default: a file in ``[assistant] findings_folder``, written only if there are
+        findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
@@ -216,7 +218,8 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
-        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+        object storage URL. Default: a file in ``[assistant] findings_folder``, written only if there are
+        findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
@@ -276,7 +279,8 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
-        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+        object storage URL. Default: a file in ``[assistant] findings_folder``, written only if there are
+        findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.

@@ -101,7 +101,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
-        object storage URL. Default: a file in AIRFLOW_HOME, written only if there are findings.
+        object storage URL. Default: a file in ``[assistant] findings_folder``, written only if there are
+        findings.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.

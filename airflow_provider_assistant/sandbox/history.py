@@ -58,8 +58,9 @@ def site_history(database: Database, site: str, settings: Settings, now: float) 
 
 def _first_day(database: Database, site: str) -> date | None:
     row = database.rows(
-        "SELECT min(created_at) FROM (SELECT created_at FROM documents WHERE site = ?1"
-        " UNION ALL SELECT created_at FROM requests WHERE site = ?1)",
+        "SELECT min(created_at) FROM (SELECT created_at FROM documents WHERE site = ?"
+        " UNION ALL SELECT created_at FROM requests WHERE site = ?)",
+        site,
         site,
     )[0]
     return None if row[0] is None else _day(row[0])

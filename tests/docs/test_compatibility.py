@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
 
 from tests.docs.pages import ROOT, codes, section, table
 from tests.lowest import declared, lower_bound
-from tests.matrix import AIRFLOWS, PYTHONS, RESULTS, result_file
+from tests.matrix import AIRFLOWS, PAIRS, PYTHONS, RESULTS, result_file
 from tests.matrix import table as matrix
 from tests.matrix.pair import is_good
 from tests.versions import SINCE
@@ -26,10 +28,9 @@ def test_the_table_is_that_of_the_results() -> None:
 
 def test_every_pair_is_a_row_run_or_not() -> None:
     rows = table(section(PAGE, "Tested"))
-    pairs = [(airflow, python) for airflow in AIRFLOWS for python in PYTHONS]
-    assert [(line(row["Airflow"]), line(row["Python"])) for row in rows] == pairs
-    assert {result_file(*pair) for pair in pairs} >= set(RESULTS.glob("*"))
-    assert [row[""] != "not run" for row in rows] == [result_file(*pair).exists() for pair in pairs]
+    assert [(line(row["Airflow"]), line(row["Python"])) for row in rows] == list(PAIRS)
+    assert {result_file(*pair) for pair in PAIRS} >= set(RESULTS.glob("*"))
+    assert [row[""] != "not run yet" for row in rows] == [result_file(*pair).exists() for pair in PAIRS]
 
 
 def line(version: str) -> str:
@@ -56,8 +57,10 @@ def test_every_airflow_is_pinned(airflow: str) -> None:
 
 def test_tox_and_the_package_s_metadata_name_the_same() -> None:
     tox = (ROOT / "tox.ini").read_text()
-    pythons, airflows = (",".join(group).replace(".", "") for group in (PYTHONS, AIRFLOWS))
-    assert f"envlist = py{{{pythons}}}-airflow{{{airflows}}}\n" in tox
+    listed = subprocess.run(
+        [sys.executable, "-m", "tox", "list", "--no-desc", "-q"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert set(listed.stdout.split()) == {f"py{python}-airflow{airflow}".replace(".", "") for airflow, python in PAIRS}
     assert [f"airflow{full.replace('.', '')}: LINE = {full}" in tox for full in AIRFLOWS] == [True] * len(AIRFLOWS)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = [name.rpartition(" ")[2] for name in project["classifiers"] if "Python :: 3." in name]

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from airflow.executors.base_executor import BaseExecutor
 from airflow.executors.local_executor import LocalExecutor
 from airflow.sdk import ObjectStoragePath
 
@@ -25,11 +26,13 @@ PRELOADED = (
     "pyarrow.dataset",
     "pyarrow.parquet",
 )
+# Since Airflow 3.4, the LocalExecutor itself counts how often it has started a task.
+COUNTS_ITSELF = hasattr(LocalExecutor, "_finish_dispatch")
 
 
-class DeferralSafeExecutor(LocalExecutor):
+class DeferralSafe(BaseExecutor):
     """
-    Airflow's LocalExecutor with a correct record of tasks that run again after a deferral.
+    An executor with a correct record of tasks that run again after a deferral.
 
     A trigger may fire before the scheduler has read that the first part of its task has ended. Up to Airflow 3.3 the
     scheduler then starts the second part, reads the end of the first, and marks the task as failed ("finished with
@@ -40,15 +43,6 @@ class DeferralSafeExecutor(LocalExecutor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._started: Counter[WorkloadKey] = Counter()
-
-    def start(self) -> None:
-        """Import once what every task would import, then fork the workers."""
-        for name in PRELOADED:
-            with suppress(ImportError):
-                importlib.import_module(name)
-        # Airflow imports the file systems of all providers when a path is used for the first time.
-        ObjectStoragePath("file:///").fs  # noqa: B018
-        super().start()
 
     def _process_workloads(self, workload_list: Sequence[Any]) -> None:
         self._started.update(workload.key for workload in workload_list)
@@ -62,3 +56,27 @@ class DeferralSafeExecutor(LocalExecutor):
     def has_task(self, task_instance: TaskInstance) -> bool:
         """Return whether a task is queued, or has been started more often than it has ended."""
         return super().has_task(task_instance) or self._started[task_instance.key] > 0
+
+
+class PreloadedExecutor(LocalExecutor):
+    """Airflow's LocalExecutor, whose workers have the slow imports of most tasks."""
+
+    def start(self) -> None:
+        """Import once what every task would import, then fork the workers."""
+        for name in PRELOADED:
+            with suppress(ImportError):
+                importlib.import_module(name)
+        # Airflow imports the file systems of all providers when a path is used for the first time.
+        ObjectStoragePath("file:///").fs  # noqa: B018
+        super().start()
+
+
+if COUNTS_ITSELF:
+
+    class DeferralSafeExecutor(PreloadedExecutor):
+        """The executor of the live Airflows."""
+
+else:
+
+    class DeferralSafeExecutor(DeferralSafe, PreloadedExecutor):
+        """The executor of the live Airflows."""

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import AIRFLOWS, PYTHONS, result_file
+from tests.matrix import PAIRS, result_file
 from tests.matrix.pair import is_good
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -22,7 +22,7 @@ def main() -> None:
 
 def table() -> str:
     """Return a row for every pair, run or not."""
-    rows = [_row(airflow, python) for airflow in AIRFLOWS for python in PYTHONS]
+    rows = [_row(*pair) for pair in PAIRS]
     head = ["Airflow", "Python", "", "Passed", "Failed", "Skipped", "pandas", "pyarrow", "Run on"]
     return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in [head, ["---"] * len(head), *rows]) + "\n"
 
@@ -30,7 +30,7 @@ def table() -> str:
 def _row(airflow: str, python: str) -> list[str]:
     file = result_file(airflow, python)
     if not file.exists():
-        return [airflow, python, "not run", *[""] * 6]
+        return [airflow, python, "not run yet", *[""] * 6]
     result: dict[str, Any] = json.loads(file.read_text())
     tests, versions = result["tests"], result["versions"]
     return [

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.sdk import DAG, task
-from airflow.utils.session import create_session
-from sqlalchemy import select
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRateLimitError
-from tests.versions import read_back
+from tests.versions import read_back, rendered_fields
 
 ROWS = [
     {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
@@ -22,10 +19,7 @@ QUICK = {"poll_interval": 0.05, "timeout": 30}
 
 def shown(run):
     """Return what the UI shows of each task's fields."""
-    mine = select(RenderedTaskInstanceFields).where(RenderedTaskInstanceFields.run_id == run.run_id)
-    mine = mine.where(RenderedTaskInstanceFields.dag_id == run.dag_id)
-    with create_session() as session:
-        return {(row.task_id, row.map_index): row.rendered_fields for row in session.scalars(mine)}
+    return rendered_fields(run.dag_id, run.run_id)
 
 
 def returned(rows, shape):

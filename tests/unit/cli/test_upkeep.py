@@ -149,6 +149,21 @@ def age(days):
         database.execute(sa.update(loads).values(started_at=then))
 
 
+@pytest.mark.usefixtures("connection")
+def test_old_findings_are_pruned_in_the_configured_folder(cli, faq, tmp_path, monkeypatch):
+    folder = tmp_path / "findings"
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__FINDINGS_FOLDER", folder.as_uri())
+    cli("load", faq, *LOAD)
+    rows(faq, CHANGED)
+    written = cli("load", faq, *LOAD, "-o", "json").json["findings"]
+    assert written.startswith(f"{folder.as_uri()}/command_line/")
+    (file,) = folder.rglob("*.parquet")
+    os.utime(file, (0, 0))
+    (folder / "recent.parquet").touch()
+    assert cli("ledger", "prune", "--older-than", "90", "-o", "json").json["findings_files"] == 1
+    assert [path.name for path in folder.rglob("*.parquet")] == ["recent.parquet"]
+
+
 def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, ledger_home):
     from airflow_provider_assistant.ledger import RunRef, key_of
 

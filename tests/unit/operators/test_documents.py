@@ -493,6 +493,16 @@ def test_the_list_of_findings_where_one_asks_for_it(service, connection, ledger_
     assert not (ledger_home / "assistant_loads").exists()
 
 
+def test_a_configured_folder_replaces_airflow_home(service, connection, ledger_home, tmp_path, monkeypatch):
+    """A worker whose AIRFLOW_HOME is deleted after the task would lose the findings."""
+    folder = tmp_path / "findings"
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__FINDINGS_FOLDER", folder.as_uri())
+    result = load([dict(ROWS[0], answer=""), ROWS[1]], max_rejected=1)
+    assert result["findings"] == f"{folder.as_uri()}/dag/load/run.parquet"
+    assert pq.read_table(folder / "dag" / "load" / "run.parquet")["kind"].to_pylist() == ["rejected"]
+    assert not (ledger_home / "assistant_loads").exists()
+
+
 def test_the_default_list_exists_only_if_there_is_something_to_list(service, connection, ledger_home):
     load(ROWS)
     assert not (ledger_home / "assistant_loads").exists()

@@ -7,16 +7,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.sdk import DAG, task
-from airflow.utils.session import create_session
-from sqlalchemy import select
 
 from airflow_provider_assistant.loading.untemplated import NAMES_LENGTH, Untemplated, without_templating
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from tests.versions import DagSerialization, read_back
+from tests.versions import DagSerialization, read_back, rendered_fields
 
 SECRET = "a customer's question"
 TEXTS = [{"title": f"T{number}", "content": SECRET, "category": "faq"} for number in range(1200)]
@@ -63,13 +60,8 @@ def test_what_is_given_is_given_once():
 
 
 def fields_of(run, task_id="task"):
-    mine = select(RenderedTaskInstanceFields).where(
-        RenderedTaskInstanceFields.dag_id == run.dag_id,
-        RenderedTaskInstanceFields.run_id == run.run_id,
-        RenderedTaskInstanceFields.task_id == task_id,
-    )
-    with create_session() as session:
-        return {row.map_index: row.rendered_fields for row in session.scalars(mine)}
+    found = rendered_fields(run.dag_id, run.run_id)
+    return {map_index: fields for (task, map_index), fields in found.items() if task == task_id}
 
 
 def test_a_dataframe_from_another_task(service, connection, run_operator):

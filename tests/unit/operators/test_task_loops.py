@@ -1,0 +1,78 @@
+"""Task loops of Airflow 3.4: all iterations have the same DAG, run, task and map index."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import DAG, task_group
+from fastapi.testclient import TestClient
+
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.ui import reports
+from tests.versions import needs
+
+pytestmark = needs("task loops")
+ITERATIONS, QUESTIONS = 3, 2
+QA = [{"title": "T", "question": "Q?", "answer": "A", "category": "c"}]
+
+
+def build(folder):
+    answers = f"{folder}/{{{{ ti.region_index }}}}.parquet"
+
+    @task_group
+    def body():
+        submit = AssistantSubmitChatOperator(
+            task_id="submit", session_id="loop", message="When?", wait_for_completion=True, poll_interval=0.05
+        )
+        load = AssistantLoadQAOperator(task_id="load", source=QA)
+        ask = AssistantChatBatchOperator(
+            task_id="ask",
+            source=[{"message": f"Question {number}?"} for number in range(QUESTIONS)],
+            output_path=answers,
+            poll_interval=0.05,
+            deferrable=False,
+        )
+        evaluate = AssistantEvaluateOperator(
+            task_id="evaluate",
+            answers=answers,
+            output_path=f"{folder}/evaluations",
+            name="loop-{{ ti.region_index }}",
+            scorers=["latency"],
+        )
+        submit >> load >> ask >> evaluate
+
+    body.loop(max_iterations=ITERATIONS)
+
+
+@pytest.fixture
+def run(service, connection, run_dag, tmp_path):
+    with DAG("looped", schedule=None) as dag:
+        build(tmp_path)
+    run = run_dag(dag)
+    assert run.state == "success", run.errors
+    return run
+
+
+def test_every_iteration_has_its_own_effects_and_report(run, service, tmp_path, monkeypatch):
+    submitted = [run.xcom("body.submit", index)["request_id"] for index in range(ITERATIONS)]
+    asked = [
+        row["request_id"]
+        for index in range(ITERATIONS)
+        for row in pq.read_table(tmp_path / f"{index}.parquet").to_pylist()
+    ]
+    assert len({*submitted, *asked}) == ITERATIONS * (1 + QUESTIONS)
+    assert service.posts("/chat/async$") == ITERATIONS * (1 + QUESTIONS)
+    # A document is not an effect of an iteration: the first creates it, the others find it unchanged.
+    loads = [run.xcom("body.load", index, key="created") for index in range(ITERATIONS)]
+    assert (loads, service.posts("/documents/qa$")) == ([1, 0, 0], 1)
+
+    monkeypatch.setitem(reports.app.dependency_overrides, reports.may_see, lambda: None)
+    client = TestClient(reports.app)
+    for index in range(ITERATIONS):
+        link = run.xcom("body.evaluate", index, key="_link_AssistantReportLink")
+        shown = client.get(link.removeprefix("/assistant"))
+        assert shown.status_code == 200, shown.text
+        assert [number for number in range(ITERATIONS) if f"loop-{number}" in shown.text] == [index]
