@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from airflow_provider_assistant.cli.findings import read_findings
@@ -81,6 +81,7 @@ def prune(out: Console, args: argparse.Namespace) -> int:
 
 
 def _old_findings(before: datetime) -> Iterator[StoragePath]:
-    for file in sorted(findings_folder().rglob("*.parquet"), key=str):
+    files: Iterable[StoragePath] = findings_folder().rglob("*.parquet")
+    for file in sorted(files, key=str):
         if file.stat().st_mtime < before.timestamp():
             yield file

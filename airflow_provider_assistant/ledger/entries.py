@@ -226,4 +226,4 @@ class EntryReader:
 
 
 def _entry(outcome: str, *facts: Any) -> LedgerEntry:
-    return LedgerEntry(_STATES.get(outcome, "ambiguous"), *facts, outcome)
+    return LedgerEntry._make((_STATES.get(outcome, "ambiguous"), *facts, outcome))
