@@ -109,8 +109,8 @@ class EntryReader:
         self._table = table
         self._scope = scope_on(engine.dialect, str(scope))
         self._created_id = CREATED_ID[table.name]
-        # Columns of an entry, in the order of the parameters of _entry.
-        self._columns = ("outcome", "content_hash", self._created_id, "superseded", "claim", "source")
+        # Columns of an entry, in the order of the fields of LedgerEntry.
+        self._columns = ("content_hash", self._created_id, "superseded", "claim", "source", "outcome")
         self._source = storable(source)
         self._run = run
         self._now = now
@@ -225,5 +225,5 @@ class EntryReader:
         self.close()
 
 
-def _entry(outcome: str, *facts: Any) -> LedgerEntry:
-    return LedgerEntry._make((_STATES.get(outcome, "ambiguous"), *facts, outcome))
+def _entry(*facts: Any) -> LedgerEntry:
+    return LedgerEntry(_STATES.get(facts[-1], "ambiguous"), *facts)

@@ -323,7 +323,7 @@ def test_a_group_costs_as_many_statements_as_without_leases(path):
         group = [Claim(key, key, None) for key in ("c", "d")]
         found = statements_of(ledger.engine, lambda: batch.commit_and_claim(created(first), group))
         assert found == ["INSERT INTO assistant_documents"] * 2
-        assert statements_of(ledger.engine, lambda: batch.entries(["a", "b"])) == ['SELECT "key", outcome,']
+        assert statements_of(ledger.engine, lambda: batch.entries(["a", "b"])) == ['SELECT "key", content_hash,']
 
 
 def test_an_outcome_that_was_recorded_meanwhile_is_not_claimed_again(open_batch, database_clock):

@@ -184,19 +184,22 @@ def test_a_refused_retry_does_not_forget_what_may_have_been_created(run):
     assert service.titles == ["a", "a"]
 
 
-def leave_intents(tmp_path, titles, ref=RUN):
-    """Simulate a kill after the claim, before any outcome."""
+@contextlib.contextmanager
+def claimed(tmp_path, titles, ref=RUN):
+    """Claim rows; the task lives until the end of the block, and records no outcome."""
     from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
         with ledger.documents(scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=ref) as memory:
             keys = {hash_of(encoded((title,))) for title in titles}
             assert memory.commit_and_claim((), [Claim(key, "label", None) for key in keys]) == keys
+            yield
 
 
 @pytest.mark.parametrize("on_ambiguous", ["retry", "skip", "fail"])
-def test_intents_without_an_outcome_are_in_doubt(on_ambiguous, run, tmp_path):
-    leave_intents(tmp_path, "bc")
+def test_claims_without_an_outcome_are_ambiguous(on_ambiguous, run, tmp_path):
+    with claimed(tmp_path, "bc"):
+        pass
     service = Service()
     counts, listed, error = run(service, "abcd", on_ambiguous=on_ambiguous)
     match on_ambiguous:
@@ -212,10 +215,10 @@ def test_intents_without_an_outcome_are_in_doubt(on_ambiguous, run, tmp_path):
             assert not {"b", "c"} & set(service.titles)
 
 
-def test_intents_of_another_live_task_are_left_to_it(run, tmp_path):
-    leave_intents(tmp_path, "bc", RunRef("other", "run", "load", -1))
+def test_claims_of_another_live_task_are_left_to_it(run, tmp_path):
     service = Service()
-    counts, listed, _ = run(service, "abcd")
+    with claimed(tmp_path, "bc", RunRef("other", "run", "load", -1)):
+        counts, listed, _ = run(service, "abcd")
     assert ends(counts) == {"created": 2, "skipped": 2}
     assert listed == {"skipped": 2}
     assert sorted(service.titles) == ["a", "d"]
