@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 LIVE_AIRFLOW, OTHER_AIRFLOWS = "live Airflow", "other Airflows"
 OTHERS = ("tests/live/test_demo.py", "tests/live/test_live_airflow.py", "tests/system/test_otel.py")
 WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py")
-FOLDERS = ("system", "benchmarks", "integration", "docs", "live", "contract", "adversary", "unit")
+FOLDERS = ("system", "cluster", "benchmarks", "integration", "docs", "live", "contract", "adversary", "unit")
 
 
 def group(nodeid: str) -> str:
