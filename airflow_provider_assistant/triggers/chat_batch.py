@@ -82,7 +82,8 @@ class AssistantChatBatchTrigger(BaseTrigger):
         yield TriggerEvent({**event, "deadline": self.deadline, **carried(self.rendered)})
 
     async def _counts(self) -> dict[str, Any]:
-        state = BatchState(self.folder)
+        # In a thread: Airflow connects to an S3 folder when its path is made, and cannot do that in an event loop.
+        state = await asyncio.to_thread(BatchState, self.folder)
         pending = await asyncio.to_thread(state.read_open)
         self.log.info("Waiting for %d requests on site %r.", len(pending), self.site_id)
         async with shared_client(AssistantHook(self.assistant_conn_id)) as client, recording(state) as record:
