@@ -139,11 +139,11 @@ $(CLUSTER_STAMP): $(STAMP)
 	@touch $@
 
 .PHONY: cluster
-cluster: $(CLUSTER_STAMP) redis ## Run a Celery cluster, kill a worker and a triggerer, print who did what; 4 minutes
+cluster: $(CLUSTER_STAMP) redis ## Run a Celery cluster, kill a worker and a triggerer, and print who did what
 	$(BIN)/python -m tests.cluster.demo
 
 .PHONY: cluster-test
-cluster-test: $(CLUSTER_STAMP) redis ## The system tests on a Celery cluster, some 15 minutes
+cluster-test: $(CLUSTER_STAMP) redis ## The system tests on a Celery cluster
 	$(BIN)/pytest -q -s tests/cluster
 
 .PHONY: demo

@@ -34,7 +34,7 @@ CONCURRENCY = 16
 # Seconds in which a run ends even on a very busy machine.
 TIMEOUT = 900
 # All requests for objects and lists of objects.
-ANY_REQUEST = ("get", "put", "head", "delete", "get bucket", "post bucket", "head bucket")
+ANY_REQUEST = ("get", "put", "delete", "get bucket", "post bucket")
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,13 @@ class Cluster:
         return rows
 
     @contextmanager
-    def failing_storage(self, status: int = 503) -> Iterator[Fault]:
-        """Answer every request to S3 with an error; the fault counts them."""
-        fault = Fault(ANY_REQUEST, status=status)
-        self.storage.faults.append(fault)
+    def failing_storage(self) -> Iterator[list[Fault]]:
+        """Answer every request to S3 with 503; the faults count them."""
+        # The answer to HEAD has no body.
+        faults = [Fault(ANY_REQUEST, status=503), Fault(("head", "head bucket"), status=503, body=b"")]
+        self.storage.faults.extend(faults)
         try:
-            yield fault
+            yield faults
         finally:
             self.storage.faults.clear()
 
@@ -168,6 +169,9 @@ class Cluster:
 
         return self.airflow.wait("a triggerer", found, timeout=TIMEOUT)
 
+    def tries_of_batch(self, run: Run) -> int:
+        return len(self.airflow.tries(run.dag_id, run.run_id, "ask"))
+
     # -- counts at the service ---------------------------------------------------------------------
 
     def titles(self) -> Counter[str]:
@@ -180,10 +184,12 @@ class Cluster:
         rows = rows_of(self.service, "requests")
         return Counter(row["message"] for row in rows if row["message"].startswith(f"{run.name}: "))
 
+    def requests(self, path: str = "") -> int:
+        """Return how many of the last requests have a path that a regular expression matches."""
+        return self.service.control("GET", "journal", params={"path": path, "limit": 1})["count"]
+
     def polls(self) -> int:
-        return self.service.control("GET", "journal", params={"method": "GET", "path": "chat/requests/", "limit": 1})[
-            "count"
-        ]
+        return self.requests("chat/requests/")
 
     # -- what the client says ----------------------------------------------------------------------
 

@@ -30,8 +30,12 @@ def test_a_killed_triggerer_loses_no_answer(cluster: Cluster, report: Report) ->
     assert cluster.finish(run) == "success"
 
     asked, answers = cluster.messages(run), cluster.answers(run)
-    tries = len(cluster.airflow.tries(run.dag_id, run.run_id, "ask"))
-    report(requests=asked.total(), answers=len(answers), tries=tries, moved_after=round(moved_at - killed_at, 1))
+    report(
+        requests=asked.total(),
+        answers=len(answers),
+        tries=cluster.tries_of_batch(run),
+        moved_after=round(moved_at - killed_at, 1),
+    )
     assert other != victim
     assert (len(asked), asked.total()) == (count, count)
     assert [answer["status"] for answer in answers] == ["complete"] * count
