@@ -20,7 +20,7 @@ LOWEST_TOOLS := apache-airflow-providers-openlineage apache-airflow-providers-po
 
 .PHONY: help
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(STAMP) ## Create .venv with the package and everything its tests need
@@ -131,6 +131,30 @@ sbom: venv ## Write build/sbom, a CycloneDX list of the wheel and all it require
 	"$$work/tool/bin/cyclonedx-py" environment --output-reproducible --mc-type library --pyproject "$$work/pyproject.toml" \
 		-o build/sbom/airflow-provider-assistant.cdx.json "$$work/venv"
 
+# Redis as the browser: only where it is missing, and only as root.
+.PHONY: redis
+redis:
+	@command -v redis-server >/dev/null \
+		|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+			&& apt-get update -qq \
+			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends redis-server; } \
+		|| echo "make redis: install redis-server by hand" >&2
+
+# Only these targets need Celery, so only they install it.
+CLUSTER_STAMP := $(VENV)/.cluster
+$(CLUSTER_STAMP): $(STAMP)
+	$(BIN)/uv pip install -q --python $(BIN)/python -c $(CONSTRAINTS) -e '.[cluster]' \
+		|| $(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[cluster]'
+	@touch $@
+
+.PHONY: cluster
+cluster: $(CLUSTER_STAMP) redis ## Run a Celery cluster, kill a worker and a triggerer, and print who did what
+	$(BIN)/python -m tests.cluster.demo
+
+.PHONY: cluster-test
+cluster-test: $(CLUSTER_STAMP) redis ## The system tests on a Celery cluster
+	$(BIN)/pytest -q -s tests/cluster
+
 .PHONY: demo
 demo: venv ## Run the example DAGs on a real Airflow against the embedded service; DEGRADED=1: the service gets worse
 	$(BIN)/python -m tests.live.demo $(if $(DEGRADED),--degraded)
@@ -166,7 +190,7 @@ constraints: ## Resolve the constraints of every Airflow anew, from constraints/
 		rm -f "$$work"/*; last=3.14; [ $$line != 3.1 ] || last=3.13; \
 		for python in 3.11 3.12 3.13 3.14; do \
 			$(BIN)/uv pip compile -q --no-header --no-annotate --no-emit-index-url --upgrade \
-				--python-version $$python --extra dev --extra release --no-emit-package airflow-provider-assistant \
+				--python-version $$python --extra dev --extra release --extra cluster --no-emit-package airflow-provider-assistant \
 				-c <(cat "$$work"/*.txt 2>/dev/null) -o "$$work/$$python.txt" \
 				pyproject.toml constraints/airflow-$$line.in; \
 			[ $$python != $$last ] || break; \
@@ -177,6 +201,6 @@ constraints: ## Resolve the constraints of every Airflow anew, from constraints/
 
 .PHONY: clean
 clean: ## Remove .venv, .lowest, .tox, the demo's files, caches and builds
-	rm -rf $(VENV) $(LOWEST) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
+	rm -rf $(VENV) $(LOWEST) .tox .demo .cluster .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
 		.ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

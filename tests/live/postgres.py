@@ -48,11 +48,19 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/postgres"
+        return self.url_of("postgres")
 
     @property
     def airflow_url(self) -> str:
         return f"postgres://{USER}@127.0.0.1:{self.port}/postgres"
+
+    def url_of(self, database: str) -> str:
+        """Return SQLAlchemy's URL of a database."""
+        return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/{database}"
+
+    def create(self, database: str) -> None:
+        """Create a database."""
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, database)
 
     def __enter__(self) -> Self:
         try:

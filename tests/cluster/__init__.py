@@ -1,0 +1,1 @@
+"""A Celery cluster: its system tests, and the demo."""

@@ -1,0 +1,218 @@
+"""
+A real Airflow on several simulated machines: CeleryExecutor, Redis, two schedulers, two triggerers, two workers.
+
+Every component has a home and a hostname of its own, as if it ran on a machine of its own. What they share is what the
+machines of a cluster share: PostgreSQL (three databases), Redis, the api-server, the folder of the task logs, and
+object storage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from tests.live import machine
+from tests.live.airflow import LiveAirflow
+from tests.live.process import WAIT, NotReadyError, Process, wait_for
+from tests.live.redis import RedisServer
+from tests.live.rest import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+WORKERS = ("worker-1", "worker-2")
+TRIGGERERS = ("triggerer-1", "triggerer-2")
+SCHEDULERS = ("scheduler-1", "scheduler-2")
+# Tasks that a worker runs at once.
+SLOTS = 2
+METADATA, RESULTS, LEDGER = "airflow", "results", "ledger"
+LEDGER_CONNECTION = "assistant_ledger"
+# Seconds between two requests of a test: each of them keeps the api-server from its workers.
+POLL = 1.5
+# How often a component that ends by itself is started again.
+RESTARTS = 5
+
+
+class LiveCluster(LiveAirflow):
+    """
+    A running cluster, and its REST API as an administrator.
+
+    :param home: folder for all files; each machine has a home below it
+    :param dags: the folder with the DAGs, the same on all machines
+    :param env: more environment variables for all components
+    """
+
+    def __init__(self, home: Path, dags: Path, env: Mapping[str, str] | None = None) -> None:
+        self.redis = RedisServer(home.resolve() / "redis")
+        # How often each component has ended by itself and was started again.
+        self.restarts: Counter[str] = Counter()
+        super().__init__(home, dags, env)
+        self.components = {
+            "api-server": self._process("api-server", "api-server", "--workers", "1"),
+            "dag-processor": self._process("dag-processor", "dag-processor"),
+            **{name: self._process(name, "scheduler", "--skip-serve-logs") for name in SCHEDULERS},
+            **{name: self._process(name, "triggerer", "--skip-serve-logs") for name in TRIGGERERS},
+            **{
+                # Without a name of its own, Celery takes two workers on one host for the same one. The queue with the
+                # worker's name is for tasks that a test needs on this machine.
+                name: self._process(
+                    *(name, "celery", "worker", "--skip-serve-logs", "--celery-hostname", f"{name}@%h"),
+                    *("--concurrency", str(SLOTS), "--queues", f"default,{name}"),
+                )
+                for name in WORKERS
+            },
+        }
+
+    def _process(self, name: str, *arguments: str) -> Process:
+        process = super()._process(name, *arguments)
+        process.env |= {"AIRFLOW_HOME": str(self.machine(name)), machine.VARIABLE: name}
+        return process
+
+    def _environment(self, port: int) -> dict[str, str]:
+        settings: dict[str, str | int | bool] = {
+            "ASSISTANT__LEDGER_CONN_ID": LEDGER_CONNECTION,
+            "CELERY__BROKER_URL": self.redis.url,
+            "CELERY__RESULT_BACKEND": f"db+{self.database.url_of(RESULTS)}",
+            "CELERY__SYNC_PARALLELISM": 1,
+            "CORE__EXECUTOR": "CeleryExecutor",
+            "CORE__HOSTNAME_CALLABLE": f"{machine.name.__module__}.{machine.name.__name__}",
+            "CORE__PARALLELISM": 16,
+            "DATABASE__SQL_ALCHEMY_CONN": self.database.url_of(METADATA),
+            # Seconds without a heartbeat after which a task counts as dead. The default is 300.
+            "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": 20,
+            "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": 2,
+            # The same for a message that a broker has lost. The default is 600.
+            "SCHEDULER__TASK_QUEUED_TIMEOUT": 180,
+            "SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": 10,
+            # Ten components on few cores: each of them polls less often than in a small Airflow, and waits longer.
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 3600,
+            "DAG_PROCESSOR__REFRESH_INTERVAL": 3600,
+            "SCHEDULER__JOB_HEARTBEAT_SEC": 5,
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 1,
+            "TRIGGERER__JOB_HEARTBEAT_SEC": 2,
+            "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 20,
+            "WORKERS__EXECUTION_API_TIMEOUT": 30,
+            "WORKERS__MIN_HEARTBEAT_INTERVAL": 5,
+        }
+        ledger = self.database.url_of(LEDGER).replace("postgresql+psycopg2", "postgres")
+        return {
+            **super()._environment(port),
+            f"AIRFLOW_CONN_{LEDGER_CONNECTION.upper()}": ledger,
+            **{f"AIRFLOW__{name}": str(value) for name, value in settings.items()},
+        }
+
+    def machine(self, component: str) -> Path:
+        """Return the home of the machine on which a component runs."""
+        return self.home / "machines" / component
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self.redis.start()
+        for name in (METADATA, RESULTS, LEDGER):
+            self.database.create(name)
+        super()._prepare()
+
+    def wait_ready(self, timeout: float = WAIT) -> None:
+        """Wait until every component has a heartbeat, and both workers take tasks."""
+        super().wait_ready(timeout)
+
+        def alive() -> bool:
+            jobs = self.request("GET", "/api/v2/jobs", params={"is_alive": True, "limit": 100})["jobs"]
+            return {*SCHEDULERS, *TRIGGERERS} <= {job["hostname"] for job in jobs}
+
+        self.wait("two schedulers and two triggerers", alive, timeout=timeout)
+        for worker in WORKERS:
+            self.wait(f"{worker} takes tasks", lambda worker=worker: self._starts(worker) > 0, timeout=timeout)
+
+    def _starts(self, worker: str) -> int:
+        """Return how often a worker has connected to the broker after a start."""
+        log = self.log_path(worker)
+        return log.read_text(errors="replace").count(" ready.") if log.exists() else 0
+
+    def start(self, component: str) -> None:
+        """Start a component that was stopped; return once a worker takes tasks."""
+        before = self._starts(component)
+        super().start(component)
+        if component in WORKERS:
+            self.wait(f"{component} takes tasks", lambda: self._starts(component) > before, timeout=WAIT)
+
+    def check(self) -> None:
+        """
+        Start each component again that has ended by itself, as a service manager does.
+
+        Airflow's components end when they lose their database for longer than they retry.
+        """
+        for name, component in self.components.items():
+            try:
+                component.check()
+            except NotReadyError:
+                if self.restarts[name] == RESTARTS:
+                    raise
+                self.restarts[name] += 1
+                component.start()
+
+    def close(self) -> None:
+        """End Redis, and close the connections."""
+        self.redis.stop()
+        super().close()
+
+    # -- accidents ---------------------------------------------------------------------------------
+
+    def restart_database(self) -> None:
+        """Stop PostgreSQL, which ends all connections, and start it again."""
+        self.database.stop()
+        self.database.start()
+
+    def restart_broker(self) -> None:
+        """Stop Redis, and start it again with the messages that it had."""
+        self.redis.stop()
+        self.redis.start()
+
+    def restore(self) -> None:
+        """Start every component that a test has stopped or killed."""
+        for name in self.components:
+            if not self.components[name].tree():
+                self.start(name)
+        self.wait_ready()
+
+    # -- what happened -----------------------------------------------------------------------------
+
+    def wait(self, what: str, probe: Callable[[], T | None], *, timeout: float) -> T:
+        """Poll until ``probe`` returns a true value."""
+
+        def checked() -> T | None:
+            self.check()
+            return probe()
+
+        return wait_for(what, checked, timeout=timeout, interval=POLL)
+
+    def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        """Send a request; repeat a GET while the api-server or its database is away."""
+        if method != "GET":
+            return super().send(method, path, **kwargs)
+
+        def answer() -> httpx.Response | None:
+            self.check()
+            try:
+                answer = super(LiveCluster, self).send(method, path, **kwargs)
+            except httpx.TransportError:
+                return None
+            return answer if answer.status_code < 500 else None
+
+        return wait_for(f"GET {path}", answer, timeout=WAIT, interval=POLL)
+
+    def tries(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[JSON]:
+        """Return all tries of a task instance, the first one first, with ``hostname``, ``state`` and times."""
+        path = f"{self._task(dag_id, run_id, task_id, map_index)}/tries"
+        return sorted(self.request("GET", path)["task_instances"], key=lambda found: found["try_number"])
+
+    def memory(self) -> int:
+        """Return the memory of all components in bytes, each shared page counted once (PSS)."""
+        processes = [process for component in self.components.values() for process in component.tree()]
+        return sum(process.memory_full_info().pss for process in processes)
