@@ -8,7 +8,7 @@ property fails if a field is missing, unknown or of an unexpected type.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -58,7 +58,7 @@ class CreatedDocument(ApiReply):
     @property
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
-        return _first_text(self.raw, ("document_id",)) or _document_id(self.raw)
+        return _document_id(_objects(self.raw))
 
     @property
     def created_id(self) -> str | None:
@@ -91,12 +91,12 @@ class ChatAnswer(ApiReply):
     @property
     def session_id(self) -> str | None:
         """Id of the session; None if the reply has none."""
-        return _first_text(self.raw, ("session_id",))
+        return _first_text(_objects(self.raw), ("session_id",))
 
     @property
     def request_id(self) -> str | None:
         """Id of the chat request, which feedback needs; None if the reply has none."""
-        return _first_text(self.raw, ("request_id",))
+        return _first_text(_objects(self.raw), ("request_id",))
 
     @property
     def created_id(self) -> str | None:
@@ -217,12 +217,13 @@ def error_text(raw: Any) -> str | None:
     :param raw: The decoded body.
     :return: The text of its ``error`` field, or else of another field that commonly holds one; None if it has none.
     """
-    for part in _objects(raw):
+    parts = _objects(raw)
+    for part in parts:
         error = part.get("error")
-        text = _first_text(error, ERROR_FIELDS) if isinstance(error, Mapping) else _text(error)
+        text = _first_text(_objects(error), ERROR_FIELDS) if isinstance(error, Mapping) else _text(error)
         if text:
             return text
-    return _first_text(raw, ERROR_FIELDS)
+    return _first_text(parts, ERROR_FIELDS)
 
 
 def find_request_id(raw: Any) -> str | None:
@@ -232,15 +233,19 @@ def find_request_id(raw: Any) -> str | None:
     :param raw: The decoded body.
     :return: The id as text; None if the reply has none.
     """
-    return _first_text(raw, ("request_id",))
+    return _first_text(_objects(raw), ("request_id",))
 
 
-def _objects(raw: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON object itself, then the objects nested in it, level by level."""
+def _objects(raw: Any) -> list[Mapping[str, Any]]:
+    """Return the JSON object itself, then the objects nested in it, level by level."""
+    found: list[Mapping[str, Any]] = []
     level = [raw] if isinstance(raw, Mapping) else []
     for _ in range(LEVELS):
-        yield from level
+        if not level:
+            break
+        found += level
         level = [value for part in level for value in part.values() if isinstance(value, Mapping)]
+    return found
 
 
 def _text(value: Any) -> str | None:
@@ -252,21 +257,26 @@ def _text(value: Any) -> str | None:
     return None
 
 
-def _fields(raw: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _fields(parts: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Yield names and values of fields, ordered by name as given, and then by level."""
-    parts = list(_objects(raw))
     for name in names:
-        yield from ((name, part[name]) for part in parts if name in part)
+        for part in parts:
+            if name in part:
+                yield name, part[name]
 
 
-def _first_text(raw: Any, names: tuple[str, ...]) -> str | None:
-    return next((text for _, value in _fields(raw, names) if (text := _text(value))), None)
+def _first_text(parts: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str | None:
+    return next((text for _, value in _fields(parts, names) if (text := _text(value))), None)
 
 
-def _document_id(raw: Any) -> str | None:
-    """Return the id of the first ``document`` object, or else of any object."""
-    document = next((part["document"] for part in _objects(raw) if isinstance(part.get("document"), Mapping)), None)
-    return _first_text(document, ("id", "uuid")) or _first_text(raw, ("id", "uuid"))
+def _document_id(parts: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the first ``document_id``, or else the id of the first ``document`` object, or else of any object."""
+    document = next((part["document"] for part in parts if isinstance(part.get("document"), Mapping)), None)
+    return (
+        _first_text(parts, ("document_id",))
+        or _first_text(_objects(document), ("id", "uuid"))
+        or _first_text(parts, ("id", "uuid"))
+    )
 
 
 def _moment(part: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
@@ -284,7 +294,7 @@ def _is_acknowledgement(word: str) -> bool:
 
 def _status(raw: Any, request_id: str) -> str:
     """Return the status in the object with this request id, or else with any request id, or else in any object."""
-    parts = list(_objects(raw))
+    parts = _objects(raw)
     ids = [_text(part.get("request_id")) for part in parts]
     nearest = sorted(range(len(parts)), key=lambda at: (ids[at] != request_id, ids[at] is None))
     words = [text for at in nearest for name in STATUS_FIELDS if (text := _text(parts[at].get(name)))]
@@ -296,6 +306,6 @@ def _status(raw: Any, request_id: str) -> str:
 def _answer_text(raw: Any) -> str | None:
     if isinstance(raw, str):
         return raw
-    found = [(name, text) for name, text in _fields(raw, ANSWER_FIELDS) if isinstance(text, str) and text]
+    found = [(name, text) for name, text in _fields(_objects(raw), ANSWER_FIELDS) if isinstance(text, str) and text]
     texts = [text for name, text in found if name not in SHARED_FIELDS or not _is_acknowledgement(text)]
     return next(iter(texts or [text for _, text in found]), None)

@@ -8,6 +8,8 @@ limiter; :class:`~airflow_provider_assistant.client.cancellation.CancellableRunn
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -150,12 +152,27 @@ async def for_each(
                 on_result(item, result)
 
     try:
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(max_concurrency):
-                workers.create_task(keep_working())
+        with _existing_objects_frozen():
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(max_concurrency):
+                    workers.create_task(keep_working())
     except BaseExceptionGroup as group:
         # The first error has cancelled the other workers.
         raise group.exceptions[0] from None
+
+
+@contextlib.contextmanager
+def _existing_objects_frozen() -> Iterator[None]:
+    """
+    Exclude existing objects, such as the several hundred thousand of Airflow, from garbage collection.
+
+    Looking for garbage among them takes 7 percent of the processor time of a load.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class _Async(AsyncIterator[T]):

@@ -78,25 +78,26 @@ class ColumnSelection:
         """Return the columns, with columns of None for those that the source lacks."""
         return columns | {name: [None] * length for name in self.read if name not in columns}
 
-    def check(self, present: Iterable[Any]) -> None:
+    def check(self, present: Iterable[Any], where: str = "source") -> None:
         """
         Check that a source has the required columns, each once.
 
         :param present: Names of the source's columns.
+        :param where: Name of the source for the error message. Default: ``source``.
         :raises AssistantInputError: A required column is missing, or a column to read occurs more than once.
         """
         count = Counter(list(present))
         listed = ", ".join(map(str, count)) or "none"
         if missing := [name for name in self.names if name not in count]:
             raise AssistantInputError(
-                f"source has no column {', '.join(missing)}; it has {listed}. If a field's column has another name, "
+                f"{where} has no column {', '.join(missing)}; it has {listed}. If a field's column has another name, "
                 "pass columns={field: column} (--column FIELD=COLUMN); if a field has the same value in all rows, pass "
                 "constants={field: value} (--constant FIELD=VALUE)",
                 field="columns",
             )
         if twice := [name for name in self.read if count[name] > 1]:
             raise AssistantInputError(
-                f"source has more than one column {', '.join(twice)}; it has {listed}. Rename or drop one of them",
+                f"{where} has more than one column {', '.join(twice)}; it has {listed}. Rename or drop one of them",
                 field="columns",
             )
 

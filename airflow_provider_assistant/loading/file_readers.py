@@ -133,7 +133,7 @@ def _parquet(
     file = stack.enter_context(
         pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
     )
-    wanted.check(file.schema_arrow.names)
+    wanted.check(file.schema_arrow.names, repr(str(path)))
     columns = list(wanted.among(file.schema_arrow.names))
     batches = file.iter_batches(BATCH, row_groups=row_groups, columns=columns, use_threads=False)
     yield from batches_of_arrow(batches, wanted)
@@ -153,7 +153,7 @@ def _csv(stack: ExitStack, path: StoragePath, options: CsvOptions, wanted: Colum
     _, header, problem = next(rows, (0, [], ""))
     if problem or not header or _is_undecoded("".join(header)):
         raise _unreadable(path, f"its first line is not a list of column names in {options.encoding}; {_ADVICE}")
-    wanted.check(header)
+    wanted.check(header, repr(str(path)))
     positions = {name: header.index(name) for name in wanted.among(header)}
     while some := list(itertools.islice(rows, BATCH)):
         yield _csv_batch(path, some, len(header), positions, wanted, options)
@@ -231,7 +231,7 @@ def _json_lines(stack: ExitStack, path: StoragePath, wanted: ColumnSelection) ->
         yield Batch(columns, problems=problems, file=str(path), lines=[number for number, _ in some])
     if present:
         # Check at the end: a field may be missing in the first lines and present in later ones.
-        wanted.check(present)
+        wanted.check(present, repr(str(path)))
 
 
 def _parsed(lines: Sequence[bytes]) -> tuple[list[Mapping[str, Any]], dict[int, str]]:

@@ -153,7 +153,7 @@ def test_texts(cli, tmp_path, service):
         (["--constant", "=x"], "--constant must look like NAME=VALUE"),
         (["--column", "title=a", "--column", "title=b"], "names title twice"),
         (["--column", "nonsense=a"], "nonsense"),
-        (["--key", "nowhere"], "source has no column nowhere"),
+        (["--key", "nowhere"], "faq.csv' has no column nowhere"),
     ],
 )
 def test_wrong_input_is_refused_before_anything_is_sent(cli, faq, service, wrong, said):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 
 import pytest
 
@@ -148,6 +150,25 @@ def test_a_success_resets_the_count():
     assert not breaker.is_open
     breaker.failed(DOWN)
     assert breaker.is_open
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("bug")])
+def test_existing_objects_are_not_searched_for_garbage_while_it_works(error):
+    frozen = []
+
+    async def work(_):
+        frozen.append(gc.get_freeze_count())
+        if error:
+            raise error
+
+    async def run():
+        await for_each([1], work, max_concurrency=1, breaker=CircuitBreaker(1), on_error=lambda *_: None)
+
+    before = gc.get_freeze_count()
+    with pytest.raises(RuntimeError) if error else contextlib.nullcontext():
+        asyncio.run(run())
+    assert frozen[0] > 1000
+    assert gc.get_freeze_count() == before
 
 
 @pytest.mark.parametrize("error", [REFUSED, AssistantInputError("bad"), AssistantPermissionError("no", status=403)])

@@ -250,10 +250,20 @@ def test_a_csv_column_that_is_not_wanted_may_hold_anything(tmp_path):
     assert batches[-1].columns["title"][-1] == "last"
 
 
-def test_a_csv_without_the_column(tmp_path):
-    (tmp_path / "a.csv").write_text("titel,more\na,b\n")
-    with pytest.raises(AssistantInputError, match="no column title; it has titel, more"):
-        read(tmp_path / "a.csv", TITLE)
+@pytest.mark.parametrize(
+    ("suffix", "write"),
+    [
+        ("csv", lambda path, column: path.write_text(f"{column},more\na,b\n")),
+        ("jsonl", lambda path, column: path.write_text(json.dumps({column: "a", "more": "b"}))),
+        ("parquet", lambda path, column: pq.write_table(pa.table({column: ["a"], "more": ["b"]}), path)),
+    ],
+)
+def test_the_file_of_a_folder_that_lacks_the_column_is_named(suffix, write, tmp_path):
+    write(tmp_path / f"1.{suffix}", "title")
+    write(tmp_path / f"2.{suffix}", "titel")
+    with pytest.raises(AssistantInputError, match="no column title; it has titel, more") as caught:
+        read(tmp_path, TITLE)
+    assert str(caught.value).startswith(f"'{tmp_path}/2.{suffix}' has no column title")
 
 
 def test_a_file_in_memory_storage():
