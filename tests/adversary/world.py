@@ -37,7 +37,7 @@ from airflow_provider_assistant.client.defaults import ClientDefaults, set_clien
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import LeaseSettings, Ledger, store
+from airflow_provider_assistant.ledger import LeaseSettings, Ledger, location
 from airflow_provider_assistant.operators import chat_batch, submit_chat
 from tests.adversary.load_faults import scratch
 from tests.adversary.request_service import HOST, SITE, TENANT, Answer, Entry, Service, Try
@@ -314,7 +314,7 @@ class World:
                 mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),
                 mock.patch.object(chat_batch, "time", SimpleNamespace(time=self.now)),
                 mock.patch.object(submit_chat, "time", SimpleNamespace(time=self.now)),
-                mock.patch.object(store, "sqlite_engine", _engine),
+                mock.patch.object(location, "sqlite_engine", _engine),
                 mock.patch.object(asyncio, "run", self.run),
                 mock.patch.object(builtins, "open", self._open),
                 mock.patch.object(io, "open", self._open),
@@ -377,7 +377,7 @@ def _is_in(number: int, span: tuple[int, float] | None) -> bool:
 
 
 _open = builtins.open
-_sqlite_engine = store.sqlite_engine
+_sqlite_engine = location.sqlite_engine
 # SQL takes longer to compile than to execute.
 _compiled: dict[Any, Any] = {}
 _dialects: dict[str, Any] = {}

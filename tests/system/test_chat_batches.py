@@ -210,7 +210,7 @@ def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) 
     assert {int(found["key"]) for found in findings if found["kind"] == "possibly_duplicated"} == twice
     assert (result["submitted"], result["reused"]) == (COUNT // 2, COUNT // 2)
     assert result["possibly_duplicated"] == CONCURRENCY
-    assert f"{COUNT // 2} created, {COUNT // 2} unchanged ({CONCURRENCY} possibly duplicated)" in runs.log(
+    assert f"{COUNT // 2} submitted, {COUNT // 2} unchanged ({CONCURRENCY} possibly duplicated)" in runs.log(
         dag_id, "questions"
     )
 
@@ -224,7 +224,7 @@ def test_a_task_cleared_or_marked_failed_while_deferred_takes_up_its_requests(
     assert len(runs.submitted(message)) == COUNT
     result = runs.xcom("batches_cleared", task_id)
     assert (result["submitted"], result["reused"], result["possibly_duplicated"]) == (0, COUNT, 0)
-    assert "0 created, 40 unchanged" in runs.log("batches_cleared", task_id)
+    assert "0 submitted, 40 unchanged" in runs.log("batches_cleared", task_id)
 
 
 def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:

@@ -49,6 +49,7 @@ EXTRA_LABELS = [
     "Max response (bytes)",
     "Status words: complete",
     "Status words: failed",
+    "Ledger connection",
 ]
 HIDDEN_LABELS = {"Host", "Password", "Login", "Port", "Schema"}
 
