@@ -78,10 +78,6 @@ def test_two_workers_and_a_triggerer_share_the_rate_limit(cluster: Cluster, repo
         each={name: round(rate, 1) for name, rate in found.items()},
         without_limit={name: round(rate, 1) for name, rate in possible.items()},
     )
-    fairness = min(found.values()) / max(found.values())
     assert sum(found.values()) >= 0.9 * limit
-    if limit < RATE_LIMIT:
-        # The fewer requests a second, the larger is the share of those that look for the limit.
-        pytest.xfail(f"too busy for a limit of {RATE_LIMIT}/s; at {limit}/s: {throttled:.1%} 429s, {fairness:.2f}")
     assert throttled <= 0.05
-    assert fairness >= 0.5
+    assert min(found.values()) / max(found.values()) >= 0.5
