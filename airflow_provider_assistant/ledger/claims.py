@@ -240,10 +240,7 @@ class BatchLedger(EntryReader):
         columns = (*columns, *self._facts)
         if self._bulk.upsert(columns, rows, change=self._facts, add=_COUNTS, if_same="claim") == len(rows):
             return []
-        c = self._table.c
-        keys = [one.claim.key for one in outcomes]
-        mine = sa.select(c.key).where(c.scope == self._scope, c.key.in_(keys), c.claim == self._token)
-        recorded = set(self._connection.scalars(mine))
+        recorded = self._held([one.claim.key for one in outcomes])
         return [one for one in outcomes if one.claim.key not in recorded]
 
     def _claim(self, claims: Collection[Claim]) -> set[str]:
@@ -270,13 +267,12 @@ class BatchLedger(EntryReader):
             self._connection.execute(self._claim_again, existing)
         elif inserted == len(ordered):
             return {claim.key for claim in ordered}
+        return self._held([claim.key for claim in ordered], self._table.c.outcome == "claimed")
+
+    def _held(self, keys: Collection[str], *conditions: sa.ColumnElement[bool]) -> set[str]:
+        """Return those of the keys whose latest claim belongs to this task, and that meet the conditions."""
         c = self._table.c
-        mine = sa.select(c.key).where(
-            c.scope == self._scope,
-            c.key.in_([claim.key for claim in ordered]),
-            c.claim == self._token,
-            c.outcome == "claimed",
-        )
+        mine = sa.select(c.key).where(c.scope == self._scope, c.key.in_(keys), c.claim == self._token, *conditions)
         return set(self._connection.scalars(mine))
 
     def _shared_values(self, claimed_at: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:

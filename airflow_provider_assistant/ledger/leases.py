@@ -1,9 +1,9 @@
 """
 Leases: proof that a task is alive, so that other runs respect its claims.
 
-Each try of a task that claims rows has one lease, a row with the time of its last heartbeat. A thread writes the
-heartbeat with a connection of its own, so neither a long backoff nor a slow source nor a busy event loop delays it. The
-database's clock writes and compares the times, so the clocks of the workers do not matter.
+Each try of a task that claims rows has one lease: a row with the time of its last heartbeat. A thread writes the
+heartbeats over a separate connection. So they continue during a long backoff, while a source is slow, and while the
+event loop is busy. The database's clock writes and compares the times, so the clocks of the workers do not matter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_SECONDS, SHORTEST, LONGEST = 60.0, 5.0, 3600.0
 # Heartbeats per lease: a lease survives three that fail.
 BEATS = 4
 
-# Calls a function every so many seconds, until the returned function is called.
+# Schedules calls of a function, with this many seconds between them. Returns a function that stops the calls.
 Every: TypeAlias = Callable[[float, Callable[[], None]], Callable[[], None]]
 
 
@@ -118,7 +118,7 @@ def is_living(heartbeat_at: datetime | None, seconds: float | None, now: datetim
     A heartbeat from the future, written before the clock was set back, counts only within the lease as well. Otherwise
     a killed task would block its rows until the clock has caught up.
 
-    :param heartbeat_at: Time of the last heartbeat, or None if there is no lease.
+    :param heartbeat_at: Time of the last heartbeat. None if the task has no lease.
     :param seconds: Duration of the lease, as its owner configured it, in seconds.
     :param now: Current time of the same clock.
     """

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -117,16 +117,7 @@ class Ledger(EffectLedger):
         :return: The ledger. Close it after use.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        return BatchLedger(
-            self.engine,
-            documents,
-            scope=scope,
-            site_id=site_id,
-            source=source,
-            run=run,
-            now=self._now,
-            leases=self.leases,
-        )
+        return self._batch(documents, scope=scope, site_id=site_id, source=source, run=run)
 
     def questions(self, *, scope: QuestionScope, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """
@@ -139,16 +130,10 @@ class Ledger(EffectLedger):
         :return: The ledger. Close it after use.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        return BatchLedger(
-            self.engine,
-            questions,
-            scope=scope,
-            site_id=site_id,
-            source=source,
-            run=run,
-            now=self._now,
-            leases=self.leases,
-        )
+        return self._batch(questions, scope=scope, site_id=site_id, source=source, run=run)
+
+    def _batch(self, table: sa.Table, **names: Any) -> BatchLedger:
+        return BatchLedger(self.engine, table, **names, now=self._now, leases=self.leases)
 
     def load(
         self, *, scope: str, endpoint: str, site_id: str, source: str, run: RunRef

@@ -39,7 +39,7 @@ ANY_REQUEST = ("get", "put", "delete", "get bucket", "post bucket")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a DAG, on data of its own."""
+    """One run of a DAG; no other run uses its data."""
 
     dag_id: str
     run_id: str

@@ -1,9 +1,8 @@
 """
 A real Airflow on several simulated machines: CeleryExecutor, Redis, two schedulers, two triggerers, two workers.
 
-Every component has a home and a hostname of its own, as if it ran on a machine of its own. What they share is what the
-machines of a cluster share: PostgreSQL (three databases), Redis, the api-server, the folder of the task logs, and
-object storage.
+No two components have the same home or hostname, as if each ran on another machine. They share what the machines of a
+cluster share: PostgreSQL (three databases), Redis, the api-server, the folder of the task logs, and object storage.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class LiveCluster(LiveAirflow):
             **{name: self._process(name, "scheduler", "--skip-serve-logs") for name in SCHEDULERS},
             **{name: self._process(name, "triggerer", "--skip-serve-logs") for name in TRIGGERERS},
             **{
-                # Without a name of its own, Celery takes two workers on one host for the same one. The queue with the
-                # worker's name is for tasks that a test needs on this machine.
+                # If two workers on one host have the same name, Celery counts them as one. The queue with the worker's
+                # name is for tasks that a test needs on this machine.
                 name: self._process(
                     *(name, "celery", "worker", "--skip-serve-logs", "--celery-hostname", f"{name}@%h"),
                     *("--concurrency", str(SLOTS), "--queues", f"default,{name}"),
