@@ -19,6 +19,14 @@ CONSOLES = {
 }
 
 
+def base_path() -> str:
+    """Return the path of Airflow's base URL without a final slash: empty, or a prefix such as ``/airflow``."""
+    from airflow.providers.common.compat.sdk import conf
+
+    # Without the host, which may have several names.
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+
+
 class AssistantReportLink(BaseOperatorLink):
     """Link to the report of an evaluation, a page of Airflow's API server."""
 
@@ -32,19 +40,15 @@ class AssistantReportLink(BaseOperatorLink):
         :param ti_key: Key of the task instance.
         :return: A path on the host of Airflow's UI, or an empty string if the task wrote no report.
         """
-        from airflow.providers.common.compat.sdk import conf
-
         if getattr(operator, "report", None) is None:
             return ""
-        # Without the host, which may have several names.
-        base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
         map_index = -1 if ti_key.map_index is None else ti_key.map_index
         # Airflow 3.4: all iterations of a loop have map index -1 and differ in the index in their region.
         region = getattr(ti_key, "region_id", None)
         is_regional = region is not None and region.int != 0
         index = ti_key.region_index if is_regional else map_index
         names = (ti_key.dag_id, ti_key.run_id, ti_key.task_id, str(index))
-        page = f"{base}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
+        page = f"{base_path()}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
         return f"{page}?region={region}" if is_regional else page
 
 

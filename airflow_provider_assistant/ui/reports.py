@@ -12,20 +12,21 @@ from __future__ import annotations
 import logging
 from inspect import signature
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import UUID
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from airflow.models.xcom import XComModel
-from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
+from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow.utils.session import create_session
-from fastapi import Depends, FastAPI, Path, Response
+from fastapi import APIRouter, Depends, Path, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from sqlalchemy import select
 
 from airflow_provider_assistant.evaluation.report import GENERATOR
 from airflow_provider_assistant.evaluation.run_directory import REPORT
+from airflow_provider_assistant.operators.links import base_path
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +43,14 @@ HEADERS = {
 KEYS = ("report_path", "return_value")
 may_see = requires_access_dag("GET", DagAccessEntity.XCOM)
 
-app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)
+router = APIRouter(dependencies=[Depends(may_see)])
 
 
 class _NotShown(Exception):
     """The report cannot be shown. The message explains why to the user."""
 
 
-@app.get("/reports/{dag_id}/{run_id}/{task_id}/{map_index}", dependencies=[Depends(may_see)])
+@router.get("/reports/{dag_id}/{run_id}/{task_id}/{map_index}")
 def report(
     dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)], region: UUID | None = None
 ) -> Response:
@@ -74,7 +75,7 @@ def _task_page(dag_id: str, run_id: str, task_id: str, map_index: int, region: U
     """Return the path of the task's page in Airflow's UI; of its DAG run for an iteration of a loop."""
     run = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
     mapped = "" if map_index < 0 else f"/mapped/{map_index}"
-    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+    base = base_path()
     return f"{base}{run}" if region else f"{base}{run}/tasks/{quote(task_id, safe='')}{mapped}"
 
 

@@ -1,0 +1,1 @@
+// The pages in Airflow's UI. The host renders globalThis[name] for each name in plugin.py.
