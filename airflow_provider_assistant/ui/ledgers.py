@@ -156,7 +156,7 @@ def _file_exists() -> bool:
 
 def _of_connections() -> set[str]:
     """Return the ledgers that assistant connections in Airflow's database and in environment variables name."""
-    found: list[Connection] = []
+    found: list[Any] = []
     with create_session() as session:
         query = sa.select(Connection).where(Connection.conn_type == "assistant").order_by(Connection.conn_id)
         for connection in session.scalars(query.limit(MOST_CONNECTIONS)):
@@ -166,9 +166,9 @@ def _of_connections() -> set[str]:
     for name, value in list(os.environ.items())[: 10 * MOST_CONNECTIONS]:
         if name.startswith(prefix) and "assistant" in value:
             with contextlib.suppress(Exception):  # it may be invalid
-                connection = BaseHook.get_connection(name.removeprefix(prefix).lower())
-                if connection.conn_type == "assistant":
-                    found.append(connection.extra_dejson.get("ledger_conn_id"))
+                given = BaseHook.get_connection(name.removeprefix(prefix).lower())
+                if given.conn_type == "assistant":
+                    found.append(given.extra_dejson.get("ledger_conn_id"))
     return {name.strip() for name in found if isinstance(name, str) and name.strip()}
 
 

@@ -1,4 +1,4 @@
-"""What the page gets from the API server about the ledger. ``task_models`` and ``trend_models`` have the other replies."""
+"""What the page gets from the API server about the ledger; see also ``task_models`` and ``trend_models``."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) ->
 
 def _worst(tries: Sequence[Load]) -> Load:
     """Return the worst of the latest tries of the mapped tasks of the latest run."""
-    run, latest = tries[0].task.run_id, {}
+    run = tries[0].task.run_id
+    latest: dict[tuple[Any, ...], Load] = {}
     for load in tries:
         if load.task.run_id == run:
             latest.setdefault((load.task.task_id, load.task.map_index, load.task.region), load)

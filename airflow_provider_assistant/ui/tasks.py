@@ -21,7 +21,7 @@ from airflow_provider_assistant.ui.ledgers import LedgerUnavailableError, known_
 from airflow_provider_assistant.ui.models import LedgerRef, Load, Problem, Task
 from airflow_provider_assistant.ui.page import PageDep
 from airflow_provider_assistant.ui.rows import loads_of
-from airflow_provider_assistant.ui.task_models import ChatBatch, Findings, TaskKind, TaskLink, TaskReply, Written
+from airflow_provider_assistant.ui.task_models import Bin, ChatBatch, Findings, TaskKind, TaskLink, TaskReply, Written
 from airflow_provider_assistant.ui.task_results import TASK_PATH, TaskFacts, TaskKey, TaskKeyDep, facts_of, result_of
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
@@ -152,8 +152,9 @@ def _opened(path: str) -> Iterator[Any]:
 def _kind(facts: TaskFacts, result: Mapping[str, Any]) -> TaskKind:
     if facts.operator is None:
         return "unknown"
-    inferred: list[TaskKind] = [kind for kind, names in _RESULTS.items() if names <= result.keys()]
-    return KINDS.get(facts.operator) or next(iter(inferred), "other")
+    other: TaskKind = "other"
+    inferred = next((kind for kind, names in _RESULTS.items() if names <= result.keys()), other)
+    return KINDS.get(facts.operator, inferred)
 
 
 def _ledger(rendered: Mapping[str, Any]) -> LedgerRef:
@@ -181,7 +182,9 @@ def _tries(key: TaskKey, ledger: LedgerRef, rights: Rights) -> tuple[list[Load],
 
 def _batch(facts: TaskFacts, result: Mapping[str, Any]) -> ChatBatch | None:
     path = result.get("output_path") or (facts.rendered or {}).get("output_path")
-    problem, bins, counted = None, [], {}
+    problem: Problem | None = None
+    bins: list[Bin] = []
+    counted: dict[str, int] = {}
     if isinstance(path, str) and path:
         try:
             bins, counted = files.answers_of(path)
@@ -227,8 +230,8 @@ def _written(result: Mapping[str, Any]) -> list[Written]:
             if isinstance(path, str) and path and path not in found:
                 rows = result.get("rows") if name in {"path", "output_path"} and "paths" not in result else None
                 url = browser_url(path)
-                url = url if url.startswith("http") else None
-                found[path] = Written(name=_name_of(path), path=path, rows=rows, url=url)
+                is_page = url.startswith("http")
+                found[path] = Written(name=_name_of(path), path=path, rows=rows, url=url if is_page else None)
     datasets = result.get("datasets")
     if isinstance(datasets, dict):
         for name, rows in datasets.items():

@@ -132,9 +132,9 @@ def _series(rights: Rights, site: str | None, drawn: Sequence[str]) -> list[Seri
         for row in table.filter(is_drawn).to_pylist():
             if row["value"] is None or site not in {None, row["site_id"]}:
                 continue
-            days = latest.setdefault((row["metric"], row["site_id"]), {})
-            if file.day not in days or days[file.day][0] < row["captured_at"]:
-                days[file.day] = (row["captured_at"], row["value"])
+            known = latest.setdefault((row["metric"], row["site_id"]), {})
+            if file.day not in known or known[file.day][0] < row["captured_at"]:
+                known[file.day] = (row["captured_at"], row["value"])
     sites = sorted({site_id for _, site_id in latest})[:MOST_SITES]
     return [
         Series(name=name, site_id=site_id, points=[Point(day=day, value=days[day][1]) for day in sorted(days)])
