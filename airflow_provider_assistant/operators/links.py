@@ -66,7 +66,7 @@ class AssistantDataLink(BaseOperatorLink):
         :return: A URL, or an empty string if the task wrote nothing.
         """
         written = getattr(operator, "lineage_outputs", ())
-        return _browser_url(written[-1].uri) if written else ""
+        return browser_url(written[-1].uri) if written else ""
 
 
 class AssistantRequestLink(BaseOperatorLink):
@@ -86,8 +86,12 @@ class AssistantRequestLink(BaseOperatorLink):
         return f"{operator.hook.site_url()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
 
 
-def _browser_url(uri: str) -> str:
-    """Return a URL that a browser can open, or the URI itself if there is none."""
+def browser_url(uri: str) -> str:
+    """
+    Return a URL that a browser can open, or the URI itself if there is none.
+
+    :param uri: URI of a file or a folder.
+    """
     path = ObjectStoragePath(uri)
     if path.protocol in {"file", ""}:
         return Path(path.path).absolute().as_uri()

@@ -11,12 +11,11 @@ import re
 from importlib.resources import files
 from typing import Annotated, Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
-from airflow.api_fastapi.core_api.security import requires_access_view
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Response
 from starlette.datastructures import MutableHeaders
 
-from airflow_provider_assistant.ui import reports
+from airflow_provider_assistant.ui import page, reports, settle, tasks, trends
+from airflow_provider_assistant.ui.access import may_see_pages
 
 # Headers of every reply that sets no others. Replies are data for scripts: nothing in them may be run or framed.
 HEADERS = {
@@ -27,7 +26,6 @@ HEADERS = {
 }
 STATIC = files("airflow_provider_assistant.ui") / "static"
 CONTENT_TYPES = {"mjs": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-may_see_pages = requires_access_view(AccessView.PLUGINS)
 
 static = APIRouter(prefix="/static", dependencies=[Depends(may_see_pages)])
 
@@ -75,5 +73,5 @@ class SecurityHeaders:
 
 app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)
 app.add_middleware(SecurityHeaders)
-app.include_router(static)
-app.include_router(reports.router)
+for _router in (static, reports.router, page.router, trends.router, tasks.router, settle.router):
+    app.include_router(_router)

@@ -1,26 +1,25 @@
-"""What the pages in Airflow's UI get from the API server: the replies and requests of the routes below ``/api``."""
+"""What the page gets from the API server about the ledger; see also ``task_models`` and ``trend_models``."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 LoadOutcome: TypeAlias = Literal["succeeded", "failed", "deferred", "running", "unfinished"]
 EntryKind: TypeAlias = Literal["document", "question", "submission", "rating"]
 Verdict: TypeAlias = Literal["passed", "failed", "none"]
 SettleOutcome: TypeAlias = Literal["created", "not_created", "deleted"]
-TaskKind: TypeAlias = Literal["load", "chat_batch", "export", "evaluation", "other", "unknown"]
-# Maximum number of items that one settle request may name.
-MOST_SETTLED = 500
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
+    """Base of all models."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(_Model):
+class Problem(Model):
     """
     Why a part of a page has no data.
 
@@ -34,7 +33,7 @@ class Problem(_Model):
     text: str
 
 
-class Task(_Model):
+class Task(Model):
     """
     A task instance.
 
@@ -50,7 +49,7 @@ class Task(_Model):
     path: str | None = None
 
 
-class LedgerRef(_Model):
+class LedgerRef(Model):
     """
     A ledger that the API server may read.
 
@@ -62,7 +61,7 @@ class LedgerRef(_Model):
     name: str
 
 
-class Site(_Model):
+class Site(Model):
     """
     A site in the ledger.
 
@@ -76,7 +75,7 @@ class Site(_Model):
     sources: list[str]
 
 
-class Context(_Model):
+class Context(Model):
     """
     What a page needs before everything else.
 
@@ -100,7 +99,7 @@ class Context(_Model):
     may_settle: bool
 
 
-class Counts(_Model):
+class Counts(Model):
     """
     Rows of a load by outcome. ``rows`` is the sum of the next six; the others are notes on them.
 
@@ -121,7 +120,7 @@ class Counts(_Model):
     throttled: int | None
 
 
-class Load(_Model):
+class Load(Model):
     """
     One try of a load.
 
@@ -145,7 +144,7 @@ class Load(_Model):
     task: Task
 
 
-class Paged(_Model):
+class Paged(Model):
     """
     Position of a page of rows.
 
@@ -168,7 +167,7 @@ class Loads(Paged):
     rows: list[Load]
 
 
-class SourceState(_Model):
+class SourceState(Model):
     """
     The latest try of a source, without tries that were deferred.
 
@@ -179,7 +178,7 @@ class SourceState(_Model):
     due: bool
 
 
-class Gate(_Model):
+class Gate(Model):
     """
     The verdict of an evaluation.
 
@@ -198,7 +197,7 @@ class Gate(_Model):
     task: Task
 
 
-class Summary(_Model):
+class Summary(Model):
     """
     The answers at the top of the page, and the numbers of the dashboard panel.
 
@@ -235,7 +234,7 @@ class Summary(_Model):
     lake_problem: Problem | None
 
 
-class DocumentsDay(_Model):
+class DocumentsDay(Model):
     """
     Documents on one UTC day, from the loads that started on it.
 
@@ -250,14 +249,14 @@ class DocumentsDay(_Model):
     documents: int
 
 
-class Documents(_Model):
+class Documents(Model):
     """Documents over time, one item per day with loads, earliest first."""
 
     problem: Problem | None
     days: list[DocumentsDay]
 
 
-class Entry(_Model):
+class Entry(Model):
     """
     An entry of the ledger that may or may not have happened.
 
@@ -292,7 +291,7 @@ class Entries(Paged):
     rows: list[Entry]
 
 
-class Superseded(_Model):
+class Superseded(Model):
     """
     A key whose content has changed: the older documents are still on the site.
 
@@ -316,7 +315,7 @@ class SupersededPage(Paged):
     rows: list[Superseded]
 
 
-class ChatRequest(_Model):
+class ChatRequest(Model):
     """
     A chat request without a recorded end.
 
@@ -337,291 +336,3 @@ class ChatRequests(Paged):
 
     problem: Problem | None
     rows: list[ChatRequest]
-
-
-class Evaluation(_Model):
-    """
-    One evaluation.
-
-    :param at: When the first question was asked, else the logical date, else the day of the partition.
-    :param coverage: Share of questions with an answer, 0 to 1.
-    :param pass_rate: Share of the judged questions that passed, 0 to 1; None without a condition.
-    :param means: Weighted mean by scorer.
-    :param report: Path of the report below Airflow's base URL.
-    """
-
-    name: str
-    tag: str | None
-    at: datetime
-    verdict: Verdict
-    questions: int
-    answered: int
-    coverage: float
-    pass_rate: float | None
-    means: dict[str, float | None]
-    worse: list[str]
-    report: str | None
-    task: Task
-
-
-class Evaluations(_Model):
-    """
-    The last evaluations, earliest first; at most 100.
-
-    :param names: Names of all of them, for a filter.
-    """
-
-    problem: Problem | None
-    names: list[str]
-    rows: list[Evaluation]
-
-
-class Point(_Model):
-    """A value of a day."""
-
-    day: date
-    value: float
-
-
-class Series(_Model):
-    """
-    A number over time.
-
-    :param name: Metric, such as ``chats.total``.
-    :param site_id: Site, or None for a number of the tenant.
-    """
-
-    name: str
-    site_id: str | None
-    points: list[Point]
-
-
-class FeedbackDay(_Model):
-    """Ratings of one UTC day by word."""
-
-    day: date
-    ratings: dict[str, int]
-
-
-class Statistics(_Model):
-    """
-    Trends from the lake, of the last 30 partitions.
-
-    :param metrics: Names of all numeric metrics of the latest capture; at most 500.
-    :param series: The metrics that the request names; by default the first four.
-    :param feedback: Ratings that were sent.
-    """
-
-    problem: Problem | None
-    metrics: list[str]
-    series: list[Series]
-    feedback: list[FeedbackDay]
-
-
-class Limit(_Model):
-    """
-    A limit of the tenant.
-
-    :param name: Path of the limit in the reply, such as ``limits.documents``.
-    :param used: Amount used; None if the service does not say.
-    :param limit: The limit.
-    :param share: ``used / limit``, or None.
-    :param captured_at: When the service said so.
-    """
-
-    tenant_id: str | None
-    name: str
-    used: float | None
-    limit: float
-    share: float | None
-    resets_at: str | None
-    captured_at: datetime
-
-
-class Limits(_Model):
-    """Limits of the latest capture of each tenant, the most used first."""
-
-    problem: Problem | None
-    rows: list[Limit]
-
-
-class FindingsKind(_Model):
-    """Number of findings of a kind."""
-
-    kind: str
-    count: int
-
-
-class Finding(_Model):
-    """
-    A row of a load that a person should look at.
-
-    :param row: Number of the row in the source, from 1; None if it is no longer in the source.
-    :param reason: Why a person should look at it.
-    """
-
-    kind: str
-    row: int | None
-    key: str
-    reason: str
-    document_ids: list[str]
-
-
-class Findings(Paged):
-    """
-    Findings of a task, in the order of the file.
-
-    :param path: Path of the file; None if the task has no findings.
-    :param kinds: Number of findings by kind, of the whole file.
-    """
-
-    problem: Problem | None
-    path: str | None
-    kinds: list[FindingsKind]
-    rows: list[Finding]
-
-
-class Bin(_Model):
-    """A bin of a histogram: values from ``low`` (inclusive) to ``high`` (exclusive; the last one inclusive)."""
-
-    low: float
-    high: float
-    count: int
-
-
-class ChatBatch(_Model):
-    """
-    The result of a chat batch. ``rows`` is the sum of the next five.
-
-    :param p50: Median latency of complete questions in seconds, by the service's times; None if not known.
-    :param histogram: Latencies of complete questions in seconds; empty if not known.
-    :param output_path: Path of the file with the answers.
-    :param problem: Why there is no histogram, or None.
-    """
-
-    rows: int
-    complete: int
-    failed: int
-    timed_out: int
-    lost: int
-    not_submitted: int
-    rejected: int
-    submitted: int
-    reused: int
-    possibly_duplicated: int
-    p50: float | None
-    p95: float | None
-    p99: float | None
-    histogram: list[Bin]
-    output_path: str | None
-    problem: Problem | None
-
-
-class Written(_Model):
-    """A file or dataset that a task wrote. ``url`` is a page for a browser, or None."""
-
-    name: str
-    path: str
-    rows: int | None
-    url: str | None
-
-
-class TaskLink(_Model):
-    """
-    A link of the task.
-
-    :param href: URL, or path below Airflow's base URL if it starts with ``/``.
-    """
-
-    name: str
-    href: str
-
-
-class TaskReply(_Model):
-    """
-    What a task did.
-
-    :param kind: Kind of the task; ``other`` if it is not a task of this package, ``unknown`` if Airflow does not know
-        the task instance or it has not run.
-    :param operator: Class name of the operator, or None.
-    :param state: State of the task instance in Airflow, or None.
-    :param is_mapped_summary: Whether the task is mapped and the request names no index: the page of one mapped task
-        instance has the data.
-    :param tries: Tries of a load, earliest first; empty for other tasks. At most 50.
-    :param problem: Why the tries cannot be read, or None.
-    :param batch: Result of a chat batch, or None.
-    :param evaluation: Result of an evaluation, or None.
-    :param written: What exports and other tasks wrote.
-    :param links: Report, request log, data.
-    :param has_findings: Whether to request the findings: True for loads and chat batches.
-    :param ledger: Ledger in which the tries are, for settling.
-    :param may_settle: Whether the user may settle entries of this DAG.
-    """
-
-    kind: TaskKind
-    operator: str | None
-    state: str | None
-    is_mapped_summary: bool
-    task: Task
-    ledger: str
-    tries: list[Load]
-    problem: Problem | None
-    batch: ChatBatch | None
-    evaluation: Evaluation | None
-    written: list[Written]
-    links: list[TaskLink]
-    has_findings: bool
-    may_settle: bool
-
-
-class SettleRequest(_Model):
-    """
-    Entries to settle, in one request because URLs are logged.
-
-    :param ledger: Id of the ledger.
-    :param outcome: ``created`` or ``not_created`` for ambiguous entries, ``deleted`` for superseded and stale ones.
-    :param ids: ``id`` of entries or of superseded documents.
-    :param dag_id: DAG of the task with the findings; required with ``document_ids`` or ``labels``.
-    :param document_ids: For ``deleted``: ids of documents, as findings list them.
-    :param site_id: Site of the documents.
-    :param labels: For ``deleted``: keys of stale findings without a document id.
-    """
-
-    ledger: str = ""
-    outcome: SettleOutcome
-    ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
-    dag_id: str | None = None
-    site_id: str | None = None
-    document_ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
-    labels: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
-
-
-class SettleItem(_Model):
-    """
-    What settling does, or would do, to one entry.
-
-    :param name: Readable key or document id.
-    :param accepted: Whether it is, or would be, settled.
-    :param text: The consequence for the next load, or why it is refused.
-    """
-
-    name: str
-    accepted: bool
-    text: str
-
-
-class SettleReply(_Model):
-    """
-    Result of settling, or its preview.
-
-    :param is_preview: Whether nothing was changed.
-    :param settled: Number of accepted items.
-    :param refused: Number of refused items; the accepted ones are settled anyway.
-    :param text: One sentence for the confirmation, or for the result.
-    """
-
-    is_preview: bool
-    settled: int
-    refused: int
-    text: str
-    items: list[SettleItem]

@@ -13,6 +13,7 @@ from sqlalchemy import false, select
 
 from airflow_provider_assistant.evaluation.report import GENERATOR
 from airflow_provider_assistant.ui import reports
+from airflow_provider_assistant.ui.access import may_see_task
 from airflow_provider_assistant.ui.app import app
 
 REGION = UUID(int=7)
@@ -22,7 +23,7 @@ PAGE = f"<!DOCTYPE html>\n{GENERATOR}\n<h1>Passed</h1>"
 @pytest.fixture
 def client(monkeypatch):
     """A client with access to everything. System tests check access on a running Airflow."""
-    monkeypatch.setitem(app.dependency_overrides, reports.may_see, lambda: None)
+    monkeypatch.setitem(app.dependency_overrides, may_see_task, lambda: None)
     return TestClient(app)
 
 
