@@ -129,10 +129,11 @@ def engine_of(ledger: LedgerRef) -> Iterator[sa.Engine]:
         engine = engine_at(LedgerLocation(ledger.id))
     except Exception as error:
         # Providers raise any exception. Messages may contain parts of the connection.
-        log.warning("The ledger %s cannot be opened: %s", ledger.name, type(error).__name__)
+        cause = type(error.__cause__ or error).__name__
+        log.warning("The ledger %s cannot be opened: %s", ledger.name, cause)
         raise LedgerUnavailableError(
             "no_ledger",
-            f"This API server cannot open the ledger {ledger.name} ({type(error).__name__}). {SET_LEDGER}",
+            f"This API server cannot open the ledger {ledger.name} ({cause}). {SET_LEDGER}",
         ) from error
     # Connecting would create an empty file.
     if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():

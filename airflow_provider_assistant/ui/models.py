@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from airflow_provider_assistant.ledger.schema import storable
 
 LoadOutcome: TypeAlias = Literal["succeeded", "failed", "deferred", "running", "unfinished"]
 EntryKind: TypeAlias = Literal["document", "question", "submission", "rating"]
@@ -14,9 +16,18 @@ SettleOutcome: TypeAlias = Literal["created", "not_created", "deleted"]
 
 
 class Model(BaseModel):
-    """Base of all models."""
+    """Base of all models. Texts of unknown origin become texts that JSON can have, see :func:`storable`."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _storable(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return storable(value)
+        if isinstance(value, list):
+            return [storable(item) if isinstance(item, str) else item for item in value]
+        return value
 
 
 class Problem(Model):
