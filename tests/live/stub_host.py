@@ -53,10 +53,10 @@ class StubHost:
         host = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 (the name that http.server calls)
+            def do_GET(self) -> None:
                 host._handle(self, None)
 
-            def do_POST(self) -> None:  # noqa: N802
+            def do_POST(self) -> None:
                 host._handle(self, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
             def log_message(self, *_: Any) -> None:

@@ -167,11 +167,11 @@ function compared(rows) {
   const failed = latest.verdict === "failed";
   const worse = latest.worse.length ? `Worse than the baseline: ${latest.worse.join(", ")}.` : "";
   const detail = [failed && "The gate failed.", worse].filter(Boolean).join(" ");
-  if (!before) {
-    const none = `There is no evaluation of a week before. ${detail}`;
+  const [now, then] = [latest, before].map((one) => one?.pass_rate ?? one?.coverage ?? null);
+  if (now === null || then === null) {
+    const none = `There is nothing of a week before to compare with. ${detail}`;
     return { kind: failed ? "bad" : "unknown", text: `${latest.name}: ${rate}`, detail: none, report };
   }
-  const [now, then] = [latest.pass_rate ?? latest.coverage, before.pass_rate ?? before.coverage];
   const text = `${latest.name}: ${rate}, ${percent(then)} a week before`;
   if (failed || isSurelyLower(now, latest.questions, then, before.questions))
     return { kind: "bad", text, detail, report };

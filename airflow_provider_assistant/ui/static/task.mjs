@@ -33,7 +33,6 @@ const QUESTION_OUTCOMES = [
   ["timed_out", "var(--skipped)", "Not answered in time."],
   ["lost", "var(--ambiguous)", "The service does not know the request any more."],
   ["not_submitted", "var(--unchanged)", "Not sent, because the batch stopped."],
-  ["rejected", "var(--rejected)", "Refused because of the question itself."],
 ];
 // What a person does about findings of a kind.
 const FINDINGS = {
@@ -186,6 +185,8 @@ function Batch({ batch }) {
     Section,
     { id: "batch", title: `${number(batch.complete)} of ${plural(batch.rows, "question")} answered`, wide: true },
     h(StackedBar, { parts, noun: "questions", label: "Questions by outcome" }),
+    batch.rejected > 0 &&
+      h("p", null, `${plural(batch.rejected, "question was", "questions were")} rejected because of the row itself.`),
     latencies.length > 0 &&
       h("p", null, "Latency: ", latencies.map(([name, text]) => `${text} ${duration(batch[name])}`).join(", "), "."),
     batch.histogram.length > 0 &&
@@ -218,6 +219,8 @@ function Evaluation({ evaluation }) {
       `${number(evaluation.answered)} of ${plural(evaluation.questions, "question")} answered. `,
       evaluation.report && h(PageLink, { href: evaluation.report }, "Open the report"),
     ),
+    evaluation.failed_rules.length > 0 &&
+      h("ul", { className: "items" }, evaluation.failed_rules.map((rule) => h("li", { key: rule }, rule))),
     h(Table, { caption: "Scores", columns, rows: Object.entries(evaluation.means) }),
     h("p", null, h(PartLink, { part: "evaluations" }, "Compare with earlier evaluations")),
   );

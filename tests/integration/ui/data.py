@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_provider_assistant.ui import models as m
+from airflow_provider_assistant.ui import task_models as tasks
+from airflow_provider_assistant.ui import trend_models as trends
 
 # The time of all replies.
 NOW = datetime(2026, 11, 22, 6, 30, tzinfo=UTC)
@@ -50,18 +52,25 @@ def load(number: int = 0, **changes: Any) -> m.Load:
 BAD = load(
     outcome="failed",
     counts=counts(
-        created=11_700, unchanged=200, rejected=88, ambiguous=12, changed=31, possibly_duplicated=2, stale=4,
-        requests=11_850, throttled=118,
+        created=11_700,
+        unchanged=200,
+        rejected=88,
+        ambiguous=12,
+        changed=31,
+        possibly_duplicated=2,
+        stale=4,
+        requests=11_850,
+        throttled=118,
     ),
     error="12 rows are ambiguous: the service may or may not have created them. Settle them, or clear the task.",
     task=task(),
-)  # fmt: skip
+)
 GUIDES = load(
     1, load_id="guides", source="kb.upload_guides", endpoint="documents", counts=counts(unchanged=14, created=2)
 )
 
 
-def evaluation(number: int, **changes: Any) -> m.Evaluation:
+def evaluation(number: int, **changes: Any) -> trends.Evaluation:
     """The evaluation of so many days ago."""
     at = NOW - timedelta(days=number, hours=3)
     dice = random.Random(number)
@@ -77,15 +86,23 @@ def evaluation(number: int, **changes: Any) -> m.Evaluation:
         "pass_rate": rate,
         "means": {"token_f1": rate - 0.12, "exact_match": rate - 0.4, "rouge_l": rate - 0.2},
         "worse": ["token_f1"] if number == 0 else [],
+        "failed_rules": ["token_f1 >= 0.75: it is 0.70"] if number == 0 else [],
         "report": "/assistant/reports/evaluation/scheduled__1/judge/-1",
         "task": task("evaluation", "judge"),
     }
-    return m.Evaluation(**{**fields, **changes})
+    return trends.Evaluation(**{**fields, **changes})
 
 
 def paged(rows: list[Any], total: int | None = None, **changes: Any) -> dict[str, Any]:
-    return {"total": len(rows) if total is None else total, "is_capped": False, "limit": 25, "offset": 0,
-            "problem": None, "rows": rows, **changes}  # fmt: skip
+    return {
+        "total": len(rows) if total is None else total,
+        "is_capped": False,
+        "limit": 25,
+        "offset": 0,
+        "problem": None,
+        "rows": rows,
+        **changes,
+    }
 
 
 def entry(number: int, **changes: Any) -> m.Entry:
@@ -109,14 +126,30 @@ def entry(number: int, **changes: Any) -> m.Entry:
 
 
 def context(**changes: Any) -> m.Context:
-    sites = [m.Site(site_id=SITE, url="https://assistant.example.com/api/v1/m2m/sites/help", sources=["kb.load_faq", "kb.upload_guides"]),
-             m.Site(site_id="shop", url="https://assistant.example.com/api/v1/m2m/sites/shop", sources=["shop.load_products"])]  # fmt: skip
-    fields = {"version": "0.1.0", "now": NOW, "ledgers": [m.LedgerRef(id=LEDGER, name=LEDGER)], "ledger": LEDGER,
-              "sites": sites, "problem": None, "lake": "s3://lake/assistant", "may_settle": True}  # fmt: skip
+    sites = [
+        m.Site(
+            site_id=SITE,
+            url="https://assistant.example.com/api/v1/m2m/sites/help",
+            sources=["kb.load_faq", "kb.upload_guides"],
+        ),
+        m.Site(
+            site_id="shop", url="https://assistant.example.com/api/v1/m2m/sites/shop", sources=["shop.load_products"]
+        ),
+    ]
+    fields = {
+        "version": "0.1.0",
+        "now": NOW,
+        "ledgers": [m.LedgerRef(id=LEDGER, name=LEDGER)],
+        "ledger": LEDGER,
+        "sites": sites,
+        "problem": None,
+        "lake": "s3://lake/assistant",
+        "may_settle": True,
+    }
     return m.Context(**{**fields, **changes})
 
 
-def gate(of: m.Evaluation, before: float | None = 0.91) -> m.Gate:
+def gate(of: trends.Evaluation, before: float | None = 0.91) -> m.Gate:
     return m.Gate(
         name=of.name,
         verdict=of.verdict,
@@ -153,8 +186,16 @@ def summary(**changes: Any) -> m.Summary:
 def quiet() -> m.Summary:
     """The summary of a night in which everything worked."""
     states = [m.SourceState(load=one, due=False) for one in (load(), GUIDES)]
-    return summary(sources=states, failed_day=0, ambiguous=0, ambiguous_since=None, superseded=0, stale=0, open_requests=0,
-                   gates=[gate(evaluation(1))])  # fmt: skip
+    return summary(
+        sources=states,
+        failed_day=0,
+        ambiguous=0,
+        ambiguous_since=None,
+        superseded=0,
+        stale=0,
+        open_requests=0,
+        gates=[gate(evaluation(1))],
+    )
 
 
 def _documents() -> m.Documents:
@@ -167,86 +208,155 @@ def _documents() -> m.Documents:
     return m.Documents(problem=None, days=rows)
 
 
-def _points(low: float, high: float, seed: int) -> list[m.Point]:
+def _points(low: float, high: float, seed: int) -> list[trends.Point]:
     dice = random.Random(seed)
     days: list[date] = [NOW.date() - timedelta(days=back) for back in range(DAYS, 0, -1)]
-    return [m.Point(day=day, value=round(dice.uniform(low, high), 2)) for day in days]
+    return [trends.Point(day=day, value=round(dice.uniform(low, high), 2)) for day in days]
 
 
-def _statistics() -> m.Statistics:
+def _statistics() -> trends.Statistics:
     series = [
-        m.Series(name=name, site_id=site, points=_points(low, high, seed))
-        for seed, (name, site, low, high) in enumerate([
-            ("chats.total", SITE, 350, 450), ("chats.total", "shop", 100, 180), ("chats.async.p95", SITE, 4, 11),
-            ("documents.total", SITE, 90_000, 90_400), ("sessions.total", SITE, 120, 160),
-        ])
-    ]  # fmt: skip
+        trends.Series(name=name, site_id=site, points=_points(low, high, seed))
+        for seed, (name, site, low, high) in enumerate(
+            [
+                ("chats.total", SITE, 350, 450),
+                ("chats.total", "shop", 100, 180),
+                ("chats.async.p95", SITE, 4, 11),
+                ("documents.total", SITE, 90_000, 90_400),
+                ("sessions.total", SITE, 120, 160),
+            ]
+        )
+    ]
     feedback = [
-        m.FeedbackDay(day=point.day, ratings={"positive": int(point.value), "negative": int(point.value / 5)})
+        trends.FeedbackDay(day=point.day, ratings={"positive": int(point.value), "negative": int(point.value / 5)})
         for point in _points(20, 40, 9)
     ]
-    return m.Statistics(problem=None, metrics=sorted({one.name for one in series}), series=series, feedback=feedback)
+    return trends.Statistics(
+        problem=None, metrics=sorted({one.name for one in series}), series=series, feedback=feedback
+    )
 
 
-def _limits() -> m.Limits:
+def _limits() -> trends.Limits:
     rows = [("limits.documents", 90_210, 100_000), ("limits.requests_per_minute", 210, 600), ("limits.sites", 2, 10)]
-    return m.Limits(problem=None, rows=[
-        m.Limit(tenant_id="acme-inc", name=name, used=used, limit=limit, share=used / limit, resets_at=None,
-                captured_at=NOW - timedelta(hours=4)) for name, used, limit in rows
-    ])  # fmt: skip
+    return trends.Limits(
+        problem=None,
+        rows=[
+            trends.Limit(
+                tenant_id="acme-inc",
+                name=name,
+                used=used,
+                limit=limit,
+                share=used / limit,
+                resets_at=None,
+                captured_at=NOW - timedelta(hours=4),
+            )
+            for name, used, limit in rows
+        ],
+    )
 
 
-def evaluations() -> m.Evaluations:
-    return m.Evaluations(problem=None, names=["golden_set"], rows=[evaluation(back) for back in range(DAYS, -1, -1)])
+def evaluations() -> trends.Evaluations:
+    return trends.Evaluations(
+        problem=None, names=["golden_set"], rows=[evaluation(back) for back in range(DAYS, -1, -1)]
+    )
 
 
-def task_reply(kind: m.TaskKind = "load", **changes: Any) -> m.TaskReply:
-    first = BAD.model_copy(update={"outcome": "unfinished", "counts": m.Counts(**dict.fromkeys(m.Counts.model_fields)),
-                                   "ended_at": None, "seconds": None, "error": None})  # fmt: skip
+def task_reply(kind: tasks.TaskKind = "load", **changes: Any) -> tasks.TaskReply:
+    first = BAD.model_copy(
+        update={
+            "outcome": "unfinished",
+            "counts": m.Counts(**dict.fromkeys(m.Counts.model_fields)),
+            "ended_at": None,
+            "seconds": None,
+            "error": None,
+        }
+    )
     fields: dict[str, Any] = {
-        "kind": kind, "operator": "AssistantLoadQAOperator", "state": "failed", "is_mapped_summary": False, "task": task(),
-        "ledger": LEDGER, "tries": [first, BAD] if kind == "load" else [], "problem": None, "batch": None, "evaluation": None,
-        "written": [], "links": [m.TaskLink(name="Request log", href="https://storage.example.com/requests.jsonl")] if kind == "load" else [],
-        "has_findings": kind in {"load", "chat_batch"}, "may_settle": True,
-    }  # fmt: skip
-    return m.TaskReply(**{**fields, **changes})
+        "kind": kind,
+        "operator": "AssistantLoadQAOperator",
+        "state": "failed",
+        "is_mapped_summary": False,
+        "task": task(),
+        "ledger": LEDGER,
+        "tries": [first, BAD] if kind == "load" else [],
+        "problem": None,
+        "batch": None,
+        "evaluation": None,
+        "written": [],
+        "links": [tasks.TaskLink(name="Request log", href="https://storage.example.com/requests.jsonl")]
+        if kind == "load"
+        else [],
+        "has_findings": kind in {"load", "chat_batch"},
+        "may_settle": True,
+    }
+    return tasks.TaskReply(**{**fields, **changes})
 
 
-def batch() -> m.ChatBatch:
+def batch() -> tasks.ChatBatch:
     heights = [3, 28, 61, 44, 27, 15, 8, 5, 3, 1]
-    bins = [m.Bin(low=float(at), high=at + 1.0, count=count) for at, count in enumerate(heights)]
-    return m.ChatBatch(rows=202, complete=195, failed=2, timed_out=1, lost=0, not_submitted=2, rejected=2, submitted=198,
-                       reused=0, possibly_duplicated=0, p50=2.9, p95=6.7, p99=8.4, histogram=bins,
-                       output_path="s3://lake/answers/2026-11-22.parquet", problem=None)  # fmt: skip
+    bins = [tasks.Bin(low=float(at), high=at + 1.0, count=count) for at, count in enumerate(heights)]
+    return tasks.ChatBatch(
+        rows=200,
+        complete=195,
+        failed=2,
+        timed_out=1,
+        lost=0,
+        not_submitted=2,
+        rejected=2,
+        submitted=198,
+        reused=0,
+        possibly_duplicated=0,
+        p50=2.9,
+        p95=6.7,
+        p99=8.4,
+        histogram=bins,
+        output_path="s3://lake/answers/2026-11-22.parquet",
+        problem=None,
+    )
 
 
-def findings(**changes: Any) -> m.Findings:
+def findings(**changes: Any) -> tasks.Findings:
     rows = [
-        m.Finding(kind="rejected", row=17 + at, key=f"sku={900 + at}", reason="question is empty", document_ids=[])
+        tasks.Finding(kind="rejected", row=17 + at, key=f"sku={900 + at}", reason="question is empty", document_ids=[])
         for at in range(5)
     ]
-    rows += [m.Finding(kind="ambiguous", row=40, key="sku=4711", reason="502 Bad Gateway after the request was sent", document_ids=[]),
-             m.Finding(kind="stale", row=None, key="sku=3", reason="no longer in the source; the API cannot delete its document", document_ids=["doc-3"])]  # fmt: skip
-    kinds = [
-        m.FindingsKind(kind=kind, count=count) for kind, count in (("rejected", 88), ("ambiguous", 12), ("stale", 4))
+    rows += [
+        tasks.Finding(
+            kind="ambiguous",
+            row=40,
+            key="sku=4711",
+            reason="502 Bad Gateway after the request was sent",
+            document_ids=[],
+        ),
+        tasks.Finding(
+            kind="stale",
+            row=None,
+            key="sku=3",
+            reason="no longer in the source; the API cannot delete its document",
+            document_ids=["doc-3"],
+        ),
     ]
-    return m.Findings(**{**paged(rows, 104), "path": "s3://lake/findings/run.parquet", "kinds": kinds, **changes})
+    kinds = [
+        tasks.FindingsKind(kind=kind, count=count)
+        for kind, count in (("rejected", 88), ("ambiguous", 12), ("stale", 4))
+    ]
+    return tasks.Findings(**{**paged(rows, 104), "path": "s3://lake/findings/run.parquet", "kinds": kinds, **changes})
 
 
-def preview(_: dict[str, str], body: dict[str, Any]) -> m.SettleReply:
+def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
     ids = [*body.get("ids", ()), *body.get("document_ids", ())]
     word = body["outcome"].replace("_", " ")
     items = [
-        m.SettleItem(
+        tasks.SettleItem(
             name=name, accepted=True, text="The next load treats the row as unchanged, unless its content has changed."
         )
         for name in ids
     ]
-    return m.SettleReply(
+    return tasks.SettleReply(
         is_preview=True,
         settled=len(ids),
         refused=0,
-        text=f"{len(ids)} entries become {word}. The next load does not send these rows, unless their content has changed.",
+        text=f"{len(ids)} entries become {word}. The next load does not send these rows.",
         items=items,
     )
 
@@ -302,7 +412,7 @@ def filled() -> dict[str, Any]:
             "export",
             state="success",
             written=[
-                m.Written(
+                tasks.Written(
                     name="statistics",
                     path="s3://lake/statistics/ds=2026-11-22",
                     rows=120,
