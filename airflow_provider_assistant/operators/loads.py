@@ -36,6 +36,7 @@ from airflow_provider_assistant.operators.base import (
     tolerance,
     warn_of_findings,
 )
+from airflow_provider_assistant.operators.links import AssistantFindingsLink
 from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
@@ -127,6 +128,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         "ledger_conn_id",
     )
 
+    operator_extra_links = (AssistantFindingsLink(),)
+
     endpoint: ClassVar[str]
     payload: ClassVar[type[Payload] | None] = None
     kind: ClassVar[str]
@@ -175,6 +178,11 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         self.deferrable = ledger and is_deferrable(deferrable)
         self.timeout = seconds_of(timeout)
         self.ledger = ledger
+
+    @property
+    def listed_findings(self) -> str | None:
+        """Path of the findings of this try, or None if there are none."""
+        return self._listed.listed if self._listed else None
 
     @abstractmethod
     def _rows(self, site_id: str) -> contextlib.AbstractContextManager[Rows]:
@@ -228,7 +236,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     def failure_context(self, context: Context) -> FailureContext:
         """Return the source and the counts of this try, for the log lines of a failure."""
         doing = f"load of {self._source_name(context)!r} to {self.hook.location()}"
-        return FailureContext(doing, _progress(self._record.counts), self._listed.listed if self._listed else None)
+        return FailureContext(doing, _progress(self._record.counts), self.listed_findings)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         self._record, self._listed = LoadRecord(), None
