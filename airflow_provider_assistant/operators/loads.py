@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import Context
+from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.exceptions import (
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Name of the asset alias of loads without outlets.
+DOCUMENTS = "assistant_documents"
 # Seconds. Longest pause that a load waits for on the worker when the service asks it to back off.
 MAX_BACKOFF = 300.0
 # Seconds. A service that asks for a longer pause is still busy a few seconds later, so a shorter deferral would only
@@ -261,6 +263,21 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
                 raise failure
         warn_of_findings(findings.listed, findings.count)
         return self.emit_asset_events(context, result)
+
+    def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        """
+        Set the result as the extra of the events of the outlet assets; without outlets, of the site's documents.
+
+        :param context: Airflow's task context.
+        :param result: The result of the task.
+        :return: The result.
+        """
+        if self.outlets:
+            return super().emit_asset_events(context, result)
+        # When the DAG is parsed, nobody knows the site of the connection. An alias may name its asset at run time.
+        self.outlets = [alias := AssetAlias(DOCUMENTS)]
+        context["outlet_events"][alias].add(Asset(uri=self.asset_uri("documents")), extra=result)
+        return result
 
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
