@@ -66,7 +66,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "extra-links": [
             f"{package}.operators.links.{link}"
-            for link in ("AssistantDataLink", "AssistantReportLink", "AssistantRequestLink")
+            for link in ("AssistantDataLink", "AssistantFindingsLink", "AssistantReportLink", "AssistantRequestLink")
         ],
         "asset-uris": [
             {

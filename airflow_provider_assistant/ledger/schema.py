@@ -357,5 +357,5 @@ for _name, _where in (
     ("assistant_documents_superseded", documents.c.superseded.is_not(None)),
 ):
     sa.Index(_name, documents.c.claimed_at, postgresql_where=_where, sqlite_where=_where).ddl_if(
-        dialect=("postgresql", "sqlite")  # type: ignore[arg-type] (it accepts a tuple, but its type does not say so)
+        dialect=("postgresql", "sqlite")  # type: ignore[arg-type]  # the type has no tuple
     )

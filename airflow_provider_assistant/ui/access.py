@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
@@ -15,6 +14,7 @@ from airflow.utils.session import create_session
 from fastapi import Depends, HTTPException, Request
 from sqlalchemy import select
 
+from airflow_provider_assistant.operators.links import task_path
 from airflow_provider_assistant.ui.models import Task
 
 may_see_pages = requires_access_view(AccessView.PLUGINS)
@@ -98,20 +98,3 @@ def rights_of(request: Request, user: GetUserDep) -> Rights:
 
 
 RightsDep = Annotated[Rights, Depends(rights_of)]
-
-
-def task_path(
-    dag_id: str, run_id: str | None, task_id: str | None, map_index: int | None, region: str | None = None
-) -> str:
-    """
-    Return the path of a task instance's page for the router of Airflow's UI.
-
-    :param dag_id: The DAG.
-    :param run_id: The DAG run.
-    :param task_id: The task.
-    :param map_index: Index of a mapped task, or -1.
-    :param region: Region of an iteration of a loop (Airflow 3.4), whose path is that of the DAG run. Default: None.
-    """
-    run = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id or '', safe='')}"
-    mapped = "" if map_index is None or map_index < 0 else f"/mapped/{map_index}"
-    return run if region else f"{run}/tasks/{quote(task_id or '', safe='')}{mapped}"

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
 
 from airflow_provider_assistant.evaluation.scorers import SCORERS
-from airflow_provider_assistant.operators.links import PAGES
-from airflow_provider_assistant.ui.access import Rights, task_path
+from airflow_provider_assistant.operators.links import PAGES, task_path
+from airflow_provider_assistant.ui.access import Rights
 from airflow_provider_assistant.ui.models import Gate, Problem, Task
 from airflow_provider_assistant.ui.trend_models import Evaluation
 

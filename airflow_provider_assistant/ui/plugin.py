@@ -7,7 +7,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_assistant import __version__
-from airflow_provider_assistant.operators.links import PAGES, base_path
+from airflow_provider_assistant.operators.links import PAGES, TASK_TAB, base_path
 
 # Labels in the UI. Airflow also uses them as names of global variables, which hold the component to render.
 PAGE, PANEL = "Assistant", "Assistant overview"
@@ -54,7 +54,7 @@ class AssistantPlugin(AirflowPlugin):
             "name": PAGE,
             "bundle_url": BUNDLE,
             "destination": "task_instance",
-            "url_route": "assistant_task",
+            "url_route": TASK_TAB,
             "applies_to": {"operator": list(OPERATORS)},
         },
         {"name": PANEL, "bundle_url": BUNDLE, "destination": "dashboard"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -156,8 +157,11 @@ class _Settling:
             group.labels.extend(request.labels)
             group.shown += [(name, [name]) for name in dict.fromkeys([*request.document_ids, *request.labels])]
         with engine_of(self.ledger) as engine, Ledger(engine) as ledger:
-            if any(self._forget(ledger, site_id, group, dry_run=True).refused for site_id, group in groups.items()):
-                raise HTTPException(403, "Forbidden")
+            for site_id, group in groups.items():
+                # Without a right on every document, nothing is changed. Other errors are shown below.
+                with contextlib.suppress(AssistantInputError):
+                    if self._forget(ledger, site_id, group, dry_run=True).refused:
+                        raise HTTPException(403, "Forbidden")
             for site_id, group in groups.items():
                 self._forget_group(ledger, site_id, group)
 

@@ -15,7 +15,7 @@ from airflow.utils.session import create_session
 from fastapi import Depends, Path
 from sqlalchemy import select
 
-from airflow_provider_assistant.ui.access import task_path
+from airflow_provider_assistant.operators.links import task_path
 
 TASK_PATH = "/{dag_id}/{run_id}/{task_id}/{map_index}"
 # Maximum number of XComs of a task that are read: one per key of a result.

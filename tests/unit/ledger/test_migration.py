@@ -87,7 +87,7 @@ def test_version_4_keeps_all_that_it_has(tmp_path):
             "mode": "async",
             "batch": "b",
             "sent_hash": None,
-        },  # fmt: skip
+        },
     }
     renamed = {"intended_at": "claimed_at", "settled_at": "recorded_at"}
     assert after == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 from airflow_provider_assistant.ui.settle import EVENT
 from tests.unit.ui.conftest import SITE_URL
 
-ROWS = [{"question": f"Question {number}?", "answer": f"Answer {number}."} for number in range(3)]
+ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(3)]
 
 
 def rows(client, page="ambiguous"):
@@ -120,7 +121,7 @@ def test_ratings_can_be_both_and_submissions_need_their_request(outcome, ledger,
     ledger.claim(submissions, SITE_URL, key_of("two"), run, **names)
     for table in (submissions, ratings):
         with ledger.engine.begin() as connection:
-            connection.execute(sa.update(table).values(claimed_at=sa.text("datetime('now', '-2 hours')")))
+            connection.execute(sa.update(table).values(claimed_at=datetime.now(UTC) - timedelta(hours=2)))
     found = {row["kind"]: row for row in rows(admin)}
     assert set(found["rating"]["outcomes"]) == {"created", "not_created"}
     done = settle(admin, outcome, ids=[row["id"] for row in found.values()]).json()

@@ -18,8 +18,8 @@ from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimi
 from airflow_provider_assistant.ui import findings
 from tests.unit.ui.conftest import HOSTILE
 
-ROWS = [{"question": f"Question {number}?", "answer": f"Answer {number}."} for number in range(4)]
-BAD = [{"question": HOSTILE, "answer": " "}, {"question": "=1+1", "answer": ""}]
+ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(4)]
+BAD = [{**ROWS[0], "question": HOSTILE, "answer": " "}, {**ROWS[0], "question": "=1+1", "answer": ""}]
 LOAD = {"source": [*ROWS, *BAD], "key_columns": "question"}
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_not_findings_is_not_shown(content, connection, run_opera
 
 @pytest.mark.parametrize("path", ["http://127.0.0.1:1/f.parquet", "https://a/f.parquet", "nowhere://b/f.parquet"])
 def test_the_api_server_does_not_follow_urls_of_web_servers(path):
-    with pytest.raises(findings.UnreadableError, match="not a file|cannot read"):
+    with pytest.raises(findings.UnreadableError, match=r"not a file|cannot read"):
         findings.open_findings(path)
 
 
@@ -149,7 +149,7 @@ def test_a_failed_chat_batch_is_counted_from_its_file(connection, run_operator, 
     assert (batch["not_submitted"], batch["submitted"]) == (1, None)
 
 
-def test_an_evaluation_has_its_verdict_and_its_report(_airflow_database, run_operator, tmp_path, admin, ledger_home):
+def test_an_evaluation_has_its_verdict_and_its_report(run_operator, tmp_path, admin, ledger_home):
     answers = pa.table({"key": ["a"], "message": ["?"], "answer": ["no"], "status": ["complete"], "expected": ["yes"]})
     pq.write_table(answers, tmp_path / "answers.parquet")
     run = run_operator(
@@ -176,7 +176,7 @@ def test_an_export_has_what_it_wrote(connection, run_operator, tmp_path, admin):
     assert written["path"].startswith(str(tmp_path / "lake"))
 
 
-def test_other_tasks_and_none_at_all(_airflow_database, run_operator, admin, ledger):
+def test_other_tasks_and_none_at_all(run_operator, admin, ledger):
     from airflow.sdk import task
 
     @task
