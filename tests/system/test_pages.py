@@ -61,8 +61,9 @@ class Session(Pages):
     def of_site(self, view: str) -> str:
         """Open a view of the page for the site of these tests."""
         self.open(f"plugin/assistant?view={view}")
-        self.wait.until(lambda _: self.all("header select"))
-        Select(self.all("header select")[-1]).select_by_value(SITE)
+        # The choice is there if the ledger has several sites, as it has after the other tests.
+        if sites := self.all("header select"):
+            Select(sites[-1]).select_by_value(SITE)
         return self.text()
 
 

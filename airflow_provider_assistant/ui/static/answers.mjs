@@ -1,6 +1,6 @@
 // The three answers at the top of the page, as data: pure functions of what the server says.
 
-import { age, number, percent, plural, total } from "./format.mjs";
+import { age, brief, number, percent, plural, total } from "./format.mjs";
 
 const DAY = 86400_000;
 const BROKEN = ["failed", "unfinished"];
@@ -25,12 +25,15 @@ export function loadAnswer(summary) {
     };
   }
   const ago = (at) => `${age((new Date(summary.now) - new Date(at)) / 1000)} ago`;
-  const of = (found, verb) => `${number(found.length)} of ${plural(sources.length, "source")} ${verb}.`;
+  const of = (found, verb) =>
+    sources.length === 1
+      ? `The source ${verb}.`
+      : `${number(found.length)} of ${number(sources.length)} sources ${verb}.`;
   const broken = sources.filter((one) => BROKEN.includes(one.load.outcome));
   if (broken.length) {
     const items = broken.slice(0, 3).map(({ load }) => {
       const what = load.outcome === "failed" ? "failed" : "was killed";
-      return item(`${load.source} ${what} ${ago(load.started_at)}`, { task: load.task, detail: firstLine(load.error) });
+      return item(`${load.source} ${what} ${ago(load.started_at)}`, { task: load.task, detail: brief(load.error) });
     });
     return { kind: "bad", word: "No", text: of(broken, "did not load"), items };
   }
@@ -169,7 +172,7 @@ function compared(rows) {
   const detail = [failed && "The gate failed.", worse].filter(Boolean).join(" ");
   const [now, then] = [latest, before].map((one) => one?.pass_rate ?? one?.coverage ?? null);
   if (now === null || then === null) {
-    const none = `There is nothing of a week before to compare with. ${detail}`;
+    const none = `There is nothing of a week before to compare with. ${detail}`.trim();
     return { kind: failed ? "bad" : "unknown", text: `${latest.name}: ${rate}`, detail: none, report };
   }
   const text = `${latest.name}: ${rate}, ${percent(then)} a week before`;
@@ -185,5 +188,3 @@ export function isSurelyLower(now, questions, then, questionsThen) {
   const error = Math.sqrt((now * (1 - now)) / questions + (then * (1 - then)) / questionsThen);
   return now - then + ERRORS * error < 0;
 }
-
-const firstLine = (text) => (text ?? "").split("\n")[0];

@@ -2,8 +2,9 @@
 // a table for readers who cannot see it or want the numbers.
 
 import { h, Table, useEffect, useRef, useState } from "./core.mjs";
-import { day, number, percent, short, ticks, widths } from "./format.mjs";
+import { clock, day, moment, number, percent, short, ticks, widths } from "./format.mjs";
 
+const DAY = 86400_000;
 const HEIGHT = 190;
 const TOP = 10;
 const BOTTOM = 26;
@@ -112,13 +113,16 @@ function frame(low, high, width, text) {
 
 const time = (at) => new Date(at).getTime();
 
+/** A day as a day, a time as a time. */
+const label = (at) => (at.includes("T") ? moment(at) : day(at));
+
 /** Ticks of a time axis: evenly spaced times between the first and the last one. */
 function timeTicks(first, last, x, width) {
   const count = Math.max(1, Math.min(6, Math.floor(width / 110)));
   const times =
     first === last ? [first] : Array.from({ length: count + 1 }, (_, at) => first + ((last - first) * at) / count);
   const days = times
-    .map((one) => [x(one), day(one)])
+    .map((one) => [x(one), last - first < DAY && first !== last ? clock(one) : day(one)])
     .filter(([, text], at, all) => at === 0 || all[at - 1][1] !== text);
   return days.map(([at, text], index) => {
     const anchor = days.length === 1 ? "middle" : index === 0 ? "start" : index === days.length - 1 ? "end" : "middle";
@@ -176,7 +180,7 @@ export function Lines({ title, unit, series, format = number, fromZero = true })
   const days = [...new Set(points.map((one) => one.at))].sort();
   const found = series.map((one) => new Map(one.points.map((point) => [point.at, point])));
   const columns = [
-    ["Day", (at) => day(at)],
+    ["Day", label],
     ...series.map((one, at) => [
       one.name,
       (on) =>
@@ -199,7 +203,7 @@ export function Lines({ title, unit, series, format = number, fromZero = true })
 
 /** A point of a line: a dot, or a cross for a bad one. The area around it shows its value. */
 function Mark({ x, y, point, color, few, format }) {
-  const text = `${day(point.at)}: ${format(point.value)}${point.title ? `, ${point.title}` : ""}`;
+  const text = `${label(point.at)}: ${format(point.value)}${point.title ? `, ${point.title}` : ""}`;
   const sign =
     point.mark === "bad"
       ? h("path", {

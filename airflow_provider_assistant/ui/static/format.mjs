@@ -62,6 +62,16 @@ export const utc = (iso) => `${new Date(iso).toISOString().slice(0, 19).replace(
 export const day = (iso) =>
   new Intl.DateTimeFormat(LANGUAGE, { month: "short", day: "numeric", timeZone: "UTC" }).format(new Date(iso));
 
+/** The time of a day for the viewer: "6:30 AM". */
+export const clock = (iso, zone = timeZone()) =>
+  new Intl.DateTimeFormat(LANGUAGE, { timeStyle: "short", timeZone: zone }).format(new Date(iso));
+
+/** The beginning of a text on one line, with an ellipsis if there is more. */
+export function brief(text, length = 160) {
+  const line = (text ?? "").split("\n")[0];
+  return line.length > length ? `${line.slice(0, length).trimEnd()} …` : line;
+}
+
 /** Five or fewer round numbers from 0 or below to at least the largest value. */
 export function ticks(low, high, count = 4) {
   const span = high - low || Math.abs(high) || 1;

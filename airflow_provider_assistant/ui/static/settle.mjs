@@ -17,7 +17,7 @@ import {
   useState,
   When,
 } from "./core.mjs";
-import { age, plural } from "./format.mjs";
+import { age, brief, plural } from "./format.mjs";
 import { Pages, usePages } from "./paging.mjs";
 
 // Items of a preview that are listed; the sentence above them counts all.
@@ -197,8 +197,8 @@ export function Ambiguous({ ledger, site, onSettled }) {
       (row) =>
         h(
           "span",
-          { className: "text" },
-          row.error ?? (row.outcome === "claimed" ? "The task ended before it saved the answer." : "–"),
+          { className: "text", title: row.error },
+          brief(row.error) || (row.outcome === "claimed" ? "The task ended before it saved the answer." : "–"),
         ),
     ],
     ["Task", (row) => h(TaskLink, { task: row.task })],
@@ -250,8 +250,8 @@ export function Superseded({ ledger, site, onSettled }) {
       title: "Superseded documents",
       wide: true,
       intro:
-        "Their rows have changed since, and newer documents exist. The API cannot delete documents: delete these on the " +
-        "site, then record it here.",
+        "Their rows have changed since, and newer documents exist. The API cannot delete documents: delete these on " +
+        "the site, then record it here.",
     },
     result,
     h(Shown, { of: data, what: "superseded documents", empty: "There are none." }, (found) =>

@@ -220,7 +220,11 @@ function Evaluation({ evaluation }) {
       evaluation.report && h(PageLink, { href: evaluation.report }, "Open the report"),
     ),
     evaluation.failed_rules.length > 0 &&
-      h("ul", { className: "items" }, evaluation.failed_rules.map((rule) => h("li", { key: rule }, rule))),
+      h(
+        "ul",
+        { className: "items" },
+        evaluation.failed_rules.map((rule) => h("li", { key: rule }, rule)),
+      ),
     h(Table, { caption: "Scores", columns, rows: Object.entries(evaluation.means) }),
     h("p", null, h(PartLink, { part: "evaluations" }, "Compare with earlier evaluations")),
   );
