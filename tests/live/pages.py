@@ -27,15 +27,16 @@ axe.run(".assistant", {resultTypes: ["violations"], ...arguments[0]}).then(
 """
 # Without loading Airflow's bundle of 7 MB again. A path that is nothing comes first, so that the page starts anew.
 NAVIGATE = """
-document.querySelector(".assistant")?.setAttribute("data-old", "");
 for (const path of ["plugin/none", arguments[0]]) {
     history.pushState({}, "", new URL(path, document.baseURI));
     dispatchEvent(new PopStateEvent("popstate", {state: {}}));
-    await new Promise((done) => setTimeout(done, 50));
+    while (path === "plugin/none" && document.querySelector(".assistant")) {
+        await new Promise((done) => setTimeout(done, 20));
+    }
 }
 """
 READY = """
-const page = document.querySelector(".assistant:not([data-old])");
+const page = document.querySelector(".assistant");
 return page && !page.querySelector(".loading") && page.innerText.trim() !== "";
 """
 

@@ -30,7 +30,7 @@ export function Outcome({ load }) {
 
 const emphasised = (count) => (count ? h("strong", null, number(count)) : number(count));
 
-export function Loads({ ledger, site, sources }) {
+export function Loads({ ledger, site, sources, hasSites }) {
   const [outcome, setOutcome] = useState("");
   const [source, setSource] = useState("");
   const [offset, turn] = usePages([ledger, site, outcome, source].join("\n"));
@@ -38,7 +38,7 @@ export function Loads({ ledger, site, sources }) {
   const columns = [
     ["Started", (row) => h(When, { at: row.started_at })],
     ["Source", (row) => h("span", { className: "text" }, row.source)],
-    ["Site", (row) => row.site_id],
+    ...(hasSites ? [["Site", (row) => row.site_id]] : []),
     ["Outcome", (row) => h(Outcome, { load: row })],
     ["Rows", (row) => number(row.counts.rows), "number"],
     ["Created", (row) => number(row.counts.created), "number"],

@@ -97,7 +97,7 @@ function Content({ onRefresh }) {
       ),
     ),
     h(Answers, { summary: summary.data, limits: limits.data, evaluations }),
-    h(Views, { summary: summary.data, ledger, site, sources, limits, onRefresh }),
+    h(Views, { summary: summary.data, ledger, site, sources, hasSites: sites.length > 1 && !site, limits, onRefresh }),
   );
 }
 
@@ -152,7 +152,7 @@ function Item({ item }) {
   );
 }
 
-function Views({ summary, ledger, site, sources, limits, onRefresh }) {
+function Views({ summary, ledger, site, sources, hasSites, limits, onRefresh }) {
   const location = useLocation();
   const asked = new URLSearchParams(location.search).get("view");
   const view = VIEWS.some(([name]) => name === asked) ? asked : "loads";
@@ -165,7 +165,7 @@ function Views({ summary, ledger, site, sources, limits, onRefresh }) {
   const open = summary && !summary.problem ? (summary.ambiguous ?? 0) + (summary.superseded ?? 0) : 0;
   const common = { ledger, site };
   const content = {
-    loads: () => h(Fragment, null, h(Loads, { ...common, sources }), h(DocumentsOverTime, common)),
+    loads: () => h(Fragment, null, h(Loads, { ...common, sources, hasSites }), h(DocumentsOverTime, common)),
     settle: () =>
       h(
         Fragment,

@@ -66,7 +66,13 @@ BAD = load(
     task=task(),
 )
 GUIDES = load(
-    1, load_id="guides", source="kb.upload_guides", endpoint="documents", counts=counts(unchanged=14, created=2)
+    1,
+    load_id="guides",
+    source="kb.upload_guides",
+    endpoint="documents",
+    counts=counts(unchanged=14, created=2),
+    seconds=3.1,
+    task=task(task_id="upload_guides"),
 )
 
 
@@ -344,20 +350,15 @@ def findings(**changes: Any) -> tasks.Findings:
 
 
 def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
-    ids = [*body.get("ids", ()), *body.get("document_ids", ())]
-    word = body["outcome"].replace("_", " ")
-    items = [
-        tasks.SettleItem(
-            name=name, accepted=True, text="The next load treats the row as unchanged, unless its content has changed."
-        )
-        for name in ids
-    ]
+    names = [f"sku={4711 + int(name.removeprefix('entry-'))}" for name in body.get("ids", ())]
+    names += body.get("document_ids", ())
+    after = "The next load does not send this row, unless its content has changed."
     return tasks.SettleReply(
         is_preview=True,
-        settled=len(ids),
+        settled=len(names),
         refused=0,
-        text=f"{len(ids)} entries become {word}. The next load does not send these rows.",
-        items=items,
+        text=f"{len(names)} entries would be settled as {body['outcome'].replace('_', ' ')}.",
+        items=[tasks.SettleItem(name=name, accepted=True, text=after) for name in names],
     )
 
 

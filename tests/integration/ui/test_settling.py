@@ -34,8 +34,8 @@ def test_settling_asks_first_and_names_the_rows_in_the_body_only(pages: StubPage
     boxes[0].click()
     boxes[1].send_keys(Keys.SPACE)
     pages.button("Mark 2 as created").click()
-    pages.until("2 entries become created. The next load does not send these rows")
-    assert "entry-0: The next load treats the row as unchanged" in pages.text()
+    pages.until("2 entries would be settled as created")
+    assert "sku=4711: The next load does not send this row" in pages.text()
     assert pages.driver.switch_to.active_element.text == "Cancel"
 
     pages.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
@@ -44,10 +44,10 @@ def test_settling_asks_first_and_names_the_rows_in_the_body_only(pages: StubPage
     assert pages.driver.switch_to.active_element.text == "Mark 2 as created"
 
     pages.button("Mark 2 as not created").click()
-    pages.until("2 entries become not created")
+    pages.until("2 entries would be settled as not created")
     pages.button("Mark 2 entries as not created").click()
     pages.wait.until(lambda _: not pages.all("dialog"))
-    pages.until("2 entries become not created")
+    pages.until("2 entries would be settled as not created")
 
     sent = [(query, body) for path, query, body in pages.host.requests if path == "settle"]
     assert sent == [("", {"ledger": "", "outcome": "not_created", "ids": ["entry-0", "entry-1"]})]
@@ -60,7 +60,7 @@ def test_settling_that_is_refused_stays_in_the_dialog(opened: StubPages) -> None
     opened.show("plugin/assistant?view=settle", settle=(403, {"detail": "Forbidden"}))
     opened.button("Select all 6 on this page").click()
     opened.button("Mark 6 as created").click()
-    opened.until("6 entries become created")
+    opened.until("6 entries would be settled as created")
     opened.button("Mark 6 entries as created").click()
     opened.until("You do not have the rights")
     opened.button("Cancel").click()
@@ -101,7 +101,7 @@ def test_axe_finds_nothing(pages: StubPages, theme: str, rules: tuple[str, ...])
     pages.show("plugin/assistant?view=settle")
     pages.button("Select all 6 on this page").click()
     pages.button("Mark 6 as created").click()
-    pages.until("6 entries become created")
+    pages.until("6 entries would be settled as created")
     found["dialog"] = pages.axe(rules)
     pages.button("Cancel").click()
     pages.show("plugin/assistant", dict.fromkeys(data.filled(), (500, {})))

@@ -1,5 +1,7 @@
 """A load, a chat batch and an evaluation, for the tests of the pages in Airflow's UI."""  # noqa: INP001
 
+from datetime import timedelta
+
 from airflow.sdk import dag
 
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
@@ -22,7 +24,7 @@ ROWS = [
 ROWS.append({"id": HOSTILE, "title": "Hostile", "question": "", "answer": "None."})
 
 
-@dag(schedule=None, catchup=False, default_args={"retries": 0})
+@dag(schedule=None, catchup=False, default_args={"retries": 1, "retry_delay": timedelta(seconds=1)})
 def shown():
     load = AssistantLoadQAOperator(
         task_id="load", source=ROWS, site_id=SITE, key_columns=["id"], max_rejected=1, on_ambiguous="fail"
