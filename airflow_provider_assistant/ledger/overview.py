@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry, entry_of, unresolved
-from airflow_provider_assistant.ledger.schema import documents, is_unresolved, loads, questions, submissions
+from airflow_provider_assistant.ledger.schema import documents, is_open, is_unresolved, loads, questions, submissions
 
 # Counts stop here.
 MOST = 10_000
@@ -326,8 +326,8 @@ _REQUESTS = (submissions, questions)
 
 def _is_open(table: sa.Table, now: datetime, selection: Selection) -> list[sa.ColumnElement[bool]]:
     c = table.c
-    is_open = [c.outcome == "created", c.state.is_(None), c.claimed_at >= now - REQUESTS_AGE, *selection.of(table)]
-    return [*is_open, c.mode == "async"] if table is questions else is_open
+    conditions = [is_open(table), c.claimed_at >= now - REQUESTS_AGE, *selection.of(table)]
+    return [*conditions, c.mode == "async"] if table is questions else conditions
 
 
 def _paged(

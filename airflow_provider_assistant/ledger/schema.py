@@ -351,11 +351,23 @@ def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
     return table.c.outcome.in_([sa.literal_column(f"'{outcome}'") for outcome in UNRESOLVED])
 
 
-# The few entries that need a person, among millions. MySQL has no partial indexes: it scans the table.
-for _name, _where in (
-    ("assistant_documents_unresolved", is_unresolved(documents)),
-    ("assistant_documents_superseded", documents.c.superseded.is_not(None)),
+def is_open(table: sa.Table) -> sa.ColumnElement[bool]:
+    """
+    Return the condition for chat requests that the service accepted and that have no recorded end.
+
+    Its values are literals, as those of :func:`is_unresolved`.
+
+    :param table: ``submissions`` or ``questions``.
+    """
+    return (table.c.outcome == sa.literal_column("'created'")) & table.c.state.is_(None)
+
+
+# The few entries that need a person, among millions. MySQL has no partial indexes: it reads the table.
+for _table, _name, _where in (
+    *((table, "unresolved", is_unresolved(table)) for table in (documents, questions, submissions, ratings)),
+    (documents, "superseded", documents.c.superseded.is_not(None)),
+    *((table, "open", is_open(table)) for table in (questions, submissions)),
 ):
-    sa.Index(_name, documents.c.claimed_at, postgresql_where=_where, sqlite_where=_where).ddl_if(
+    sa.Index(f"{_table.name}_{_name}", _table.c.claimed_at, postgresql_where=_where, sqlite_where=_where).ddl_if(
         dialect=("postgresql", "sqlite")  # type: ignore[arg-type]  # the type has no tuple
     )

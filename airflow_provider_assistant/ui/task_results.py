@@ -90,6 +90,8 @@ def facts_of(key: TaskKey) -> TaskFacts:
     same = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id}
     with create_session() as session:
         query = select(TaskInstance).filter_by(**same)
+        if key.region and hasattr(TaskInstance, "region_id"):
+            query = query.filter_by(region_id=key.region)
         found = session.scalars(query.filter_by(map_index=key.map_index).limit(1)).first()
         if found is None:
             other = session.scalars(query.limit(1)).first()
