@@ -89,7 +89,7 @@ export function StackedBar({ parts, noun, label }) {
         h("dd", null, number(count ?? 0)),
       ),
     ),
-    h("div", { className: "sum" }, h("dt", null, `= ${noun}`), h("dd", null, number(sum))),
+    h("div", null, h("dt", null, `= ${noun}`), h("dd", null, number(sum))),
   );
   return h(Chart, { name, height: 22, legend, draw });
 }

@@ -203,7 +203,7 @@ function Evaluation({ evaluation }) {
   const columns = [
     ["Score", ([name]) => name],
     ["Mean", ([, mean]) => number(mean), "number"],
-    ["", ([name]) => (evaluation.worse.includes(name) ? "worse than the baseline" : "")],
+    ["Against the baseline", ([name]) => (evaluation.worse.includes(name) ? "worse" : "–")],
   ];
   return h(
     Section,

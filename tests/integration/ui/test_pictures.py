@@ -18,7 +18,7 @@ from tests.integration.ui.conftest import StubPages
 pytestmark = pytest.mark.system
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
-WIDTH, HEIGHT = 1280, 1020
+WIDTH, HEIGHT = 1280, 1100
 # Smallest width of a window in which Airflow's own UI can be used.
 NARROW = 600
 # Elements that are wider than the page, other than those within an area that scrolls.
