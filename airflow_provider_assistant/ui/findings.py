@@ -27,7 +27,7 @@ MOST_FINDINGS, MOST_ANSWERS = 1_000_000, 200_000
 BINS = 20
 COLUMNS = ("kind", "row", "key", "reason", "document_ids")
 # The first characters of a formula in spreadsheets.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class UnreadableError(Exception):

@@ -182,7 +182,8 @@ class SourceState(Model):
     """
     The latest try of a source, without tries that were deferred.
 
-    :param due: Whether it is older than twice the usual time between the last tries: the load may not run any more.
+    :param due: Whether its run is older than twice the longest time between the last runs, of which there are at least
+        three: the load may not run any more.
     """
 
     load: Load

@@ -222,6 +222,11 @@ def test_a_ledger_of_another_version_is_a_sentence(version, text, admin, ledger)
     assert text in problem["text"]
 
 
+def test_an_invalid_option_is_a_sentence(admin, ledger, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", "1")
+    assert "lease_seconds must be" in admin.get("/api/loads").json()["problem"]["text"]
+
+
 def test_ledgers_of_connections_can_be_selected_and_no_others(admin, ledger_home, monkeypatch):
     for name in ("team", "secret"):
         Ledger(sqlite_engine(ledger_home / f"{name}.db")).close()

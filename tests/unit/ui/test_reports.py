@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import false, select
 
 from airflow_provider_assistant.evaluation.report import GENERATOR
-from airflow_provider_assistant.ui import reports
+from airflow_provider_assistant.ui import reports, task_results
 from airflow_provider_assistant.ui.access import may_see_task
 from airflow_provider_assistant.ui.app import app
 
@@ -143,8 +143,8 @@ def test_an_iteration_of_a_loop_is_found_by_its_region(asked, expected, client, 
         assert (run_id, dag_ids, task_ids, map_indexes) == ("r", "d", "judge", 2)
         return select(xcom).where(false())
 
-    xcom = reports.XComModel
-    monkeypatch.setattr(reports, "XComModel", SimpleNamespace(get_many=get_many))
+    xcom = task_results.XComModel
+    monkeypatch.setattr(task_results, "XComModel", SimpleNamespace(get_many=get_many))
     assert "has no report" in client.get(f"/reports/d/r/judge/2{asked}").text
     assert read == [expected]
 

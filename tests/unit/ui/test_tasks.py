@@ -68,7 +68,7 @@ def test_findings_as_csv_are_no_formulas(loaded, admin):
     ]
 
 
-@pytest.mark.parametrize("value", ["=1", "+1", "-1", "@a", "\t=1", "\r=1"])
+@pytest.mark.parametrize("value", ["=1", "+1", "-1", "@a", "\t=1", "\r=1", "\n=1"])
 def test_no_cell_begins_like_a_formula(value, tmp_path):
     row = {"kind": "rejected", "row": 1, "key": value, "reason": value, "document_ids": [value]}
     pq.write_table(pa.Table.from_pylist([row], schema=findings_schema()), tmp_path / "f.parquet")
