@@ -1,7 +1,7 @@
 // The line below a table that turns its pages.
 
 import { h, useEffect, useState } from "./core.mjs";
-import { number, total } from "./format.mjs";
+import { number, plural, total } from "./format.mjs";
 
 /** The offset of a table's page. It begins again when what the table shows changes. */
 export function usePages(of) {
@@ -10,11 +10,13 @@ export function usePages(of) {
   return [place.of === of ? place.offset : 0, (offset) => setPlace({ of, offset })];
 }
 
+const singular = (noun) => noun.replace(/ies$/, "y").replace(/s$/, "");
+
 export function Pages({ of, noun, onTurn }) {
   const { total: count, is_capped: isCapped, limit, offset, rows } = of;
   const last = offset + rows.length;
   const hasNext = last < count || (isCapped && rows.length === limit && last < 10000);
-  if (offset === 0 && !hasNext) return h("p", { className: "muted pages" }, `${number(count)} ${noun}`);
+  if (offset === 0 && !hasNext) return h("p", { className: "muted pages" }, plural(count, singular(noun), noun));
   return h(
     "nav",
     { className: "pages", "aria-label": `Pages of ${noun}` },

@@ -69,22 +69,19 @@ export function Evaluations() {
 
 function Trend({ rows }) {
   const rates = rows.filter((one) => one.pass_rate !== null);
-  const scorers = [...new Set(rows.flatMap((one) => Object.keys(one.means)))].slice(0, MOST_LINES);
-  const point = (value) => (one) => ({
-    at: one.at,
-    value: value(one),
-    mark: one.verdict === "failed" ? "bad" : "",
-    title: one.verdict === "failed" ? "gate failed" : "",
+  const rate = (one) => {
+    const isBad = one.verdict === "failed";
+    return { at: one.at, value: one.pass_rate, mark: isBad ? "bad" : "", title: isBad ? "gate failed" : "" };
+  };
+  const scorers = [...new Set(rows.flatMap((one) => Object.keys(one.means)))];
+  const means = scorers.map((name) => {
+    const known = rows.filter((one) => typeof one.means[name] === "number");
+    return { name, points: known.map((one) => ({ at: one.at, value: one.means[name] })) };
   });
-  const means = scorers
-    .map((scorer, at) => ({
-      name: scorer,
-      color: COLORS[at],
-      points: rows
-        .filter((one) => typeof one.means[scorer] === "number")
-        .map((one) => ({ at: one.at, value: one.means[scorer] })),
-    }))
-    .filter((one) => one.points.length);
+  const found = means.filter((one) => one.points.length);
+  const isShare = (one) => one.points.every(({ value }) => value >= 0 && value <= 1);
+  const shares = found.filter(isShare).slice(0, MOST_LINES);
+  const series = shares.map((one, at) => ({ ...one, color: COLORS[at] }));
   return h(
     "div",
     { className: "charts" },
@@ -93,9 +90,13 @@ function Trend({ rows }) {
         title: "Pass rate",
         unit: "share of the judged questions; a cross is a failed gate",
         format: percent,
-        series: [{ name: "pass rate", color: COLORS[0], points: rates.map(point((one) => one.pass_rate)) }],
+        series: [{ name: "pass rate", color: COLORS[0], points: rates.map(rate) }],
       }),
-    means.length > 0 && h(Lines, { title: "Scores", unit: "mean of all questions", series: means }),
+    series.length > 0 && h(Lines, { title: "Scores", unit: "mean of all questions, 0 to 1", series }),
+    // A latency in seconds would make lines between 0 and 1 flat.
+    found
+      .filter((one) => !isShare(one))
+      .map((one) => h(Lines, { key: one.name, title: one.name, unit: "mean", series: [{ ...one, color: COLORS[0] }] })),
   );
 }
 

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.system
             "[m.duration(0.4249), m.duration(59.9), m.duration(280.5), m.duration(7500), m.duration(null)]",
             ["0.425 s", "59.9 s", "4 min 40 s", "2 h 5 min", "\u2013"],
         ),
+        ("[m.brief('a\\nb'), m.brief('abcdef', 3), m.brief(null)]", ["a", "abc \u2026", ""]),
         ("m.day('2026-11-22')", "Nov 22"),
         ("m.utc('2026-11-22T06:30:00+01:00')", "2026-11-22 05:30:00 UTC"),
         (

@@ -164,6 +164,15 @@ def test_the_tab_of_other_tasks(pages: StubPages) -> None:
     assert "Open one of its task instances" in text
 
 
+def test_a_score_that_is_no_share_has_its_own_chart(pages: StubPages) -> None:
+    means = {"token_f1": 0.8, "latency": 4.6}
+    rows = [data.evaluation(number, means=means) for number in (2, 1)]
+    pages.show(data.PAGES["page-quality"], evaluations=trends.Evaluations(problem=None, names=[], rows=rows))
+
+    names = [chart.get_attribute("aria-label") for chart in pages.all(".chart svg[role=img]")]
+    assert [name.partition(",")[0] for name in names] == ["Pass rate", "Scores", "latency"]
+
+
 def test_hostile_texts_are_text(pages: StubPages) -> None:
     evil = data.HOSTILE
     load = data.load(outcome="failed", source=evil, site_id=evil, error=evil)
