@@ -57,7 +57,6 @@ def test_nothing_overflows(pages: StubPages, width: int) -> None:
     ("name", "page", "theme"),
     [
         ("ui-page.png", "page-loads", "light"),
-        ("ui-page-dark.png", "page-loads", "dark"),
         ("ui-quality.png", "page-quality", "light"),
         ("ui-usage-dark.png", "page-usage", "dark"),
     ],
@@ -82,21 +81,12 @@ def test_picture_of_settling(pages: StubPages, images: Path) -> None:
     pages.button("Cancel").click()
 
 
-@pytest.mark.parametrize(
-    ("name", "page", "theme"),
-    [
-        ("ui-task.png", "tab-load_faq", "light"),
-        ("ui-task-dark.png", "tab-load_faq", "dark"),
-        ("ui-task-batch.png", "tab-ask", "light"),
-    ],
-)
-def test_pictures_of_the_tab(pages: StubPages, images: Path, name: str, page: str, theme: str) -> None:
+@pytest.mark.parametrize(("name", "page"), [("ui-task.png", "tab-load_faq"), ("ui-task-batch.png", "tab-ask")])
+def test_pictures_of_the_tab(pages: StubPages, images: Path, name: str, page: str) -> None:
     """Only the tab: the page around it has no task in the stub."""
     pages.driver.set_window_size(WIDTH, HEIGHT + 300)
-    pages.theme(theme)
     pages.show(data.PAGES[page])
     assert pages.driver.find_element("css selector", ".assistant").screenshot(str(images / name))
-    pages.theme("light")
 
 
 def test_picture_of_the_panel(pages: StubPages, images: Path) -> None:
