@@ -3,13 +3,14 @@
 import { age, brief, number, percent, plural, total } from "./format.mjs";
 
 const DAY = 86400_000;
-const BROKEN = ["failed", "unfinished"];
+/** Whether the last try of a source failed, was killed, or did not even begin. */
+const isBroken = ({ load, failed_since: since }) => ["failed", "unfinished"].includes(load.outcome) || Boolean(since);
 // A share of a limit from which a person should act.
 const NEARLY_USED = 0.9;
 // The weakest sign that one share is below another: 1.96 standard errors, the usual 95 %.
 const ERRORS = 1.96;
 
-/** A sentence, and what it is about: `task` or `to` (an anchor of the page) for its link. */
+/** A sentence, and its link: `to` a part of the page, or to a `task`, to its log if `isLog`. */
 const item = (text, more = {}) => ({ text, ...more });
 
 /** "Did the last loads work?" Returns {kind, word, text, items}. */
@@ -29,9 +30,13 @@ export function loadAnswer(summary) {
     sources.length === 1
       ? `The source ${verb}.`
       : `${number(found.length)} of ${number(sources.length)} sources ${verb}.`;
-  const broken = sources.filter((one) => BROKEN.includes(one.load.outcome));
+  const broken = sources.filter(isBroken);
   if (broken.length) {
-    const items = broken.slice(0, 3).map(({ load }) => {
+    const items = broken.slice(0, 3).map(({ load, failed_since: since }) => {
+      if (since) {
+        const detail = `The last load began ${ago(load.started_at)}. Airflow's log has the reason.`;
+        return item(`${load.source} failed before it began to load`, { task: since, isLog: true, detail });
+      }
       const what = load.outcome === "failed" ? "failed" : "was killed";
       return item(`${load.source} ${what} ${ago(load.started_at)}`, { task: load.task, detail: brief(load.error) });
     });
@@ -70,7 +75,7 @@ export function loadAnswer(summary) {
 /** "What needs me?" Returns {kind, word, text, items}. */
 export function needsAnswer(summary, limits) {
   const items = [];
-  const broken = summary.sources.filter((one) => BROKEN.includes(one.load.outcome));
+  const broken = summary.sources.filter(isBroken);
   if (broken.length)
     items.push(
       item(`${plural(broken.length, "source")} to load again`, {

@@ -138,10 +138,12 @@ function Answer({ question, answer }) {
 
 /** A line of an answer, with the link to what it is about. */
 function Item({ item }) {
+  // The path of an iteration of a loop is that of its DAG run, which has no tab.
+  const tab = item.isLog || item.task?.region ? "" : "/plugin/assistant_task";
   const text = item.to
     ? h(PartLink, { part: item.to }, item.text)
     : item.task?.path
-      ? h(Link, { to: `${item.task.path}/plugin/assistant_task`, title: item.task.run_id }, item.text)
+      ? h(Link, { to: `${item.task.path}${tab}`, title: item.task.run_id }, item.text)
       : item.text;
   return h(
     Fragment,

@@ -88,6 +88,18 @@ def test_did_the_loads_work(pages: StubPages, changes: dict[str, Any], word: str
     assert pages.module("answers.mjs", "m.loadAnswer(a[0])", reply)["word"] == word
 
 
+def test_a_task_that_failed_before_its_load_is_not_a_success(pages: StubPages) -> None:
+    reply = data.summary(sources=[m.SourceState(load=data.load(), due=False)]).model_dump(mode="json")
+    reply["sources"][0]["failed_since"] = data.task(run_id="later").model_dump(mode="json")
+    answer = pages.module("answers.mjs", "m.loadAnswer(a[0])", reply)
+    needs = pages.module("answers.mjs", "m.needsAnswer(a[0], null)", reply)
+
+    assert (answer["word"], answer["text"]) == ("No", "The source did not load.")
+    assert answer["items"][0]["text"] == "kb.load_faq failed before it began to load"
+    assert answer["items"][0]["task"]["run_id"] == "later"
+    assert needs["items"][0]["text"] == "1 source to load again"
+
+
 def test_a_load_that_did_not_run_is_not_a_success(pages: StubPages) -> None:
     reply = data.summary(sources=[m.SourceState(load=data.load(2), due=True)]).model_dump(mode="json")
     answer = pages.module("answers.mjs", "m.loadAnswer(a[0])", reply)
