@@ -39,7 +39,7 @@ COMPAT_NAMES = {
     },
     "sdk": {
         "AirflowException", "AirflowFailException", "AirflowNotFoundException", "AirflowSensorTimeout",
-        "AirflowSkipException", "Asset", "BaseHook", "BaseOperator", "BaseOperatorLink", "BaseSensorOperator",
+        "AirflowSkipException", "Asset", "AssetAlias", "BaseHook", "BaseOperator", "BaseOperatorLink", "BaseSensorOperator",
         "Connection", "Context", "DecoratedOperator", "ObjectStoragePath", "PokeReturnValue", "Stats", "TaskDecorator",
         "TaskDeferred", "conf", "context_merge", "task_decorator_factory",
     },
