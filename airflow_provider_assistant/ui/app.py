@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Response
-from starlette.datastructures import MutableHeaders
 
 from airflow_provider_assistant.ui import page, reports, settle, tasks, trends
 from airflow_provider_assistant.ui.access import may_see_pages
@@ -63,9 +62,9 @@ class SecurityHeaders:
 
         async def sent(message: Any) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                given = {name.lower() for name, _ in message["headers"]}
+                added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(item for item in added if item[0] not in given)]
             await send(message)
 
         await self._app(scope, receive, sent)

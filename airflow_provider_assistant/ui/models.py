@@ -184,10 +184,13 @@ class SourceState(Model):
 
     :param due: Whether its run is older than twice the longest time between the last runs, of which there are at least
         three: the load may not run any more.
+    :param failed_since: The last task instance of the same task that failed after the load began, without a load of its
+        own: upstream tasks failed, or it failed before it opened the ledger. None if there is none.
     """
 
     load: Load
     due: bool
+    failed_since: Task | None = None
 
 
 class Gate(Model):

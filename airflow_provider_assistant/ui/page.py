@@ -26,7 +26,14 @@ from airflow_provider_assistant.ui.models import (
     Summary,
     SupersededPage,
 )
-from airflow_provider_assistant.ui.rows import entry_row, loads_of, request_row, source_states, superseded_row
+from airflow_provider_assistant.ui.rows import (
+    add_failures,
+    entry_row,
+    loads_of,
+    request_row,
+    source_states,
+    superseded_row,
+)
 
 router = APIRouter(prefix="/api", dependencies=[Depends(may_see_pages)])
 
@@ -98,6 +105,7 @@ def summary(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep) -> Su
             facts, sources = _facts(opened.connection, now, selection, rights)
     except LedgerUnavailableError as error:
         problem = error.problem
+    add_failures(sources[:MOST_STATES], rights)
     names = ("loads_day", "failed_day", "created_day", "requests_day", "throttled_day", "ambiguous", "ambiguous_since")
     found, lake_problem = gates(rights)
     return Summary(

@@ -15,6 +15,7 @@ from sqlalchemy import and_, or_, select
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry
 from airflow_provider_assistant.ledger.resolution import allowed_outcomes
 from airflow_provider_assistant.ledger.schema import COUNTS
+from airflow_provider_assistant.operators.links import task_path
 from airflow_provider_assistant.ui.access import Rights
 from airflow_provider_assistant.ui.ids import entry_id, superseded_id
 from airflow_provider_assistant.ui.models import (
@@ -26,11 +27,14 @@ from airflow_provider_assistant.ui.models import (
     SettleOutcome,
     SourceState,
     Superseded,
+    Task,
 )
 
 # Outcomes of tries, those that need attention first.
 _WORST: tuple[LoadOutcome, ...] = ("failed", "unfinished", "running", "deferred", "succeeded")
 _SETTLED: dict[str, SettleOutcome] = {"created": "created", "failed": "not_created"}
+# Maximum number of failed task instances among which the last one of each source is searched.
+MOST_FAILURES = 500
 # The clocks of Airflow and of the ledger may differ.
 _SKEW = timedelta(seconds=5)
 
@@ -89,6 +93,38 @@ def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) ->
         tries.setdefault((urls[load.load_id], load.source), []).append(load)
     states = [SourceState(load=_worst(found), due=_is_due(found, now)) for found in tries.values()]
     return sorted(states, key=lambda state: (_WORST.index(state.load.outcome), not state.due, state.load.source))
+
+
+def add_failures(states: Sequence[SourceState], rights: Rights) -> None:
+    """
+    Set ``failed_since`` of the states.
+
+    :param states: State of each source.
+    :param rights: Rights of the user.
+    """
+    tasks = {(state.load.task.dag_id, state.load.task.task_id) for state in states}
+    known = [(dag_id, task_id) for dag_id, task_id in tasks if dag_id in rights.dags]
+    if not known:
+        return
+    same = or_(*(and_(TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id) for dag_id, task_id in known))
+    first = min(state.load.started_at for state in states)
+    names = ("dag_id", "run_id", "task_id", "map_index")
+    query = (
+        select(*(getattr(TaskInstance, name) for name in names), TaskInstance.end_date)
+        .where(same, TaskInstance.state.in_(("failed", "upstream_failed")), TaskInstance.end_date > first)
+        .order_by(TaskInstance.end_date.desc())
+        .limit(MOST_FAILURES)
+    )
+    with create_session() as session:
+        failures = session.execute(query).all()
+    for state in states:
+        mine = state.load.task
+        for row in failures:
+            is_same = (row.dag_id, row.task_id) == (mine.dag_id, mine.task_id) and row.run_id != mine.run_id
+            if is_same and row.end_date > state.load.started_at:
+                found = {name: getattr(row, name) for name in names}
+                state.failed_since = Task(**found, path=task_path(**found))
+                break
 
 
 def _worst(tries: Sequence[Load]) -> Load:

@@ -82,6 +82,32 @@ def test_the_summary_answers(admin, fill, known_dags):
     assert "lake_path" in found["lake_problem"]["text"]
 
 
+def test_a_task_that_failed_before_its_load_began_is_named(admin, fill, run_operator):
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.sdk import task
+    from airflow.utils.session import create_session
+
+    @task(task_id="load")
+    def load():
+        """Do nothing."""
+
+    run = run_operator(load)
+    fill.load(run.dag_id, hours=3)
+
+    def failed_since(state, hours):
+        with create_session() as session:
+            instance = session.scalars(sa.select(TaskInstance).filter_by(dag_id=run.dag_id)).one()
+            instance.state, instance.end_date = state, fill.now - timedelta(hours=hours)
+        (source,) = admin.get("/api/summary").json()["sources"]
+        return source["failed_since"]
+
+    for state in ("failed", "upstream_failed"):
+        assert failed_since(state, 1)["run_id"] == run.run_id
+    assert failed_since("failed", 1)["path"].endswith("/tasks/load")
+    assert failed_since("failed", 4) is None
+    assert failed_since("success", 1) is None
+
+
 def test_a_load_that_does_not_run_any_more_is_due(admin, fill, known_dags):
     for hours in (60, 84, 108):
         fill.load(hours=hours)
