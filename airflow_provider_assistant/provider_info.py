@@ -66,7 +66,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "extra-links": [
             f"{package}.operators.links.{link}"
-            for link in ("AssistantDataLink", "AssistantReportLink", "AssistantRequestLink")
+            for link in ("AssistantDataLink", "AssistantFindingsLink", "AssistantReportLink", "AssistantRequestLink")
         ],
         "asset-uris": [
             {
@@ -183,6 +183,17 @@ def _configuration() -> dict[str, Any]:
                     "version_added": "0.1.0",
                     "type": "string",
                     "example": "s3://aws_default@my-bucket/findings",
+                    "default": "",
+                },
+                "lake_path": {
+                    "description": (
+                        "Folder of the datasets, as in output_path of the exports and lake_path of evaluations: a "
+                        "local path or an object storage URL. Only the API server reads it, for the trends on the "
+                        "page Assistant. If empty, the page shows no evaluations, statistics and limits."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "s3://aws_default@my-bucket/lake",
                     "default": "",
                 },
             },

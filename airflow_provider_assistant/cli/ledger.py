@@ -6,7 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Iterator
 from textwrap import shorten
-from typing import Any, Literal
+from typing import Any
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Console
@@ -24,7 +24,8 @@ from airflow_provider_assistant.ledger.queries import (
     find_ambiguous,
     superseded_documents,
 )
-from airflow_provider_assistant.ledger.queries import resolve as record_outcome
+from airflow_provider_assistant.ledger.resolution import ByHand, check_not_under_way
+from airflow_provider_assistant.ledger.resolution import resolve as record_outcome
 from airflow_provider_assistant.loading.file_rows import fingerprint_file
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.preflight import plan_load
@@ -114,7 +115,7 @@ def _listed(site_id: str, source: str, label: str, document_id: str | None) -> d
 
 
 # Values of --as, and the outcome in the ledger.
-OUTCOMES: dict[str, Literal["created", "failed"]] = {"created": "created", "not-created": "failed"}
+OUTCOMES: dict[str, ByHand] = {"created": "created", "not-created": "failed"}
 
 
 @command
@@ -124,13 +125,8 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
         return forgotten(out, args)
     with open_ledger(args) as ledger:
         selected = _selected(ledger, args)
-        for entry, _ in selected:
-            if entry.may_be_under_way and not args.force:
-                raise AssistantInputError(
-                    f"{entry.run} claimed {entry.label} at {entry.claimed_at:%H:%M:%S} UTC and may still be sending "
-                    "it. If you are sure that it is not, use --force",
-                    field="entry",
-                )
+        for entry, _ in [] if args.force else selected:
+            check_not_under_way(entry, "If you are sure that it is not, use --force")
         outcome = OUTCOMES[args.outcome]
         contents = _contents([entry for entry, _ in selected], args) if outcome == "created" and args.file else {}
         for entry, identifier in selected:

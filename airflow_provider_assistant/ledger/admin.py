@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
@@ -27,6 +28,8 @@ from airflow_provider_assistant.ledger.schema import (
 )
 from airflow_provider_assistant.ledger.store import Ledger
 
+# Takes the id of a DAG or None.
+MayChange: TypeAlias = Callable[[str | None], bool]
 # Minimum number of characters of a key prefix.
 SHORTEST_KEY = 6
 
@@ -52,19 +55,26 @@ class ForgetReport:
     :param documents: Number of current documents. If the source still has their rows, the next load creates them.
     :param superseded: Number of superseded documents.
     :param unknown: Names and labels that are not in the ledger.
+    :param refused: Names and labels of documents that may not be changed.
     """
 
     documents: int = 0
     superseded: int = 0
     unknown: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON types, one key per field."""
-        return asdict(self)
+        """Return the report as plain JSON types, one key per field but ``refused``."""
+        return {name: value for name, value in asdict(self).items() if name != "refused"}
 
 
 def forget(
-    ledger: Ledger, deleted: DeletedDocuments, site_id: str | None = None, *, dry_run: bool = False
+    ledger: Ledger,
+    deleted: DeletedDocuments,
+    site_id: str | None = None,
+    *,
+    dry_run: bool = False,
+    may_change: MayChange = lambda _: True,
 ) -> ForgetReport:
     """
     Record that documents are no longer on the site.
@@ -73,6 +83,8 @@ def forget(
     :param deleted: The documents.
     :param site_id: Restrict the search to this site. Default: all sites.
     :param dry_run: Whether to report only, without changes. Default: False.
+    :param may_change: Returns whether documents that a DAG claimed may be changed; it takes the id of the DAG or None.
+        Default: all may.
     :return: What was, or would be, forgotten.
     :raises AssistantInputError: A name matches several documents, or a task is sending one of the documents.
     :raises AssistantLedgerError: The database cannot be used.
@@ -82,11 +94,11 @@ def forget(
         report = ForgetReport()
         entries = _Entries(connection, list(dict.fromkeys(deleted.names)), site_id)
         for name in dict.fromkeys(deleted.names):
-            _forget(connection, report, name, entries.rows_of(name), ledger.leases, dry_run)
+            _forget(connection, report, name, entries.rows_of(name), ledger.leases, dry_run, may_change)
         for label in dict.fromkeys(deleted.labels):
             c = documents.c
             where = (c.label == label) & c.content_hash.is_not(None) & c.document_id.is_(None)
-            _forget(connection, report, label, _rows(connection, where, site_id), ledger.leases, dry_run)
+            _forget(connection, report, label, _rows(connection, where, site_id), ledger.leases, dry_run, may_change)
         return report
 
     return transaction(ledger.engine, change, writes=True)
@@ -111,7 +123,8 @@ class _Entries:
     def rows_of(self, name: str) -> Sequence[sa.Row[Any]]:
         if found := self._by_id.get(name):
             return found
-        if len(name) < SHORTEST_KEY:
+        if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST_KEY},}}", name):
+            # It is not a prefix of a key. Looking for one would read the whole table.
             return []
         return _rows(self._connection, documents.c.key.startswith(name, autoescape=True), self._site_id)
 
@@ -128,6 +141,7 @@ def _forget(
     found: Sequence[sa.Row[Any]],
     leases: LeaseSettings,
     dry_run: bool,
+    may_change: MayChange,
 ) -> None:
     if not found:
         report.unknown.append(name)
@@ -138,6 +152,9 @@ def _forget(
             f"{name!r} matches {len(found)} documents: {listed}. Nothing was changed. Give the whole key or the site.",
             field="entry",
         )
+    if not may_change(found[0].dag_id):
+        report.refused.append(name)
+        return
     c = documents.c
     same = (c.scope == found[0].scope) & (c.key == found[0].key)
     # Read the entry again: an earlier name may have changed it.

@@ -117,7 +117,10 @@ class BatchLedger(EntryReader):
             "claim": self._token,
             **run.columns(),
         }
-        self._facts = ("outcome", "content_hash", self._created_id, "superseded", "http_status", "error", "recorded_at")
+        self._facts = (
+            *("outcome", "content_hash", self._created_id, "superseded", "http_status", "error", "sent_hash"),
+            "recorded_at",
+        )
         self._claim_again = claim_again_statement(table)
 
     def commit_and_claim(
@@ -312,13 +315,15 @@ def _facts(new: ClaimOutcome) -> tuple[Any, ...]:
     """
     Return the values of the columns of an outcome except the time.
 
-    If the document was not created, the entry keeps the previous document.
+    If the document was not created, the entry keeps the previous document. ``sent_hash`` is None if an earlier attempt
+    made the entry ambiguous, because that attempt may have sent other content.
     """
     before = new.claim.entry
     outcome = new.outcome
     content_hash = before.content_hash if before else None
     created_id = before.created_id if before else None
     superseded = before.superseded if before else None
+    sent_hash = new.content_hash if outcome == "ambiguous" else None
     if outcome == "created":
         if content_hash is not None and created_id is not None:
             superseded = json.dumps([*json.loads(superseded or "[]"), created_id])
@@ -327,4 +332,4 @@ def _facts(new: ClaimOutcome) -> tuple[Any, ...]:
         outcome = "ambiguous"
     elif outcome in NOT_CREATED and content_hash is not None:
         outcome = "created"
-    return outcome, content_hash, created_id, superseded, new.http_status, new.error
+    return outcome, content_hash, created_id, superseded, new.http_status, new.error, sent_hash

@@ -1,4 +1,4 @@
-"""Queries of the ledger for the command line, and the manual resolution of ambiguous entries."""
+"""Queries of the ledger for the command line."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.leases import is_living
-from airflow_provider_assistant.ledger.schema import UNRESOLVED, RunRef, documents, questions, ratings, submissions
+from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
+from airflow_provider_assistant.ledger.schema import RunRef, documents, is_unresolved, questions, ratings, submissions
 from airflow_provider_assistant.ledger.store import Ledger
 
 TABLES = {"document": documents, "question": questions, "submission": submissions, "rating": ratings}
 # Kinds whose claims have leases.
 _BATCHES = ("document", "question")
-BY_HAND = "resolved by hand"
 # Claims of chat requests and ratings have no lease, because no run waits for them. A person should not resolve one
 # while its request may be in flight.
 LONGEST_REQUEST = timedelta(hours=1)
@@ -45,6 +44,8 @@ class AmbiguousEntry:
     :param claimed_at: Time of the claim, UTC.
     :param may_be_under_way: Whether a task may be sending it right now: a claim of a document or question whose task is
         alive, or a claim of a chat request or rating of less than an hour ago.
+    :param sent_hash: Content hash of the document that was sent; None if it is not known, and for other kinds.
+        Default: None.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class AmbiguousEntry:
     run: RunRef
     claimed_at: datetime
     may_be_under_way: bool
+    sent_hash: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as plain JSON types."""
@@ -135,10 +137,8 @@ def ambiguous_entries(ledger: Ledger, site_id: str | None = None) -> list[Ambigu
     def entries(connection: sa.Connection) -> list[AmbiguousEntry]:
         found = []
         for kind, table in TABLES.items():
-            query = sa.select(table).where(table.c.outcome.in_(UNRESOLVED)).order_by(table.c.claimed_at, table.c.key)
-            if kind in _BATCHES:
-                query = ledger.leases.with_lease(query, table)
-            found += [_entry(kind, row) for row in connection.execute(_on(query, table, site_id))]
+            query = unresolved(kind, ledger.leases).order_by(table.c.claimed_at, table.c.key)
+            found += [entry_of(kind, row) for row in connection.execute(_on(query, table, site_id))]
         return found
 
     return transaction(ledger.engine, entries)
@@ -189,79 +189,25 @@ def find_ambiguous(ledger: Ledger, prefix: str, site_id: str | None = None) -> A
     return found[0]
 
 
-def resolve(
-    ledger: Ledger,
-    entry: AmbiguousEntry,
-    outcome: Literal["created", "failed"],
-    *,
-    identifier: str | None = None,
-    content_hash: str | None = None,
-) -> None:
+def unresolved(kind: str, leases: LeaseSettings) -> sa.Select[Any]:
     """
-    Record the outcome of an ambiguous entry by hand.
+    Return the query of the entries of a kind that are ambiguous or have no outcome, for :func:`entry_of`.
 
-    ``failed`` means that the attempt created nothing; an earlier document of the key remains.
-
-    :param ledger: The ledger.
-    :param entry: The entry.
-    :param outcome: ``created`` if the effect happened, otherwise ``failed``.
-    :param identifier: Id of the document or request that was found.
-    :param content_hash: Content hash of the document that was found.
-    :raises AssistantInputError: The entry cannot have this outcome, required values are missing, or the entry has
-        changed since it was read.
-    :raises AssistantLedgerError: The database cannot be used.
+    :param kind: Kind of the entries.
+    :param leases: Settings of leases.
     """
-    table = TABLES[entry.kind]
-    c = table.c
-    same = (c.scope == entry.scope) & (c.key == entry.key)
-
-    def record(connection: sa.Connection) -> None:
-        row = connection.execute(sa.select(table).where(same)).one_or_none()
-        facts = {} if row is None else _facts(entry, row, outcome, identifier, content_hash)
-        change = sa.update(table).where(same, c.outcome == entry.outcome, c.claimed_at == entry.claimed_at)
-        update = change.values(**{"outcome": outcome, "error": BY_HAND, "recorded_at": datetime.now(UTC), **facts})
-        if not connection.execute(update).rowcount:
-            raise AssistantInputError(
-                f"{entry.kind} {entry.key} has changed since it was read. Nothing was changed. List the entries again.",
-                field="entry",
-            )
-
-    transaction(ledger.engine, record, writes=True)
+    table = TABLES[kind]
+    query = sa.select(table).where(is_unresolved(table))
+    return leases.with_lease(query, table) if kind in _BATCHES else query
 
 
-def _facts(
-    entry: AmbiguousEntry, row: Any, outcome: str, identifier: str | None, content_hash: str | None
-) -> dict[str, Any]:
-    """Return the columns to change in addition to the outcome."""
-    if entry.kind == "rating":
-        return {}
-    if entry.kind == "submission":
-        if outcome == "created" and not identifier:
-            raise AssistantInputError("a created submission needs the id of its request; pass --id", field="id")
-        return {"request_id": identifier}
-    if entry.kind == "question":
-        if outcome == "created":
-            raise AssistantInputError(
-                "a question can only be resolved as not-created; the next try of its task then asks it again",
-                field="as",
-            )
-        return {"ambiguous": 0}
-    if outcome == "failed":
-        # As after a failed request, the entry keeps the older document.
-        return {"ambiguous": 0, "outcome": "failed" if row.content_hash is None else "created"}
-    if content_hash is None:
-        raise AssistantInputError(
-            "a created document needs its content; without it, the next load would treat the row as changed. Pass "
-            "--file, with the --key, --column and --constant of the load",
-            field="file",
-        )
-    facts = {"ambiguous": 0, "content_hash": content_hash, "document_id": identifier}
-    if row.content_hash is not None and row.document_id is not None:
-        facts["superseded"] = json.dumps([*json.loads(row.superseded or "[]"), row.document_id])
-    return facts
+def entry_of(kind: str, row: Any) -> AmbiguousEntry:
+    """
+    Return the entry of a row of :func:`unresolved`.
 
-
-def _entry(kind: str, row: Any) -> AmbiguousEntry:
+    :param kind: Kind of the entry.
+    :param row: The row.
+    """
     is_batch = kind in _BATCHES
     is_alive = (
         is_living(row.heartbeat_at, row.lease_seconds, row.database_now)
@@ -282,6 +228,7 @@ def _entry(kind: str, row: Any) -> AmbiguousEntry:
         run=RunRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.region),
         claimed_at=row.claimed_at,
         may_be_under_way=row.outcome == "claimed" and is_alive,
+        sent_hash=row.sent_hash if is_batch else None,
     )
 
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 # 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
 # and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns;
-# 7: leases.
-SCHEMA_VERSION = 7
+# 7: leases; 8: content of ambiguous documents, and indexes for the pages in Airflow's UI.
+SCHEMA_VERSION = 8
 # Characters of a scope; together with the key it has to fit into MySQL's longest index.
 SCOPE_LENGTH = 400
 
@@ -266,7 +266,13 @@ def _batch(name: str, created_id: sa.Column[Any], *facts: sa.Column[Any], scope:
         sa.Column("claim", sa.String(32), nullable=False),
         *facts,
         # Null in entries of older versions whose scope is too long to be parsed.
-        scope=[sa.Column("site_url", ScopeText(SCOPE_LENGTH)), *(sa.Column(name, AnyText()) for name in scope)],
+        scope=[
+            sa.Column("site_url", ScopeText(SCOPE_LENGTH)),
+            *(sa.Column(name, AnyText()) for name in scope),
+            # Content hash of the request that made the entry ambiguous: that of the document if it exists after all.
+            # Last, as a migration adds it.
+            sa.Column("sent_hash", sa.String(64)),
+        ],
     )
 
 
@@ -331,4 +337,37 @@ for _table in (submissions, ratings):
         postgresql_using="hash",
         mysql_length={"request_id": 191},
         mariadb_length={"request_id": 191},
+    )
+
+
+def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
+    """
+    Return the condition for entries that are ambiguous or have no outcome.
+
+    Its values are literals: with bound parameters, SQLite does not use the partial index.
+
+    :param table: Table of the entries.
+    """
+    return table.c.outcome.in_([sa.literal_column(f"'{outcome}'") for outcome in UNRESOLVED])
+
+
+def is_open(table: sa.Table) -> sa.ColumnElement[bool]:
+    """
+    Return the condition for chat requests that the service accepted and that have no recorded end.
+
+    Its values are literals, as those of :func:`is_unresolved`.
+
+    :param table: ``submissions`` or ``questions``.
+    """
+    return (table.c.outcome == sa.literal_column("'created'")) & table.c.state.is_(None)
+
+
+# The few entries that need a person, among millions. MySQL has no partial indexes: it reads the table.
+for _table, _name, _where in (
+    *((table, "unresolved", is_unresolved(table)) for table in (documents, questions, submissions, ratings)),
+    (documents, "superseded", documents.c.superseded.is_not(None)),
+    *((table, "open", is_open(table)) for table in (questions, submissions)),
+):
+    sa.Index(f"{_table.name}_{_name}", _table.c.claimed_at, postgresql_where=_where, sqlite_where=_where).ddl_if(
+        dialect=("postgresql", "sqlite")  # type: ignore[arg-type]  # the type has no tuple
     )

@@ -22,6 +22,7 @@ from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import Findings, findings_folder
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage, table_at
+from airflow_provider_assistant.storage.paths import StoragePath
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -269,5 +270,14 @@ def findings_of(run: RunRef) -> Findings:
     :param run: The task instance.
     :return: The findings, a file in :func:`.findings_folder` that is written only if there are findings.
     """
+    return Findings(findings_file(run), always=False)
+
+
+def findings_file(run: RunRef) -> StoragePath:
+    """
+    Return the path of the findings of a task that has no ``findings_path``.
+
+    :param run: The task instance.
+    """
     name = f"{run.run_id}{instance_suffix(run)}.parquet".replace("/", "_")
-    return Findings(findings_folder() / run.dag_id / run.task_id / name, always=False)
+    return findings_folder() / run.dag_id / run.task_id / name

@@ -12,11 +12,38 @@ from airflow_provider_assistant.observability.lineage import dataset_name
 
 # URL prefix of this package's pages on Airflow's API server.
 PAGES = "/assistant"
+# Route of this package's tab on the page of a task instance.
+TASK_TAB = "assistant_task"
 # Airflow 3.3 shows only links to web pages, so object storage URLs become links to the provider's console.
 CONSOLES = {
     "s3": "https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={key}",
     "gs": "https://console.cloud.google.com/storage/browser/{bucket}/{key}",
 }
+
+
+def base_path() -> str:
+    """Return the path of Airflow's base URL without a final slash: empty, or a prefix such as ``/airflow``."""
+    from airflow.providers.common.compat.sdk import conf
+
+    # Without the host, which may have several names.
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+
+
+def task_path(
+    dag_id: str, run_id: str | None, task_id: str | None, map_index: int | None, region: str | None = None
+) -> str:
+    """
+    Return the path of a task instance's page for the router of Airflow's UI.
+
+    :param dag_id: The DAG.
+    :param run_id: The DAG run.
+    :param task_id: The task.
+    :param map_index: Index of a mapped task, or -1.
+    :param region: Region of an iteration of a loop (Airflow 3.4), whose path is that of the DAG run. Default: None.
+    """
+    run = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id or '', safe='')}"
+    mapped = "" if map_index is None or map_index < 0 else f"/mapped/{map_index}"
+    return run if region else f"{run}/tasks/{quote(task_id or '', safe='')}{mapped}"
 
 
 class AssistantReportLink(BaseOperatorLink):
@@ -32,20 +59,35 @@ class AssistantReportLink(BaseOperatorLink):
         :param ti_key: Key of the task instance.
         :return: A path on the host of Airflow's UI, or an empty string if the task wrote no report.
         """
-        from airflow.providers.common.compat.sdk import conf
-
         if getattr(operator, "report", None) is None:
             return ""
-        # Without the host, which may have several names.
-        base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
         map_index = -1 if ti_key.map_index is None else ti_key.map_index
         # Airflow 3.4: all iterations of a loop have map index -1 and differ in the index in their region.
         region = getattr(ti_key, "region_id", None)
         is_regional = region is not None and region.int != 0
         index = ti_key.region_index if is_regional else map_index
         names = (ti_key.dag_id, ti_key.run_id, ti_key.task_id, str(index))
-        page = f"{base}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
+        page = f"{base_path()}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
         return f"{page}?region={region}" if is_regional else page
+
+
+class AssistantFindingsLink(BaseOperatorLink):
+    """Link to the findings of a load, on the tab of its task instance."""
+
+    name = "Findings"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """
+        Return the URL of the tab, also if the task failed.
+
+        :param operator: The operator.
+        :param ti_key: Key of the task instance.
+        :return: A path on the host of Airflow's UI, or an empty string if the load has no findings.
+        """
+        if not getattr(operator, "listed_findings", None):
+            return ""
+        page = task_path(ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
+        return f"{base_path()}{page}/plugin/{TASK_TAB}"
 
 
 class AssistantDataLink(BaseOperatorLink):
@@ -62,7 +104,7 @@ class AssistantDataLink(BaseOperatorLink):
         :return: A URL, or an empty string if the task wrote nothing.
         """
         written = getattr(operator, "lineage_outputs", ())
-        return _browser_url(written[-1].uri) if written else ""
+        return browser_url(written[-1].uri) if written else ""
 
 
 class AssistantRequestLink(BaseOperatorLink):
@@ -82,8 +124,12 @@ class AssistantRequestLink(BaseOperatorLink):
         return f"{operator.hook.site_url()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
 
 
-def _browser_url(uri: str) -> str:
-    """Return a URL that a browser can open, or the URI itself if there is none."""
+def browser_url(uri: str) -> str:
+    """
+    Return a URL that a browser can open, or the URI itself if there is none.
+
+    :param uri: URI of a file or a folder.
+    """
     path = ObjectStoragePath(uri)
     if path.protocol in {"file", ""}:
         return Path(path.path).absolute().as_uri()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import Context
+from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.exceptions import (
@@ -36,6 +36,7 @@ from airflow_provider_assistant.operators.base import (
     tolerance,
     warn_of_findings,
 )
+from airflow_provider_assistant.operators.links import AssistantFindingsLink
 from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Name of the asset alias of loads without outlets.
+DOCUMENTS = "assistant_documents"
 # Seconds. Longest pause that a load waits for on the worker when the service asks it to back off.
 MAX_BACKOFF = 300.0
 # Seconds. A service that asks for a longer pause is still busy a few seconds later, so a shorter deferral would only
@@ -127,6 +130,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         "ledger_conn_id",
     )
 
+    operator_extra_links = (AssistantFindingsLink(),)
+
     endpoint: ClassVar[str]
     payload: ClassVar[type[Payload] | None] = None
     kind: ClassVar[str]
@@ -175,6 +180,11 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         self.deferrable = ledger and is_deferrable(deferrable)
         self.timeout = seconds_of(timeout)
         self.ledger = ledger
+
+    @property
+    def listed_findings(self) -> str | None:
+        """Path of the findings of this try, or None if there are none."""
+        return self._listed.listed if self._listed else None
 
     @abstractmethod
     def _rows(self, site_id: str) -> contextlib.AbstractContextManager[Rows]:
@@ -228,7 +238,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     def failure_context(self, context: Context) -> FailureContext:
         """Return the source and the counts of this try, for the log lines of a failure."""
         doing = f"load of {self._source_name(context)!r} to {self.hook.location()}"
-        return FailureContext(doing, _progress(self._record.counts), self._listed.listed if self._listed else None)
+        return FailureContext(doing, _progress(self._record.counts), self.listed_findings)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         self._record, self._listed = LoadRecord(), None
@@ -253,6 +263,21 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
                 raise failure
         warn_of_findings(findings.listed, findings.count)
         return self.emit_asset_events(context, result)
+
+    def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        """
+        Set the result as the extra of the events of the outlet assets; without outlets, of the site's documents.
+
+        :param context: Airflow's task context.
+        :param result: The result of the task.
+        :return: The result.
+        """
+        if self.outlets:
+            return super().emit_asset_events(context, result)
+        # When the DAG is parsed, nobody knows the site of the connection. An alias may name its asset at run time.
+        self.outlets = [alias := AssetAlias(DOCUMENTS)]
+        context["outlet_events"][alias].add(Asset(uri=self.asset_uri("documents")), extra=result)
+        return result
 
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""

@@ -1,4 +1,4 @@
-"""The Airflow plugin: pages of Airflow's API server."""
+"""The Airflow plugin: pages in Airflow's UI, and the routes of the API server behind them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,56 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_provider_assistant.operators.links import PAGES
+from airflow_provider_assistant import __version__
+from airflow_provider_assistant.operators.links import PAGES, TASK_TAB, base_path
+
+# Labels in the UI. Airflow also uses them as names of global variables, which hold the component to render.
+PAGE, PANEL = "Assistant", "Assistant overview"
+# An absolute path: Airflow 3.1 imports it as it is. All pages share one module, because a browser evaluates a module
+# once per URL. The version makes browsers load the module of a new release.
+BUNDLE = f"{base_path()}{PAGES}/static/assistant.mjs?v={__version__}"
+# Operators whose task instances have a tab. Airflow before 3.4 shows the tab for every task.
+OPERATORS = (
+    *("AssistantLoadQAOperator", "AssistantLoadTextOperator", "AssistantUploadFilesOperator"),
+    *("_LoadQADecoratedOperator", "AssistantChatBatchOperator", "_ChatBatchDecoratedOperator"),
+    *("AssistantEvaluateOperator", "AssistantRateAnswersOperator"),
+    *("AssistantStatisticsToParquetOperator", "AssistantLimitsToParquetOperator"),
+    *("AssistantFeedbackToParquetOperator", "AssistantRequestsToParquetOperator", "AssistantLoadsToParquetOperator"),
+    "AssistantParquetToWarehouseOperator",
+)
 
 
 async def pages(scope: Any, receive: Any, send: Any) -> None:
     """
-    Serve the pages as an ASGI application.
+    Serve the routes as an ASGI application.
 
     The application is imported on the first request: every Airflow process imports the plugins, but only the API server
     serves pages.
     """
-    from airflow_provider_assistant.ui.reports import app
+    from airflow_provider_assistant.ui.app import app
 
     await app(scope, receive, send)
 
 
 class AssistantPlugin(AirflowPlugin):
-    """Serve the reports of evaluations. The link ``Evaluation report`` of the task opens them."""
+    """The page, the tab of task instances, the panel of the dashboard, and the reports of evaluations."""
 
     name = "assistant"
     fastapi_apps = [{"app": pages, "name": "Assistant", "url_prefix": PAGES}]  # noqa: RUF012 (as Airflow declares it)
+    react_apps = [  # noqa: RUF012 (as Airflow declares it)
+        {
+            "name": PAGE,
+            "bundle_url": BUNDLE,
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "assistant",
+        },
+        {
+            "name": PAGE,
+            "bundle_url": BUNDLE,
+            "destination": "task_instance",
+            "url_route": TASK_TAB,
+            "applies_to": {"operator": list(OPERATORS)},
+        },
+        {"name": PANEL, "bundle_url": BUNDLE, "destination": "dashboard"},
+    ]

@@ -10,22 +10,16 @@ scripts and external resources.
 from __future__ import annotations
 
 import logging
-from inspect import signature
-from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
-from uuid import UUID
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.core_api.security import requires_access_dag
-from airflow.models.xcom import XComModel
-from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
-from airflow.utils.session import create_session
-from fastapi import Depends, FastAPI, Path, Response
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+from fastapi import APIRouter, Depends, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
-from sqlalchemy import select
 
 from airflow_provider_assistant.evaluation.report import GENERATOR
 from airflow_provider_assistant.evaluation.run_directory import REPORT
+from airflow_provider_assistant.operators.links import base_path
+from airflow_provider_assistant.ui.access import may_see_task
+from airflow_provider_assistant.ui.task_results import TASK_PATH, TaskKey, TaskKeyDep, result_of
 
 log = logging.getLogger(__name__)
 
@@ -38,66 +32,35 @@ HEADERS = {
     # After a task is cleared, the same URL shows another report.
     "Cache-Control": "no-store",
 }
-# XCom keys with the result of an evaluation, with and without multiple_outputs.
-KEYS = ("report_path", "return_value")
-may_see = requires_access_dag("GET", DagAccessEntity.XCOM)
 
-app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)
+router = APIRouter(dependencies=[Depends(may_see_task)])
 
 
 class _NotShown(Exception):
     """The report cannot be shown. The message explains why to the user."""
 
 
-@app.get("/reports/{dag_id}/{run_id}/{task_id}/{map_index}", dependencies=[Depends(may_see)])
-def report(
-    dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)], region: UUID | None = None
-) -> Response:
+@router.get(f"/reports{TASK_PATH}")
+def report(key: TaskKeyDep) -> Response:
     """
     Return the report of an evaluation as an HTML page, or 404 with the reason as plain text.
 
-    :param dag_id: The DAG.
-    :param run_id: The DAG run.
-    :param task_id: The task that evaluated.
-    :param map_index: Index of a mapped task, or -1; with ``region``, the index in the region.
-    :param region: Region of the task (Airflow 3.4). Iterations of a loop differ only in their region.
+    :param key: The task instance that evaluated.
     """
     try:
-        page = _read(_place_of(dag_id, run_id, task_id, map_index, region))
-        back = f'<p><a href="{_task_page(dag_id, run_id, task_id, map_index, region)}">Back to the task</a></p>'
+        page = _read(_place_of(key))
+        back = f'<p><a href="{base_path()}{key.path}">Back to the task</a></p>'
         return HTMLResponse(page.replace(b"<body>\n", f"<body>\n{back}\n".encode(), 1), headers=HEADERS)
     except _NotShown as reason:
         return PlainTextResponse(f"{reason}\n", status_code=404, headers=HEADERS)
 
 
-def _task_page(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID | None) -> str:
-    """Return the path of the task's page in Airflow's UI; of its DAG run for an iteration of a loop."""
-    run = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
-    mapped = "" if map_index < 0 else f"/mapped/{map_index}"
-    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
-    return f"{base}{run}" if region else f"{base}{run}/tasks/{quote(task_id, safe='')}{mapped}"
-
-
-def _place_of(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID | None) -> str:
+def _place_of(key: TaskKey) -> str:
     """Return the path of the report that the task pushed to XCom."""
-    statement = _xcoms(dag_id, run_id, task_id, map_index, region)
-    with create_session() as session:
-        pushed = {row.key: XComModel.deserialize_value(row) for row in session.scalars(statement) if row.key in KEYS}
-    result = pushed.get("return_value")
-    place: Any = pushed.get("report_path") or (result.get("report_path") if isinstance(result, dict) else None)
+    place = result_of(key).get("report_path")
     if not isinstance(place, str):
         raise _NotShown("This task has no report. It wrote none, or it was cleared since.")
     return place
-
-
-def _xcoms(dag_id: str, run_id: str, task_id: str, map_index: int, region: UUID | None) -> Any:
-    """Return a query for the XComs of one task instance."""
-    if "region_id" not in signature(XComModel.get_many).parameters:
-        mine = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
-        return select(XComModel).filter_by(**mine)
-    # Airflow 3.4 stores XComs in two tables and reads them by region.
-    exactly: dict[str, Any] = {} if region is None else {"region_id": region}
-    return XComModel.get_many(run_id=run_id, dag_ids=dag_id, task_ids=task_id, map_indexes=map_index, **exactly)
 
 
 def _read(place: str) -> bytes:

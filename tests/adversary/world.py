@@ -31,6 +31,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     TaskDeferred,
 )
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
@@ -145,7 +146,7 @@ class World:
         run = SimpleNamespace(logical_date=datetime(2027, 1, 15, tzinfo=UTC), run_after=None)
         result = error = None
         try:
-            result = execute({"ti": ti, "outlet_events": {}, "dag_run": run})
+            result = execute({"ti": ti, "outlet_events": OutletEventAccessors(), "dag_run": run})
         except BaseException as raised:  # noqa: BLE001 (judged by the promises)
             error = raised
         if self._is_dead:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, leases, sqlite_engine
-from airflow_provider_assistant.ledger.queries import LONGEST_REQUEST, ambiguous_entries, resolve
+from airflow_provider_assistant.ledger.queries import LONGEST_REQUEST, ambiguous_entries
+from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.loading import engine, file_readers, report
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.docs.conftest import FAQ, write_csv

@@ -35,9 +35,9 @@ from airflow_provider_assistant.ledger.queries import (
     ambiguous_entries,
     count_outcomes,
     find_ambiguous,
-    resolve,
     superseded_documents,
 )
+from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import leases, metadata
 from airflow_provider_assistant.ledger.schema import questions as table_of_questions
 from tests.integration.faults.conftest import Case, _process, remote
@@ -446,8 +446,10 @@ def test_many_open_a_ledger_at_once(kind, server, engine, request):
         Ledger(mine).close()
 
     at_once(6, opens)
-    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-7:]
-    assert sorted(added) == ["batch", "completed_at", "mode", "region", "session_id", "site_url", "state"]
+    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-8:]
+    assert sorted(added) == [
+        "batch", "completed_at", "mode", "region", "sent_hash", "session_id", "site_url", "state",
+    ]  # fmt: skip
 
 
 def test_an_unreachable_server(server):

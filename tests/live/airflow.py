@@ -41,15 +41,24 @@ class LiveAirflow(AirflowApi):
     :param home: becomes AIRFLOW_HOME; its logs and settings are kept there
     :param dags: the folder with the DAGs
     :param env: more environment variables for all components, e.g. ``AIRFLOW_CONN_…``
+    :param roles: more users and their roles: ``viewer``, ``user`` or ``op``; their password is that of the
+        administrator
     """
 
-    def __init__(self, home: Path, dags: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        dags: Path,
+        env: Mapping[str, str] | None = None,
+        roles: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = home.resolve()
         self.dags = dags.resolve()
         # On a busy machine SQLite answers "database is locked" to a component now and then.
         self.database = PostgresServer()
         port = free_port()
         super().__init__(f"http://127.0.0.1:{port}", "admin", secrets.token_urlsafe(12))
+        self.roles = {self.user: "admin", **(roles or {})}
         self.env = self._environment(port) | dict(env or {})
         self.components = {name: self._process(name, *arguments) for name, arguments in COMPONENTS.items()}
         self._stack = ExitStack()
@@ -73,7 +82,7 @@ class LiveAirflow(AirflowApi):
             "CORE__EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
             "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             "CORE__TEST_CONNECTION": "Enabled",
-            "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.user}:admin",
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in self.roles.items()),
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
             "API__HOST": "127.0.0.1",
             "API__PORT": port,
@@ -133,7 +142,7 @@ class LiveAirflow(AirflowApi):
         self.home.mkdir(parents=True, exist_ok=True)
         passwords = self.home / "passwords.json"
         passwords.touch(mode=0o600)
-        passwords.write_text(json.dumps({self.user: self.password}))
+        passwords.write_text(json.dumps(dict.fromkeys(self.roles, self.password)))
         self._process("migrate", "db", "migrate").run(timeout=WAIT)
 
     def check(self) -> None:

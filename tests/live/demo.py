@@ -397,6 +397,7 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
             screen.say(f"it generates {HISTORY - 1} days of statistics before today (--history {HISTORY})")
             places = {"LAKE": lake(home).as_uri(), "WAREHOUSE": str(warehouse(home))}
             env = {**service.env, **{f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}}
+            env["AIRFLOW__ASSISTANT__LAKE_PATH"] = places["LAKE"]
             airflow = LiveAirflow(home / "airflow", dags, env)
             screen.say("Airflow is starting")
             with screen.busy("Airflow is starting"):
@@ -421,6 +422,7 @@ def keep(home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantSer
     """Print the URLs and paths, and keep everything running until Ctrl-C."""
     screen.show("Airflow and the service are running")
     places = [
+        ("start here", f"{airflow.base_url}/plugin/assistant"),
         ("Airflow", airflow.base_url),
         ("user", airflow.user),
         ("password", airflow.password),

@@ -104,6 +104,7 @@ def airflow(
     env = {
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
         "AIRFLOW_VAR_ASSISTANT_LAKE": lake.as_uri(),
+        "AIRFLOW__ASSISTANT__LAKE_PATH": lake.as_uri(),
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
             {"type": "file", "log_file_path": str(lineage_log), "append": True}
         ),
@@ -118,7 +119,7 @@ def airflow(
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).with_name("tracing")), *search_path]),
         IMPORTS_LOG: str(imports_log),
     }
-    with LiveAirflow(home / "airflow", dags, env) as airflow:
+    with LiveAirflow(home / "airflow", dags, env, roles={"viewer": "viewer", "editor": "user"}) as airflow:
         yield airflow
 
 

@@ -39,9 +39,9 @@ COMPAT_NAMES = {
     },
     "sdk": {
         "AirflowException", "AirflowFailException", "AirflowNotFoundException", "AirflowSensorTimeout",
-        "AirflowSkipException", "Asset", "BaseHook", "BaseOperator", "BaseOperatorLink", "BaseSensorOperator",
-        "Connection", "Context", "DecoratedOperator", "ObjectStoragePath", "PokeReturnValue", "Stats", "TaskDecorator",
-        "TaskDeferred", "conf", "context_merge", "task_decorator_factory",
+        "AirflowSkipException", "Asset", "AssetAlias", "BaseHook", "BaseOperator", "BaseOperatorLink",
+        "BaseSensorOperator", "Connection", "Context", "DecoratedOperator", "ObjectStoragePath", "PokeReturnValue",
+        "Stats", "TaskDecorator", "TaskDeferred", "conf", "context_merge", "task_decorator_factory",
     },
 }  # fmt: skip
 # Imported in a try statement, because only newer versions have it.

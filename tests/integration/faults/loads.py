@@ -17,6 +17,7 @@ from typing import Any
 
 import airflow.configuration
 import pyarrow.parquet as pq
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.processes import preload, processes
@@ -73,7 +74,7 @@ class Try:
         instance = SimpleNamespace(
             dag_id="dag", run_id=self.run_id, task_id=self.task_id, map_index=-1, try_number=self.try_number
         )
-        return operator.execute({"ti": instance, "outlet_events": {}})
+        return operator.execute({"ti": instance, "outlet_events": OutletEventAccessors()})
 
 
 @dataclass

@@ -116,10 +116,24 @@ def test_a_change_that_is_done_supersedes_the_older_document(cli, connection, fa
     assert found["document_id"] in {document["id"] for document in service.documents("acme-docs")}
 
 
-def test_done_needs_the_content_that_the_site_has(cli, in_doubt, faq, tmp_path):
-    without = cli("ledger", "resolve", in_doubt["key"], "--as", "created")
+def test_the_ledger_knows_the_content_that_was_sent(cli, in_doubt, faq):
+    ran = cli("ledger", "resolve", in_doubt["key"], "--as", "created", "--id", "doc_1")
+    assert ran.code == 0, ran.err
+    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
+    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
+    assert cli("load", faq, *LOAD, "-o", "json").json["changed"] == 1
+
+
+def test_a_claim_of_a_killed_task_needs_the_content(cli, connection, service):
+    with claimed(service):
+        (entry,) = cli("ledger", "ambiguous", "-o", "json").json
+    without = cli("ledger", "resolve", entry["key"], "--as", "created")
     assert without.code == 2
     assert "--file" in without.err
+    assert cli("ledger", "ambiguous").code == 1
+
+
+def test_done_needs_a_row_of_the_file(cli, in_doubt, faq):
     other = cli("ledger", "resolve", in_doubt["key"], "--as", "created", "--file", faq, "--key", "title")
     assert other.code == 2
     assert "no row with the key" in other.err

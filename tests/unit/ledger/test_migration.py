@@ -24,6 +24,7 @@ from airflow_provider_assistant.ledger import (
     submissions,
 )
 from airflow_provider_assistant.ledger.database import is_transient
+from airflow_provider_assistant.ledger.queries import ambiguous_entries
 from airflow_provider_assistant.ledger.schema import documents, questions
 from tests.threads import at_once
 from tests.unit.ledger.versions import (
@@ -34,6 +35,7 @@ from tests.unit.ledger.versions import (
     VERSION_4,
     VERSION_5,
     VERSION_6,
+    VERSION_7,
 )
 
 RUN = RunRef("dag", "run", "task", -1)
@@ -79,8 +81,13 @@ def test_version_4_keeps_all_that_it_has(tmp_path):
         Ledger(sqlite_engine(path)).close()
         after = {name: [dict(row) for row in raw.execute(f"SELECT * FROM {name}")] for name in names}
     added = {
-        "assistant_documents": {"site_url": "s", "endpoint": "documents/qa", "namespace": None},
-        "assistant_questions": {"site_url": "https://h/m2m/sites/docs", "mode": "async", "batch": "b"},
+        "assistant_documents": {"site_url": "s", "endpoint": "documents/qa", "namespace": None, "sent_hash": None},
+        "assistant_questions": {
+            "site_url": "https://h/m2m/sites/docs",
+            "mode": "async",
+            "batch": "b",
+            "sent_hash": None,
+        },
     }
     renamed = {"intended_at": "claimed_at", "settled_at": "recorded_at"}
     assert after == {
@@ -115,7 +122,7 @@ def test_version_2_gets_questions_and_keeps_the_rest(second):
 
 
 @pytest.mark.parametrize(
-    "version", [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6], ids=list("123456")
+    "version", [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7], ids=list("1234567")
 )
 def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
     migrated, new = ledger_of(tmp_path / "migrated.db", version), tmp_path / "new.db"
@@ -241,12 +248,26 @@ def test_version_6_gets_leases_and_its_claims_have_none(tmp_path, run_id):
         assert memory.entries(["intended"])["intended"].state == "leased"
 
 
+def test_version_7_gets_the_content_of_documents_that_become_ambiguous(tmp_path):
+    scope = DocumentScope("https://h/m2m/sites/a%20b", "documents/text", "x/documents/qa")
+    path = ledger_of(tmp_path / "ledger.db", VERSION_7)
+    with (
+        Ledger(sqlite_engine(path)) as ledger,
+        ledger.documents(scope=scope, site_id="docs", source="kb", run=RUN) as memory,
+    ):
+        claims = [Claim(key, "label", entry) for key, entry in memory.entries(["done", "refused"]).items()]
+        assert memory.commit_and_claim((), claims) == {"done", "refused"}
+        memory.commit_and_claim([ClaimOutcome(claim, "ambiguous", f"new {claim.key}") for claim in claims], ())
+        found = {entry.key: entry.sent_hash for entry in ambiguous_entries(ledger) if entry.kind == "document"}
+        assert found == {"done": "new done", "refused": "new refused", "intended": None, "ambiguous": None}
+
+
 def test_a_migration_that_was_killed_midway_is_finished(third):
     with sqlite3.connect(third) as raw:
         raw.execute("ALTER TABLE assistant_questions ADD COLUMN state VARCHAR(16)")
     Ledger(sqlite_engine(third)).close()
-    assert [column[0] for column in columns(third)["assistant_questions"]][-7:] == [
-        "state", "completed_at", "session_id", "region", "site_url", "mode", "batch",
+    assert [column[0] for column in columns(third)["assistant_questions"]][-8:] == [
+        "state", "completed_at", "session_id", "region", "site_url", "mode", "batch", "sent_hash",
     ]  # fmt: skip
 
 

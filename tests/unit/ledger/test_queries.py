@@ -15,7 +15,8 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
     submissions,
 )
-from airflow_provider_assistant.ledger.queries import ambiguous_entries, count_outcomes, find_ambiguous, resolve
+from airflow_provider_assistant.ledger.queries import ambiguous_entries, count_outcomes, find_ambiguous
+from airflow_provider_assistant.ledger.resolution import resolve
 
 SCOPE, RUN = "https://a/m2m/sites/s", RunRef("d", "r", "t", -1)
 KEY = key_of("one")

@@ -102,6 +102,13 @@ ALTER TABLE assistant_questions ADD COLUMN site_url VARCHAR(400);
 ALTER TABLE assistant_questions ADD COLUMN mode VARCHAR(250);
 ALTER TABLE assistant_questions ADD COLUMN batch VARCHAR(250);
 """
+# Added by version 7: leases.
+VERSION_7 = f"""{VERSION_6}
+INSERT INTO assistant_ledger_schema VALUES (7);
+CREATE TABLE assistant_leases (token VARCHAR(32) NOT NULL, heartbeat_at DATETIME NOT NULL, seconds FLOAT NOT NULL,
+    dag_id VARCHAR(250), run_id VARCHAR(250), task_id VARCHAR(250), map_index INTEGER, region VARCHAR(250),
+    PRIMARY KEY (token));
+"""
 # The statement by which versions before 6 claim a question.
 FORMER_CLAIM = """
 INSERT INTO assistant_questions (scope, site_id, source, claim, dag_id, run_id, task_id, map_index, intended_at,

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantRateLimitError, AssistantRequestTimeoutError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -211,7 +212,11 @@ class TestARowThatWaitsForHours:
 
         def second_run():
             ti = SimpleNamespace(dag_id="dag", run_id="next", task_id="task", map_index=-1, try_number=1, max_tries=0)
-            context = {"ti": ti, "outlet_events": {}, "dag_run": SimpleNamespace(logical_date=None, run_after=None)}
+            context = {
+                "ti": ti,
+                "outlet_events": OutletEventAccessors(),
+                "dag_run": SimpleNamespace(logical_date=None, run_after=None),
+            }
             other.append(load(rows(2), source_name="rows", findings_path=findings).execute(context))
 
         def in_a_thread():

@@ -6,6 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import duckdb
 import httpx
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG, Asset, ObjectStoragePath, task
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -72,7 +74,7 @@ def render(operator):
 
 def context(run_id="run", map_index=-1, task_id="load"):
     ti = SimpleNamespace(dag_id="dag", run_id=run_id, task_id=task_id, map_index=map_index)
-    return {"ti": ti, "outlet_events": {}}
+    return {"ti": ti, "outlet_events": OutletEventAccessors()}
 
 
 def load(source, kind=AssistantLoadQAOperator, *, run_id="run", map_index=-1, task_id="load", **options):
@@ -523,6 +525,43 @@ def test_the_outlet_asset_is_told_the_counts(service, connection, run_operator):
         (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
     assert extra == run.xcom()
     assert (extra["rows"], extra["created"]) == (2, 2)
+
+
+def test_a_load_without_outlets_tells_the_asset_of_its_site(service, connection, run_operator):
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    runs = [run_operator(AssistantLoadQAOperator, source=ROWS) for _ in range(2)]
+    for run in runs:
+        mine = AssetEvent.source_run_id == run.run_id
+        query = select(AssetModel.uri, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        with create_session() as session:
+            ((uri, extra),) = session.execute(query.where(mine)).all()
+        assert uri == f"assistant://{service.url.split('/')[2]}/acme-docs/documents"
+        assert extra == run.xcom()
+
+
+def test_a_failed_load_tells_nothing(service, connection, run_operator):
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    run = run_operator(AssistantLoadQAOperator, source=[{**ROWS[0], "answer": " "}])
+    assert run.task_state() == "failed"
+    with create_session() as session:
+        assert session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)).all() == []
+
+
+@pytest.mark.parametrize("base", ["", "/airflow"])
+def test_findings_are_linked_also_if_the_task_failed(base, service, connection, run_operator, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"http://localhost:8080{base}")
+    run = run_operator(AssistantLoadQAOperator, source=[ROWS[0], {**ROWS[0], "question": "x", "answer": " "}])
+    assert run.task_state() == "failed"
+    page = f"{base}/dags/{run.dag_id}/runs/{quote(run.run_id, safe='')}/tasks/task/plugin/assistant_task"
+    assert run.xcom(key="_link_AssistantFindingsLink") == page
+    good = run_operator(AssistantLoadQAOperator, source=ROWS)
+    assert good.xcom(key="_link_AssistantFindingsLink") == ""
 
 
 def test_progress_is_logged(service, connection, caplog, capfd, monkeypatch):

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, AirflowSkipException
 from airflow.sdk import timezone
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
@@ -51,7 +52,7 @@ def context():
     return {
         "ti": SimpleNamespace(**CONTEXT_FIELDS, xcom_push=lambda *_, **__: None),
         "dag_run": run,
-        "outlet_events": {},
+        "outlet_events": OutletEventAccessors(),
         "task": None,
     }
 

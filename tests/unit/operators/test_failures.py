@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -95,7 +96,13 @@ def test_a_permanent_rejection_is_an_error_without_retries(name, status, service
     operator.render_template_fields({})
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=1, max_tries=3)
     with pytest.raises(AirflowFailException) as raised:
-        operator.execute({"ti": ti, "dag_run": SimpleNamespace(logical_date=AT, run_after=AT), "outlet_events": {}})
+        operator.execute(
+            {
+                "ti": ti,
+                "dag_run": SimpleNamespace(logical_date=AT, run_after=AT),
+                "outlet_events": OutletEventAccessors(),
+            }
+        )
     assert len(service.journal()) == 1
     is_permanent(raised.value, status, name)
 

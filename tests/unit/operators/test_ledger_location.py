@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, TaskDeferred
 from airflow.sdk import DAG
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
@@ -97,7 +98,7 @@ def submitted(service):
 def context():
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, max_tries=0)
     run = SimpleNamespace(logical_date=None, run_after=datetime.now(UTC))
-    return {"ti": ti, "dag_run": run, "outlet_events": {}}
+    return {"ti": ti, "dag_run": run, "outlet_events": OutletEventAccessors()}
 
 
 def execute(kind, **arguments):

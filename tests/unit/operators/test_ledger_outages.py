@@ -9,6 +9,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
@@ -25,7 +26,7 @@ CHAT = {"session_id": "s", "message": "Anything?", "poll_interval": 0.01, "timeo
 
 def context(map_index=-1, **more):
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="ask", map_index=map_index, **more.pop("of_ti", {}))
-    return {"ti": ti, "outlet_events": {}, **more}
+    return {"ti": ti, "outlet_events": OutletEventAccessors(), **more}
 
 
 def submit(in_context=None, **options):

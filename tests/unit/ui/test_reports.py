@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from types import SimpleNamespace
 from urllib.parse import quote
 from uuid import UUID
@@ -14,7 +12,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import false, select
 
 from airflow_provider_assistant.evaluation.report import GENERATOR
-from airflow_provider_assistant.ui import reports
+from airflow_provider_assistant.ui import reports, task_results
+from airflow_provider_assistant.ui.access import may_see_task
+from airflow_provider_assistant.ui.app import app
 
 REGION = UUID(int=7)
 PAGE = f"<!DOCTYPE html>\n{GENERATOR}\n<h1>Passed</h1>"
@@ -23,8 +23,8 @@ PAGE = f"<!DOCTYPE html>\n{GENERATOR}\n<h1>Passed</h1>"
 @pytest.fixture
 def client(monkeypatch):
     """A client with access to everything. System tests check access on a running Airflow."""
-    monkeypatch.setitem(reports.app.dependency_overrides, reports.may_see, lambda: None)
-    return TestClient(reports.app)
+    monkeypatch.setitem(app.dependency_overrides, may_see_task, lambda: None)
+    return TestClient(app)
 
 
 @pytest.fixture
@@ -143,8 +143,8 @@ def test_an_iteration_of_a_loop_is_found_by_its_region(asked, expected, client, 
         assert (run_id, dag_ids, task_ids, map_indexes) == ("r", "d", "judge", 2)
         return select(xcom).where(false())
 
-    xcom = reports.XComModel
-    monkeypatch.setattr(reports, "XComModel", SimpleNamespace(get_many=get_many))
+    xcom = task_results.XComModel
+    monkeypatch.setattr(task_results, "XComModel", SimpleNamespace(get_many=get_many))
     assert "has no report" in client.get(f"/reports/d/r/judge/2{asked}").text
     assert read == [expected]
 
@@ -159,21 +159,3 @@ def test_a_word_for_a_number_is_refused(client):
 
 def test_nothing_else_is_there(client):
     assert [client.get(path).status_code for path in ("/", "/docs", "/openapi.json", "/reports/d/r/t")] == [404] * 4
-
-
-def test_airflow_finds_the_plugin_and_imports_nothing_for_it():
-    code = """
-import sys, asyncio
-from importlib.metadata import entry_points
-(found,) = [point for point in entry_points(group="airflow.plugins") if point.name == "assistant"]
-import airflow.plugins_manager, airflow.sdk
-before = set(sys.modules)
-plugin = found.load()
-(app,) = plugin.fastapi_apps
-assert app["url_prefix"] == "/assistant", app
-new = {name.partition(".")[0] for name in set(sys.modules) - before}
-heavy = new & {"fastapi", "starlette", "sqlalchemy", "pyarrow"}
-assert not heavy, heavy
-assert "airflow_provider_assistant.ui.reports" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -1,0 +1,127 @@
+"""The manual resolution of ambiguous entries: the rules, and the change, for the command line and the pages."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.ledger.database import transaction
+from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry
+from airflow_provider_assistant.ledger.store import Ledger
+
+ByHand: TypeAlias = Literal["created", "failed"]
+BY_HAND = "resolved by hand"
+
+
+def allowed_outcomes(entry: AmbiguousEntry) -> tuple[ByHand, ...]:
+    """
+    Return the outcomes that an entry can be resolved as without further facts.
+
+    :param entry: The entry.
+    :return: ``created`` and ``failed``, or one of them.
+    """
+    if entry.kind == "rating" or (entry.kind == "document" and entry.sent_hash is not None):
+        return "created", "failed"
+    return ("failed",)
+
+
+def check_not_under_way(entry: AmbiguousEntry, advice: str) -> None:
+    """
+    Check that no task is sending an entry.
+
+    :param entry: The entry.
+    :param advice: What to do otherwise, the last sentence of the message.
+    :raises AssistantInputError: A task may be sending it right now.
+    """
+    if entry.may_be_under_way:
+        raise AssistantInputError(
+            f"{entry.run} claimed {entry.label} at {entry.claimed_at:%H:%M:%S} UTC and may still be sending "
+            f"it. {advice}",
+            field="entry",
+        )
+
+
+def resolve(
+    ledger: Ledger,
+    entry: AmbiguousEntry,
+    outcome: ByHand,
+    *,
+    identifier: str | None = None,
+    content_hash: str | None = None,
+    dry_run: bool = False,
+) -> None:
+    """
+    Record the outcome of an ambiguous entry by hand.
+
+    ``failed`` means that the attempt created nothing; an earlier document of the key remains.
+
+    :param ledger: The ledger.
+    :param entry: The entry.
+    :param outcome: ``created`` if the effect happened, otherwise ``failed``.
+    :param identifier: Id of the document or request that was found.
+    :param content_hash: Content hash of the document that was found. Default: that of the request that made the entry
+        ambiguous, if it is known.
+    :param dry_run: Whether to check only, without changes. Default: False.
+    :raises AssistantInputError: The entry cannot have this outcome, required values are missing, or the entry has
+        changed since it was read.
+    :raises AssistantLedgerError: The database cannot be used.
+    """
+    table = TABLES[entry.kind]
+    c = table.c
+    is_same = ((c.scope == entry.scope), (c.key == entry.key))
+    is_unchanged = ((c.outcome == entry.outcome), (c.claimed_at == entry.claimed_at))
+
+    def record(connection: sa.Connection) -> None:
+        row = connection.execute(sa.select(table).where(*is_same, *is_unchanged)).one_or_none()
+        changed = row is None
+        if row is not None:
+            facts = _facts(entry, row, outcome, identifier, content_hash)
+            if dry_run:
+                return
+            change = sa.update(table).where(*is_same, *is_unchanged)
+            update = change.values(**{"outcome": outcome, "error": BY_HAND, "recorded_at": datetime.now(UTC), **facts})
+            changed = not connection.execute(update).rowcount
+        if changed:
+            raise AssistantInputError(
+                f"{entry.kind} {entry.key} has changed since it was read. Nothing was changed. List the entries again.",
+                field="entry",
+            )
+
+    transaction(ledger.engine, record, writes=not dry_run)
+
+
+def _facts(
+    entry: AmbiguousEntry, row: Any, outcome: str, identifier: str | None, content_hash: str | None
+) -> dict[str, Any]:
+    """Return the columns to change in addition to the outcome."""
+    if entry.kind == "rating":
+        return {}
+    if entry.kind == "submission":
+        if outcome == "created" and not identifier:
+            raise AssistantInputError("a created submission needs the id of its request; pass --id", field="id")
+        return {"request_id": identifier}
+    if entry.kind == "question":
+        if outcome == "created":
+            raise AssistantInputError(
+                "a question can only be resolved as not-created; the next try of its task then asks it again",
+                field="as",
+            )
+        return {"ambiguous": 0}
+    if outcome == "failed":
+        # As after a failed request, the entry keeps the older document.
+        return {"ambiguous": 0, "sent_hash": None, "outcome": "failed" if row.content_hash is None else "created"}
+    content_hash = content_hash or row.sent_hash
+    if content_hash is None:
+        raise AssistantInputError(
+            "a created document needs its content; without it, the next load would treat the row as changed. Pass "
+            "--file, with the --key, --column and --constant of the load",
+            field="file",
+        )
+    facts = {"ambiguous": 0, "sent_hash": None, "content_hash": content_hash, "document_id": identifier}
+    if row.content_hash is not None and row.document_id is not None:
+        facts["superseded"] = json.dumps([*json.loads(row.superseded or "[]"), row.document_id])
+    return facts

@@ -1,0 +1,100 @@
+"""What a user may see and change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_access_view
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import Depends, HTTPException, Request
+from sqlalchemy import select
+
+from airflow_provider_assistant.operators.links import task_path
+from airflow_provider_assistant.ui.models import Task
+
+may_see_pages = requires_access_view(AccessView.PLUGINS)
+# The results of tasks are XComs.
+may_see_task = requires_access_dag("GET", DagAccessEntity.XCOM)
+
+
+@dataclass(slots=True)
+class Rights:
+    """
+    The rights of a user on DAGs.
+
+    :param dags: All DAGs that Airflow knows.
+    :param readable: Those that the user may read.
+    :param may_change: Returns whether the user may change task instances of a DAG, as for clearing a task.
+    :param may_change_all: Returns whether the user may change every DAG.
+    """
+
+    dags: frozenset[str]
+    readable: frozenset[str]
+    may_change: Callable[[str], bool]
+    may_change_all: Callable[[], bool]
+    _known: dict[str | None, bool] = field(default_factory=dict)
+
+    @property
+    def selected(self) -> frozenset[str] | None:
+        """
+        The DAGs whose entries the user sees; None for all entries.
+
+        Only who may read every DAG sees entries of the command line and of DAGs that Airflow no longer knows.
+        """
+        return None if self.dags and self.readable >= self.dags else self.readable
+
+    def may_settle(self, dag_id: str | None) -> bool:
+        """
+        Return whether the user may settle entries of a DAG: settling decides what its next run sends.
+
+        :param dag_id: The DAG. Entries of DAGs that Airflow does not know need the right to change every DAG.
+        """
+        name = dag_id if dag_id in self.dags else None
+        if name not in self._known:
+            self._known[name] = self.may_change_all() if name is None else self.may_change(name)
+        return self._known[name]
+
+    def task(self, row: Any) -> Task:
+        """
+        Return the task instance of a row of the ledger.
+
+        :param row: Object with the attributes ``dag_id``, ``run_id``, ``task_id``, ``map_index`` and ``region``.
+        """
+        names = ("dag_id", "run_id", "task_id", "map_index", "region")
+        found = {name: getattr(row, name) for name in names}
+        return Task(**found, path=task_path(**found) if row.dag_id in self.dags else None)
+
+
+def rights_of(request: Request, user: GetUserDep) -> Rights:
+    """
+    Return the rights of the user of a request.
+
+    :param request: The request.
+    :param user: The user.
+    """
+
+    def may_change(dag_id: str) -> bool:
+        check = requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE, dag_id)
+        try:
+            check(request, user)
+        except HTTPException:
+            return False
+        return True
+
+    with create_session() as session:
+        dags = frozenset(session.scalars(select(DagModel.dag_id)))
+    manager = get_auth_manager()
+    return Rights(
+        dags,
+        frozenset(manager.get_authorized_dag_ids(user=user, method="GET")),
+        may_change,
+        lambda: bool(dags) and frozenset(manager.get_authorized_dag_ids(user=user, method="PUT")) >= dags,
+    )
+
+
+RightsDep = Annotated[Rights, Depends(rights_of)]

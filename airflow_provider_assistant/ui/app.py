@@ -1,0 +1,76 @@
+"""
+The application behind the pages in Airflow's UI.
+
+A mounted application inherits no access checks from Airflow: every router declares its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Response
+
+from airflow_provider_assistant.ui import page, reports, settle, tasks, trends
+from airflow_provider_assistant.ui.access import may_see_pages
+
+# Headers of every reply that sets no others. Replies are data for scripts: nothing in them may be run or framed.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+STATIC = files("airflow_provider_assistant.ui") / "static"
+CONTENT_TYPES = {"mjs": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+
+static = APIRouter(prefix="/static", dependencies=[Depends(may_see_pages)])
+
+
+@static.get("/{name}")
+def static_file(name: str, if_none_match: Annotated[str | None, Header()] = None) -> Response:
+    """
+    Return a file of the pages.
+
+    :param name: Name of the file.
+    :param if_none_match: ETag of the browser's copy.
+    """
+    match = re.fullmatch(r"[a-z0-9_-]+\.([a-z]+)", name)
+    if not match or match[1] not in CONTENT_TYPES or not (file := STATIC / name).is_file():
+        raise HTTPException(404, "There is no such file.")
+    content = file.read_bytes()
+    headers = {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"', "Cache-Control": "private, no-cache"}
+    if if_none_match == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=CONTENT_TYPES[match[1]], headers=headers)
+
+
+class SecurityHeaders:
+    """
+    Add :data:`HEADERS` to every reply.
+
+    :param app: The application.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request."""
+
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                given = {name.lower() for name, _ in message["headers"]}
+                added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(item for item in added if item[0] not in given)]
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)
+app.add_middleware(SecurityHeaders)
+for _router in (static, reports.router, page.router, trends.router, tasks.router, settle.router):
+    app.include_router(_router)

@@ -1,0 +1,197 @@
+"""Findings and answers in files that tasks wrote, read in parts: only a file of this package is shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.loading.findings import findings_schema
+from airflow_provider_assistant.ui.models import Problem
+from airflow_provider_assistant.ui.task_models import Bin, Finding, FindingsKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+log = logging.getLogger(__name__)
+
+# Maximum number of findings that are read, and of answers: about a second.
+MOST_FINDINGS, MOST_ANSWERS = 1_000_000, 200_000
+BINS = 20
+COLUMNS = ("kind", "row", "key", "reason", "document_ids")
+# The first characters of a formula in spreadsheets.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+class UnreadableError(Exception):
+    """
+    A file cannot be shown.
+
+    :param text: A sentence for the user.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(code="unreadable", text=text)
+
+
+def open_findings(path: str) -> pq.ParquetFile:
+    """
+    Open a file of findings.
+
+    DAG authors choose the path, so a file with other columns is refused.
+
+    :param path: Path or URL of the file.
+    :return: The file; close it after use.
+    :raises UnreadableError: The file cannot be read, or is not a file of findings.
+    """
+    found = _opened(path, "findings")
+    if found.schema_arrow.names != list(COLUMNS) or not found.schema_arrow.equals(findings_schema()):
+        found.close(force=True)
+        raise UnreadableError(f"{path} is not a file of findings.")
+    return found
+
+
+def kinds_of(file: pq.ParquetFile) -> list[FindingsKind]:
+    """
+    Return the number of findings by kind, in the order of their first appearance.
+
+    :param file: File of findings.
+    """
+    counts: Counter[str] = Counter()
+    for batch in _batches(file, ["kind"]):
+        for item in batch.column(0).value_counts().to_pylist():
+            counts[item["values"]] += item["counts"]
+    return [FindingsKind(kind=kind, count=count) for kind, count in counts.items()]
+
+
+def page_of_findings(file: pq.ParquetFile, kind: str | None, limit: int, offset: int) -> list[Finding]:
+    """
+    Return a page of findings, in the order of the file.
+
+    :param file: File of findings.
+    :param kind: Only this kind. Default: all.
+    :param limit: Number of findings.
+    :param offset: Number of findings before the page.
+    """
+    found: list[Finding] = []
+    for rows in _of_kind(file, kind):
+        if offset >= rows.num_rows:
+            offset -= rows.num_rows
+            continue
+        found += [Finding(**row) for row in rows.slice(offset, limit - len(found)).to_pylist()]
+        offset = 0
+        if len(found) >= limit:
+            break
+    return found
+
+
+def csv_of(file: pq.ParquetFile, kind: str | None) -> Iterator[str]:
+    """
+    Yield the findings as CSV, and close the file.
+
+    :param file: File of findings.
+    :param kind: Only this kind. Default: all.
+    """
+    try:
+        yield _csv([COLUMNS])
+        for rows in _of_kind(file, kind):
+            listed = (
+                (*(row[name] for name in COLUMNS[:-1]), " ".join(row["document_ids"])) for row in rows.to_pylist()
+            )
+            yield _csv([_safe(value) for value in row] for row in listed)
+    finally:
+        file.close(force=True)
+
+
+def answers_of(path: str) -> tuple[list[Bin], dict[str, int]]:
+    """
+    Return a histogram of the latencies of the complete answers of a chat batch, and the number of rows by status.
+
+    :param path: Path or URL of the output file.
+    :return: At most :data:`BINS` equal bins in seconds, none if no answer has a latency; and counts, of which ``rows``
+        is the sum.
+    :raises UnreadableError: The file cannot be read, or is not the output of a chat batch.
+    """
+    file = _opened(path, "answers")
+    seconds: list[float] = []
+    counts = Counter(dict.fromkeys(STATUSES, 0))
+    try:
+        if not {"status", "seconds"} <= set(file.schema_arrow.names):
+            raise UnreadableError(f"{path} is not a file of answers.")
+        for batch in _batches(file, ["status", "seconds"], MOST_ANSWERS):
+            for status, value in zip(batch["status"].to_pylist(), batch["seconds"].to_pylist(), strict=True):
+                counts[str(status)] += 1
+                if status == "complete" and isinstance(value, float):
+                    seconds.append(value)
+    finally:
+        file.close(force=True)
+    return histogram(seconds), {**counts, "rows": counts.total()}
+
+
+def histogram(values: Sequence[float]) -> list[Bin]:
+    """
+    Return a histogram with equal bins from 0 to the greatest value.
+
+    :param values: Values of at least 0.
+    """
+    if not values:
+        return []
+    width = (max(values) or 1.0) / BINS
+    counts = Counter(min(BINS - 1, max(0, int(value / width))) for value in values)
+    return [Bin(low=number * width, high=(number + 1) * width, count=counts[number]) for number in range(BINS)]
+
+
+def _of_kind(file: pq.ParquetFile, kind: str | None) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
+    for batch in _batches(file, list(COLUMNS)):
+        yield batch if kind is None else batch.filter(pc.equal(batch.column("kind"), kind))
+
+
+def _batches(file: pq.ParquetFile, columns: list[str], most: int = MOST_FINDINGS) -> Iterator[pa.RecordBatch]:
+    seen = 0
+    try:
+        for batch in file.iter_batches(batch_size=10_000, columns=columns, use_threads=False):
+            yield batch
+            seen += batch.num_rows
+            if seen >= most:
+                return
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"The file cannot be read ({type(error).__name__}): it is damaged.") from error
+
+
+def _opened(path: str, what: str) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
+    # Requests to web servers from the API server's network are not for DAG authors to choose.
+    if path.startswith("http"):
+        raise UnreadableError(f"{path} is not a file of {what}.")
+    try:
+        return pq.ParquetFile(ObjectStoragePath(path).open("rb"))
+    except Exception as error:
+        # Log only the type: the message may contain details of the storage that the user must not see.
+        log.warning("The file %s cannot be read: %s", path, type(error).__name__)
+        raise UnreadableError(
+            f"The {what} are in {path}, but this API server cannot read them ({type(error).__name__}). If the file is "
+            "on the disk of a worker, write it to a storage that both can reach: set findings_path or output_path, or "
+            "[assistant] findings_folder."
+        ) from error
+
+
+def _safe(value: Any) -> Any:
+    """Return a value that a spreadsheet does not take for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def _csv(rows: Any) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,68 @@
+"""Opaque ids of ledger entries, with which a page names the entries to settle."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry
+
+SUPERSEDED = "superseded"
+
+
+class EntryId(NamedTuple):
+    """
+    What an id names.
+
+    :param kind: Kind of an ambiguous entry, or ``superseded`` for a document with superseded ones.
+    :param scope: Scope of the entry.
+    :param key: Key of the entry.
+    :param claimed_at: Time of its latest claim. An entry that was claimed again since is another one.
+    """
+
+    kind: str
+    scope: str
+    key: str
+    claimed_at: datetime
+
+    def __str__(self) -> str:
+        parts = [self.kind, self.scope, self.key, self.claimed_at.isoformat()]
+        return base64.urlsafe_b64encode(json.dumps(parts, separators=(",", ":")).encode()).decode()
+
+
+def entry_id(entry: AmbiguousEntry) -> str:
+    """
+    Return the id of an ambiguous entry.
+
+    :param entry: The entry.
+    """
+    return str(EntryId(entry.kind, entry.scope, entry.key, entry.claimed_at))
+
+
+def superseded_id(row: Any) -> str:
+    """
+    Return the id of a document with superseded ones.
+
+    :param row: Row of the ledger's table of documents.
+    """
+    return str(EntryId(SUPERSEDED, row.scope, row.key, row.claimed_at))
+
+
+def parse_id(text: str) -> EntryId:
+    """
+    Return what an id names.
+
+    :param text: The id.
+    :raises ValueError: It is not an id of an entry.
+    """
+    try:
+        kind, scope, key, claimed_at = json.loads(base64.urlsafe_b64decode(text.encode()))
+        found = EntryId(str(kind), str(scope), str(key), datetime.fromisoformat(claimed_at))
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise ValueError("not an id of an entry") from error
+    if found.kind not in {*TABLES, SUPERSEDED} or found.claimed_at.tzinfo is None:
+        raise ValueError("not an id of an entry")
+    return found

@@ -1,0 +1,213 @@
+"""The ledgers that the API server can read: which there are, and reading one without changing it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from airflow.models.connection import Connection
+from airflow.providers.common.compat.sdk import BaseHook
+from airflow.utils.session import create_session
+from fastapi import HTTPException
+
+from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger import SCHEMA_VERSION, LedgerLocation, location_of
+from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
+from airflow_provider_assistant.ledger.location import airflow_home, engine_at
+from airflow_provider_assistant.ledger.schema import schema_versions
+from airflow_provider_assistant.ui.models import LedgerRef, Problem
+
+log = logging.getLogger(__name__)
+
+# Seconds to connect to a database, and milliseconds of one statement: a page should rather show a sentence.
+CONNECT_SECONDS, STATEMENT_MS = 5, 20_000
+# Maximum number of assistant connections that are searched for ledgers.
+MOST_CONNECTIONS = 200
+DEFAULT_FILE = "assistant_ledger.db"
+SET_LEDGER = (
+    "Set [assistant] ledger_conn_id to the SQL connection that the tasks use, and make this connection available to "
+    "the API server."
+)
+
+
+class LedgerUnavailableError(Exception):
+    """
+    The ledger cannot be read.
+
+    :param code: Kind of the problem.
+    :param text: A sentence for the user.
+    """
+
+    def __init__(self, code: Any, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(code=code, text=text)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLedger:
+    """
+    A ledger that is open for reading.
+
+    :param connection: Connection to its database, in a transaction.
+    :param leases: Settings of leases.
+    """
+
+    connection: sa.Connection
+    leases: LeaseSettings
+
+
+def known_ledgers() -> list[LedgerRef]:
+    """
+    Return the ledgers of Airflow's configuration and of the assistant connections, the default one first.
+
+    Connections in a secrets backend cannot be listed: their ledgers are missing.
+    """
+    default = location_of().conn_id
+    others = sorted(_of_connections() - {default, ""})
+    if not default and others and not _file_exists():
+        return [_ref(name) for name in others]
+    return [_ref(default), *(_ref(name) for name in others)]
+
+
+def select_ledger(ledger: str = "") -> LedgerRef:
+    """
+    Return the ledger that a request names.
+
+    :param ledger: Id of a ledger; empty for the default one.
+    :raises HTTPException: 404 if there is none with this id. So requests cannot use any other connection.
+    """
+    known = known_ledgers()
+    found = next((ref for ref in known if ref.id == ledger), None if ledger else known[0])
+    if found is None:
+        raise HTTPException(404, "There is no ledger with this id. Reload the page.")
+    return found
+
+
+@contextlib.contextmanager
+def reading(ledger: LedgerRef) -> Iterator[OpenLedger]:
+    """
+    Open a ledger for reading, without creating or changing its tables.
+
+    :param ledger: The ledger.
+    :return: Context manager that yields the open ledger.
+    :raises LedgerUnavailableError: The ledger cannot be read.
+    """
+    with engine_of(ledger) as engine:
+        try:
+            with engine.connect() as connection:
+                _limit_statements(connection)
+                _check_version(connection, ledger)
+                yield OpenLedger(connection, configured())
+        except AssistantLedgerError as error:
+            raise LedgerUnavailableError("ledger_unreachable", f"The ledger cannot be read: {error}") from error
+        except sa.exc.SQLAlchemyError as error:
+            raise _unreachable(ledger, error) from error
+
+
+@contextlib.contextmanager
+def engine_of(ledger: LedgerRef) -> Iterator[sa.Engine]:
+    """
+    Return an engine for the database of a ledger.
+
+    :param ledger: The ledger.
+    :return: Context manager that yields the engine; it is not connected yet.
+    :raises LedgerUnavailableError: There is no such database.
+    """
+    if not ledger.id and not _file_exists():
+        raise LedgerUnavailableError(
+            "no_ledger",
+            f"This API server has no ledger: {DEFAULT_FILE} does not exist in its AIRFLOW_HOME. If no task of this "
+            f"package has run yet, run one. If tasks run on other machines: {SET_LEDGER}",
+        )
+    try:
+        engine = engine_at(LedgerLocation(ledger.id))
+    except Exception as error:
+        # Providers raise any exception. Messages may contain parts of the connection.
+        cause = type(error.__cause__ or error).__name__
+        log.warning("The ledger %s cannot be opened: %s", ledger.name, cause)
+        raise LedgerUnavailableError(
+            "no_ledger",
+            f"This API server cannot open the ledger {ledger.name} ({cause}). {SET_LEDGER}",
+        ) from error
+    # Connecting would create an empty file.
+    if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
+        raise LedgerUnavailableError(
+            "no_ledger", f"The file of the ledger {ledger.name} does not exist on this API server. {SET_LEDGER}"
+        )
+    sa.event.listen(engine, "do_connect", _limit_connect)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _ref(name: str) -> LedgerRef:
+    return LedgerRef(id=name, name=name or DEFAULT_FILE)
+
+
+def _file_exists() -> bool:
+    return (airflow_home() / DEFAULT_FILE).is_file()
+
+
+def _of_connections() -> set[str]:
+    """Return the ledgers that assistant connections in Airflow's database and in environment variables name."""
+    found: list[Any] = []
+    with create_session() as session:
+        query = sa.select(Connection).where(Connection.conn_type == "assistant").order_by(Connection.conn_id)
+        for connection in session.scalars(query.limit(MOST_CONNECTIONS)):
+            with contextlib.suppress(Exception):  # the key that encrypted it may be gone
+                found.append(connection.extra_dejson.get("ledger_conn_id"))
+    prefix = "AIRFLOW_CONN_"
+    for name, value in list(os.environ.items())[: 10 * MOST_CONNECTIONS]:
+        if name.startswith(prefix) and "assistant" in value:
+            with contextlib.suppress(Exception):  # it may be invalid
+                given = BaseHook.get_connection(name.removeprefix(prefix).lower())
+                if given.conn_type == "assistant":
+                    found.append(given.extra_dejson.get("ledger_conn_id"))
+    return {name.strip() for name in found if isinstance(name, str) and name.strip()}
+
+
+def _limit_connect(dialect: sa.Dialect, _: Any, __: Any, parameters: dict[str, Any]) -> None:
+    if dialect.name in {"postgresql", "mysql", "mariadb"}:
+        parameters.setdefault("connect_timeout", CONNECT_SECONDS)
+
+
+def _limit_statements(connection: sa.Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+
+
+def _check_version(connection: sa.Connection, ledger: LedgerRef) -> None:
+    if not sa.inspect(connection).has_table(schema_versions.name):
+        raise LedgerUnavailableError(
+            "ledger_empty", f"The ledger {ledger.name} is empty: no task has used it yet. Run a load."
+        )
+    version = connection.scalar(sa.select(sa.func.max(schema_versions.c.version)))
+    if version is None or version < SCHEMA_VERSION:
+        raise LedgerUnavailableError(
+            "ledger_version",
+            f"The ledger {ledger.name} was written by an older version of airflow-provider-assistant. The next task "
+            "that uses it upgrades it.",
+        )
+    if version > SCHEMA_VERSION:
+        raise LedgerUnavailableError(
+            "ledger_version",
+            f"The ledger {ledger.name} was written by a newer version of airflow-provider-assistant. Install the same "
+            "version on the API server.",
+        )
+
+
+def _unreachable(ledger: LedgerRef, error: Exception) -> LedgerUnavailableError:
+    cause = getattr(error, "orig", None) or error
+    log.warning("The ledger %s cannot be read: %s", ledger.name, type(cause).__name__)
+    return LedgerUnavailableError(
+        "ledger_unreachable",
+        f"The database of the ledger {ledger.name} cannot be read from this API server ({type(cause).__name__}). "
+        "Check that it runs, and that the API server can reach it.",
+    )

@@ -1,0 +1,145 @@
+// Loads: their last tries as a table, and the documents over time.
+
+import { Choice, Fragment, h, Note, Section, Shown, Table, TaskLink, useData, useState, When } from "./core.mjs";
+import { Lines } from "./charts.mjs";
+import { duration, number } from "./format.mjs";
+import { Pages, usePages } from "./paging.mjs";
+
+// Outcomes of the rows of a load, in the order of the bar.
+export const ROW_OUTCOMES = [
+  ["created", "var(--created)", "Created by this load; the service confirmed it."],
+  ["unchanged", "var(--unchanged)", "Already on the site with this content, or a duplicate of another row."],
+  ["skipped", "var(--skipped)", "Left as it is on purpose, or another task loads it."],
+  ["rejected", "var(--rejected)", "Refused because of the row itself. Correct it in the source."],
+  ["ambiguous", "var(--ambiguous)", "Sent, and nobody knows whether it was created."],
+  ["failed", "var(--failed)", "Not created because the service failed or the load stopped."],
+];
+const OUTCOMES = {
+  succeeded: ["good", "succeeded"],
+  failed: ["bad", "failed"],
+  deferred: ["plain", "deferred"],
+  running: ["plain", "running"],
+  unfinished: ["bad", "killed"],
+};
+
+/** The outcome of a try of a load as a word. */
+export function Outcome({ load }) {
+  const [kind, word] = OUTCOMES[load.outcome] ?? ["plain", load.outcome];
+  return h("span", { className: `badge ${kind}` }, word);
+}
+
+const emphasised = (count) => (count ? h("strong", null, number(count)) : number(count));
+
+export function Loads({ ledger, site, sources, hasSites }) {
+  const [outcome, setOutcome] = useState("");
+  const [source, setSource] = useState("");
+  const [offset, turn] = usePages([ledger, site, outcome, source].join("\n"));
+  const data = useData("api/loads", { ledger, site, source, outcome, offset });
+  const columns = [
+    ["Started", (row) => h(When, { at: row.started_at })],
+    ["Source", (row) => h("span", { className: "text" }, row.source)],
+    ...(hasSites ? [["Site", (row) => row.site_id]] : []),
+    ["Outcome", (row) => h(Outcome, { load: row })],
+    ["Rows", (row) => number(row.counts.rows), "number"],
+    ["Created", (row) => number(row.counts.created), "number"],
+    ["Rejected", (row) => emphasised(row.counts.rejected), "number"],
+    ["Ambiguous", (row) => emphasised(row.counts.ambiguous), "number"],
+    ["Failed", (row) => emphasised(row.counts.failed), "number"],
+    ["Stale", (row) => number(row.counts.stale), "number"],
+    ["Took", (row) => duration(row.seconds), "number"],
+    ["Task", (row) => h(TaskLink, { task: row.task })],
+  ];
+  const filters = h(
+    "div",
+    { className: "filters" },
+    h(Choice, {
+      label: "Outcome",
+      value: outcome,
+      onChange: setOutcome,
+      options: [
+        ["", "all"],
+        ["succeeded", "succeeded"],
+        ["failed", "failed"],
+        ["unfinished", "killed or running"],
+        ["deferred", "deferred"],
+      ],
+    }),
+    sources.length > 1 &&
+      h(Choice, {
+        label: "Source",
+        value: source,
+        onChange: setSource,
+        options: [["", "all"], ...sources.map((one) => [one, one])],
+      }),
+  );
+  return h(
+    Section,
+    { id: "loads", title: "Last loads", wide: true, intro: "One line per try, the latest first." },
+    filters,
+    h(
+      Shown,
+      { of: data, what: "loads", empty: outcome || source ? "No load matches these filters." : "No load has run yet." },
+      (found) =>
+        h(
+          Fragment,
+          null,
+          h(Table, { caption: "Last loads", columns, rows: found.rows, keyOf: (row) => row.load_id }),
+          h(Pages, { of: found, noun: "loads", onTurn: turn }),
+        ),
+    ),
+  );
+}
+
+export function DocumentsOverTime({ ledger, site }) {
+  const data = useData("api/documents", { ledger, site });
+  return h(
+    Section,
+    { id: "documents", title: "Documents over time" },
+    h(
+      Shown,
+      {
+        of: data,
+        what: "documents",
+        empty: "No document has been created yet.",
+        isEmpty: (found) => !found.days.length,
+      },
+      (found) =>
+        h(
+          Fragment,
+          null,
+          h(Lines, {
+            title: "Documents",
+            unit: "known to the ledger, by UTC day",
+            series: [
+              {
+                name: "documents",
+                color: "var(--series-1)",
+                points: found.days.map((one) => ({ at: one.day, value: one.documents })),
+              },
+            ],
+          }),
+          h(Lines, {
+            title: "Created",
+            unit: "documents per UTC day",
+            series: [
+              {
+                name: "created",
+                color: "var(--series-2)",
+                points: found.days.map((one) => ({ at: one.day, value: one.created })),
+              },
+              {
+                name: "of them changed",
+                color: "var(--series-3)",
+                points: found.days.map((one) => ({ at: one.day, value: one.changed })),
+              },
+            ],
+          }),
+        ),
+    ),
+  );
+}
+
+/** The errors of a load, as the task raised them. */
+export const LoadError = ({ load }) =>
+  load.error &&
+  h(Note, { kind: load.outcome === "failed" ? "bad" : "plain" }, h("span", { className: "text" }, load.error));

@@ -1,0 +1,219 @@
+// Quality and usage: evaluations, statistics, feedback and limits, from the lake.
+
+import { Choice, Fragment, h, PageLink, Section, Shown, Table, TaskLink, useData, useState, When } from "./core.mjs";
+import { Lines, Meter } from "./charts.mjs";
+import { number, percent, plural } from "./format.mjs";
+
+const COLORS = [
+  "var(--series-1)",
+  "var(--series-2)",
+  "var(--series-3)",
+  "var(--series-4)",
+  "var(--series-5)",
+  "var(--series-6)",
+];
+const VERDICTS = { passed: ["good", "passed"], failed: ["bad", "failed"], none: ["plain", "no gate"] };
+// Lines of one chart that can still be told apart.
+const MOST_LINES = 4;
+
+/** The verdict of an evaluation as a word. */
+export function VerdictBadge({ verdict }) {
+  const [kind, word] = VERDICTS[verdict] ?? ["plain", verdict];
+  return h("span", { className: `badge ${kind}` }, word);
+}
+
+/** Evaluations over time, and the last ones as a table. */
+export function Evaluations() {
+  const [name, setName] = useState("");
+  const data = useData("api/evaluations", { name, limit: 100 });
+  return h(
+    Section,
+    {
+      id: "evaluations",
+      title: "Evaluations",
+      wide: true,
+      intro: "The same questions, asked again and again: is the assistant getting worse?",
+    },
+    h(
+      Shown,
+      {
+        of: data,
+        what: "evaluations",
+        empty: "The lake has no evaluation. Add an AssistantEvaluateOperator to a DAG.",
+      },
+      (found) => {
+        const names =
+          found.names.length > 1 &&
+          h(
+            "div",
+            { className: "filters" },
+            h(Choice, {
+              label: "Evaluation",
+              value: name || found.rows.at(-1).name,
+              onChange: setName,
+              options: found.names.map((one) => [one, one]),
+            }),
+          );
+        const rows = found.rows.filter((one) => one.name === (name || found.rows.at(-1).name));
+        return h(
+          Fragment,
+          null,
+          names,
+          h(Trend, { rows }),
+          h(EvaluationTable, { rows: [...rows].reverse().slice(0, 15) }),
+        );
+      },
+    ),
+  );
+}
+
+function Trend({ rows }) {
+  const rates = rows.filter((one) => one.pass_rate !== null);
+  const rate = (one) => {
+    const isBad = one.verdict === "failed";
+    return { at: one.at, value: one.pass_rate, mark: isBad ? "bad" : "", title: isBad ? "gate failed" : "" };
+  };
+  const scorers = [...new Set(rows.flatMap((one) => Object.keys(one.means)))];
+  const means = scorers.map((name) => {
+    const known = rows.filter((one) => typeof one.means[name] === "number");
+    return { name, points: known.map((one) => ({ at: one.at, value: one.means[name] })) };
+  });
+  const found = means.filter((one) => one.points.length);
+  const isShare = (one) => one.points.every(({ value }) => value >= 0 && value <= 1);
+  const shares = found.filter(isShare).slice(0, MOST_LINES);
+  const series = shares.map((one, at) => ({ ...one, color: COLORS[at] }));
+  return h(
+    "div",
+    { className: "charts" },
+    rates.length > 0 &&
+      h(Lines, {
+        title: "Pass rate",
+        unit: "share of the judged questions; a cross is a failed gate",
+        format: percent,
+        series: [{ name: "pass rate", color: COLORS[0], points: rates.map(rate) }],
+      }),
+    series.length > 0 && h(Lines, { title: "Scores", unit: "mean of all questions, 0 to 1", series }),
+    // A latency in seconds would make lines between 0 and 1 flat.
+    found
+      .filter((one) => !isShare(one))
+      .map((one) => h(Lines, { key: one.name, title: one.name, unit: "mean", series: [{ ...one, color: COLORS[0] }] })),
+  );
+}
+
+function EvaluationTable({ rows }) {
+  const columns = [
+    ["Evaluated", (row) => h(When, { at: row.at })],
+    ["Verdict", (row) => h(VerdictBadge, { verdict: row.verdict })],
+    ["Pass rate", (row) => percent(row.pass_rate), "number"],
+    ["Answered", (row) => `${number(row.answered)} of ${number(row.questions)}`, "number"],
+    ["Worse than the baseline", (row) => h("span", { className: "text" }, row.worse.join(", ") || "–")],
+    ["Report", (row) => (row.report ? h(PageLink, { href: row.report }, "Report") : "–")],
+    ["Task", (row) => h(TaskLink, { task: row.task })],
+  ];
+  return h(Table, { caption: "Last evaluations", columns, rows });
+}
+
+/** Numbers that the nightly export has written, and the ratings that were sent. */
+export function Statistics({ site }) {
+  const [metric, setMetric] = useState("");
+  const data = useData("api/statistics", { site, metric });
+  const isEmpty = (found) => !found.series.length && !found.feedback.length;
+  return h(
+    Section,
+    { id: "statistics", title: "Statistics and feedback", wide: true },
+    h(
+      Shown,
+      {
+        of: data,
+        what: "statistics",
+        empty: "The lake has no statistics. The DAG assistant_nightly_export writes them.",
+        isEmpty,
+      },
+      (found) =>
+        h(
+          Fragment,
+          null,
+          found.metrics.length > 1 &&
+            h(
+              "div",
+              { className: "filters" },
+              h(Choice, {
+                label: "Metric",
+                value: metric,
+                onChange: setMetric,
+                options: [["", "the first four"], ...found.metrics.map((one) => [one, one])],
+              }),
+            ),
+          h(
+            "div",
+            { className: "charts" },
+            [...byName(found.series)].map(([name, series]) => h(Metric, { key: name, name, series })),
+            found.feedback.length > 0 && h(Feedback, { days: found.feedback }),
+          ),
+        ),
+    ),
+  );
+}
+
+function byName(series) {
+  const found = new Map();
+  for (const one of series) found.set(one.name, [...(found.get(one.name) ?? []), one]);
+  return found;
+}
+
+function Metric({ name, series }) {
+  const shown = series.filter((one) => one.points.length).slice(0, COLORS.length);
+  if (!shown.length) return null;
+  const more = series.length > shown.length ? `, ${plural(series.length - shown.length, "more site")} not drawn` : "";
+  return h(Lines, {
+    title: name,
+    unit: `per day${more}`,
+    series: shown.map((one, at) => ({
+      name: one.site_id ?? "tenant",
+      color: COLORS[at],
+      points: one.points.map((point) => ({ at: point.day, value: point.value })),
+    })),
+  });
+}
+
+function Feedback({ days }) {
+  const words = [...new Set(days.flatMap((one) => Object.keys(one.ratings)))].sort().slice(0, COLORS.length);
+  return h(Lines, {
+    title: "Feedback",
+    unit: "ratings sent per UTC day",
+    series: words.map((word, at) => ({
+      name: word,
+      color: COLORS[at],
+      points: days.map((one) => ({ at: one.day, value: one.ratings[word] ?? 0 })),
+    })),
+  });
+}
+
+/** The tenant's limits, and how much of each is used. */
+export function Limits({ data }) {
+  const columns = [
+    ["Limit", (row) => h("span", { className: "text" }, row.name)],
+    ["Tenant", (row) => row.tenant_id ?? "–"],
+    ["Used", (row) => number(row.used), "number"],
+    ["Of", (row) => number(row.limit), "number"],
+    [
+      "Share",
+      (row) =>
+        row.share === null
+          ? "–"
+          : h("span", { className: "share" }, h(Meter, { share: row.share }), percent(row.share)),
+      "number",
+    ],
+    ["Resets", (row) => row.resets_at ?? "–"],
+    ["As of", (row) => h(When, { at: row.captured_at })],
+  ];
+  return h(
+    Section,
+    { id: "limits", title: "Limits", wide: true },
+    h(
+      Shown,
+      { of: data, what: "limits", empty: "The lake has no limits. The DAG assistant_nightly_export writes them." },
+      (found) => h(Table, { caption: "Limits of the tenant", columns, rows: found.rows }),
+    ),
+  );
+}

@@ -1,0 +1,197 @@
+"""What the tab of a task instance gets from the API server, and how entries are settled."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from airflow_provider_assistant.ui.models import Load, Model, Paged, Problem, SettleOutcome, Task
+from airflow_provider_assistant.ui.trend_models import Evaluation
+
+TaskKind: TypeAlias = Literal["load", "chat_batch", "export", "evaluation", "other", "unknown"]
+# Maximum number of items that one settle request may name.
+MOST_SETTLED = 500
+
+
+class FindingsKind(Model):
+    """Number of findings of a kind."""
+
+    kind: str
+    count: int
+
+
+class Finding(Model):
+    """
+    A row of a load that a person should look at.
+
+    :param row: Number of the row in the source, from 1; None if it is no longer in the source.
+    :param reason: Why a person should look at it.
+    """
+
+    kind: str
+    row: int | None
+    key: str
+    reason: str
+    document_ids: list[str]
+
+
+class Findings(Paged):
+    """
+    Findings of a task, in the order of the file.
+
+    :param path: Path of the file; None if the task has no findings.
+    :param kinds: Number of findings by kind, of the whole file.
+    """
+
+    problem: Problem | None
+    path: str | None
+    kinds: list[FindingsKind]
+    rows: list[Finding]
+
+
+class Bin(Model):
+    """A bin of a histogram: values from ``low`` (inclusive) to ``high`` (exclusive; the last one inclusive)."""
+
+    low: float
+    high: float
+    count: int
+
+
+class ChatBatch(Model):
+    """
+    The result of a chat batch. ``rows`` is the sum of the next five.
+
+    :param rejected: This and the next three are None if the task failed: then the other counts are from the file.
+    :param p50: Median latency of complete questions in seconds, by the service's times; None if not known.
+    :param histogram: Latencies of complete questions in seconds; empty if not known.
+    :param output_path: Path of the file with the answers.
+    :param problem: Why there is no histogram, or None.
+    """
+
+    rows: int
+    complete: int
+    failed: int
+    timed_out: int
+    lost: int
+    not_submitted: int
+    rejected: int | None
+    submitted: int | None
+    reused: int | None
+    possibly_duplicated: int | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    histogram: list[Bin]
+    output_path: str | None
+    problem: Problem | None
+
+
+class Written(Model):
+    """A file or dataset that a task wrote. ``url`` is a page for a browser, or None."""
+
+    name: str
+    path: str
+    rows: int | None
+    url: str | None
+
+
+class TaskLink(Model):
+    """
+    A link of the task.
+
+    :param href: URL, or path below Airflow's base URL if it starts with ``/``.
+    """
+
+    name: str
+    href: str
+
+
+class TaskReply(Model):
+    """
+    What a task did.
+
+    :param kind: Kind of the task; ``other`` if it is not a task of this package, ``unknown`` if Airflow does not know
+        the task instance or it has not run.
+    :param operator: Class name of the operator, or None.
+    :param state: State of the task instance in Airflow, or None.
+    :param is_mapped_summary: Whether the task is mapped and the request names no index: the page of one mapped task
+        instance has the data.
+    :param tries: Tries of a load, earliest first; empty for other tasks. At most 50.
+    :param problem: Why the tries cannot be read, or None.
+    :param batch: Result of a chat batch, or None.
+    :param evaluation: Result of an evaluation, or None.
+    :param written: What exports and other tasks wrote.
+    :param links: Report, request log, data.
+    :param has_findings: Whether to request the findings: True for loads and chat batches.
+    :param ledger: Ledger in which the tries are, for settling.
+    :param may_settle: Whether the user may settle entries of this DAG.
+    """
+
+    kind: TaskKind
+    operator: str | None
+    state: str | None
+    is_mapped_summary: bool
+    task: Task
+    ledger: str
+    tries: list[Load]
+    problem: Problem | None
+    batch: ChatBatch | None
+    evaluation: Evaluation | None
+    written: list[Written]
+    links: list[TaskLink]
+    has_findings: bool
+    may_settle: bool
+
+
+class SettleRequest(Model):
+    """
+    Entries to settle, in one request because URLs are logged.
+
+    :param ledger: Id of the ledger.
+    :param outcome: ``created`` or ``not_created`` for ambiguous entries, ``deleted`` for superseded and stale ones.
+    :param ids: ``id`` of entries or of superseded documents.
+    :param dag_id: DAG of the task with the findings; required with ``document_ids`` or ``labels``.
+    :param document_ids: For ``deleted``: ids of documents, as findings list them.
+    :param site_id: Site of the documents.
+    :param labels: For ``deleted``: keys of stale findings without a document id.
+    """
+
+    ledger: str = ""
+    outcome: SettleOutcome
+    ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
+    dag_id: str | None = None
+    site_id: str | None = None
+    document_ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
+    labels: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
+
+
+class SettleItem(Model):
+    """
+    What settling does, or would do, to one entry.
+
+    :param name: Readable key or document id.
+    :param accepted: Whether it is, or would be, settled.
+    :param text: The consequence for the next load, or why it is refused.
+    """
+
+    name: str
+    accepted: bool
+    text: str
+
+
+class SettleReply(Model):
+    """
+    Result of settling, or its preview.
+
+    :param is_preview: Whether nothing was changed.
+    :param settled: Number of accepted items.
+    :param refused: Number of refused items; the accepted ones are settled anyway.
+    :param text: One sentence for the confirmation, or for the result.
+    """
+
+    is_preview: bool
+    settled: int
+    refused: int
+    text: str
+    items: list[SettleItem]

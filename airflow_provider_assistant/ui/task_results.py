@@ -1,0 +1,129 @@
+"""What Airflow's database has about a task instance: its state, its result, and its rendered arguments."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from inspect import signature
+from typing import Annotated, Any
+from uuid import UUID
+
+from airflow.models.renderedtifields import RenderedTaskInstanceFields
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from fastapi import Depends, Path
+from sqlalchemy import select
+
+from airflow_provider_assistant.operators.links import task_path
+
+TASK_PATH = "/{dag_id}/{run_id}/{task_id}/{map_index}"
+# Maximum number of XComs of a task that are read: one per key of a result.
+MOST_KEYS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKey:
+    """
+    Identify a task instance.
+
+    :param map_index: Index of a mapped task, or -1; with ``region``, the index in the region.
+    :param region: Region of the task (Airflow 3.4). Iterations of a loop differ only in their region.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    region: UUID | None = None
+
+    @property
+    def path(self) -> str:
+        """Path of its page for the router of Airflow's UI."""
+        region = str(self.region) if self.region else None
+        return task_path(self.dag_id, self.run_id, self.task_id, self.map_index, region)
+
+
+def task_key(
+    dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)], region: UUID | None = None
+) -> TaskKey:
+    """
+    Return the task instance that a request names.
+
+    :param dag_id: The DAG.
+    :param run_id: The DAG run.
+    :param task_id: The task.
+    :param map_index: Index of a mapped task, or -1; with ``region``, the index in the region.
+    :param region: Region of the task (Airflow 3.4). Default: None.
+    """
+    return TaskKey(dag_id, run_id, task_id, map_index, region)
+
+
+TaskKeyDep = Annotated[TaskKey, Depends(task_key)]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """
+    Facts about a task instance.
+
+    :param operator: Class name of its operator; None if Airflow does not know the task instance.
+    :param state: Its state, or None.
+    :param ended_at: When it ended, or None.
+    :param rendered: Its rendered template fields.
+    :param is_mapped: Whether the task is mapped, and the key names no mapped task instance.
+    """
+
+    operator: str | None = None
+    state: str | None = None
+    ended_at: Any = None
+    rendered: dict[str, Any] | None = None
+    is_mapped: bool = False
+
+
+def facts_of(key: TaskKey) -> TaskFacts:
+    """
+    Return the facts about a task instance.
+
+    :param key: The task instance.
+    """
+    same = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id}
+    with create_session() as session:
+        query = select(TaskInstance).filter_by(**same)
+        if key.region and hasattr(TaskInstance, "region_id"):
+            query = query.filter_by(region_id=key.region)
+        found = session.scalars(query.filter_by(map_index=key.map_index).limit(1)).first()
+        if found is None:
+            other = session.scalars(query.limit(1)).first()
+            return TaskFacts(other.operator, is_mapped=True) if other and key.map_index < 0 else TaskFacts()
+        rendered = None
+        # Airflow deletes the fields of old runs.
+        with contextlib.suppress(Exception):
+            rendered = RenderedTaskInstanceFields.get_templated_fields(found, session=session)
+        return TaskFacts(found.operator, found.state, found.end_date, rendered if isinstance(rendered, dict) else None)
+
+
+def result_of(key: TaskKey) -> dict[str, Any]:
+    """
+    Return what a task instance pushed to XCom: its result, with or without ``multiple_outputs``.
+
+    :param key: The task instance.
+    :return: The items of the result; empty if there are none.
+    """
+    with create_session() as session:
+        rows = session.scalars(_xcoms(key).limit(MOST_KEYS)).all()
+        pushed = {row.key: XComModel.deserialize_value(row) for row in rows}
+    result = pushed.pop("return_value", None)
+    return {**(result if isinstance(result, dict) else {}), **pushed}
+
+
+def _xcoms(key: TaskKey) -> Any:
+    """Return a query for the XComs of one task instance."""
+    if "region_id" not in signature(XComModel.get_many).parameters:
+        mine = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id, "map_index": key.map_index}
+        return select(XComModel).filter_by(**mine)
+    # Airflow 3.4 stores XComs in two tables and reads them by region.
+    exactly: dict[str, Any] = {} if key.region is None else {"region_id": key.region}
+    return XComModel.get_many(
+        run_id=key.run_id, dag_ids=key.dag_id, task_ids=key.task_id, map_indexes=key.map_index, **exactly
+    )

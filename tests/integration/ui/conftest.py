@@ -1,0 +1,64 @@
+"""A browser on the pages in Airflow's own UI, whose API server is a stub with prepared replies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome
+
+from tests.integration.ui import data
+from tests.live.chromium import chromium
+from tests.live.pages import Pages
+from tests.live.stub_host import StubHost
+
+
+class StubPages(Pages):
+    """The UI in a browser, with the replies of a stub."""
+
+    def __init__(self, driver: Chrome, host: StubHost) -> None:
+        super().__init__(driver, host.url)
+        self.host = host
+
+    def show(self, path: str, replies: dict[str, Any] | None = None, **changes: Any) -> str:
+        """Open a page and return its text as soon as all data are there."""
+        self.host.reply({**(data.filled() if replies is None else replies), **changes})
+        return self.open(path)
+
+    def module(self, name: str, expression: str, *arguments: Any) -> Any:
+        """Evaluate an expression with the module ``m`` and the list ``a``."""
+        script = (
+            "const done = arguments[2];"
+            "import(new URL(`assistant/static/${arguments[0]}`, document.baseURI).href)"
+            f".then((m) => {{ const a = arguments[1]; done({expression}); }}, (error) => done(String(error)))"
+        )
+        return self.driver.execute_async_script(script, name, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
+        environment.setenv("no_proxy", "127.0.0.1,localhost")
+        driver = chromium(tmp_path_factory.mktemp("chromium"), "--window-size=1440,1500")
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def opened(driver: Chrome) -> Iterator[StubPages]:
+    with StubHost() as host:
+        pages = StubPages(driver, host)
+        pages.start()
+        yield pages
+
+
+@pytest.fixture
+def pages(opened: StubPages) -> Iterator[StubPages]:
+    """Airflow's UI, which must say nothing on the console."""
+    if not opened.driver.current_url.startswith(opened.host.url):
+        opened.start()
+    opened.errors()
+    yield opened
+    assert opened.errors() == []

@@ -1,0 +1,137 @@
+"""Settling in a dialog, and use of the pages with keyboard and screen reader."""
+
+from __future__ import annotations
+
+import pytest
+from selenium.webdriver import Keys
+from selenium.webdriver.support.ui import Select
+
+from airflow_provider_assistant.ui import models as m
+from airflow_provider_assistant.ui import task_models as tasks
+from tests.integration.ui import data
+from tests.integration.ui.conftest import StubPages
+
+pytestmark = pytest.mark.system
+
+
+def test_a_viewer_sees_no_button(pages: StubPages) -> None:
+    rows = [data.entry(at, may_settle=False) for at in range(3)]
+    text = pages.show(
+        "plugin/assistant?view=settle",
+        ambiguous=m.Entries(**data.paged(rows)),
+        superseded=m.SupersededPage(**data.paged([])),
+    )
+
+    assert "sku=4712" in text
+    assert not pages.all(".view input")
+    assert [one.text for one in pages.all(".view button")] == []
+
+
+def test_settling_asks_first_and_names_the_rows_in_the_body_only(pages: StubPages) -> None:
+    pages.show("plugin/assistant?view=settle")
+    boxes = pages.all("input[type=checkbox]")
+    assert boxes[0].get_attribute("aria-label") == "Select sku=4711"
+    boxes[0].click()
+    boxes[1].send_keys(Keys.SPACE)
+    pages.button("Mark 2 as created").click()
+    pages.until("2 entries would be settled as created")
+    assert "sku=4711: The next load does not send this row" in pages.text()
+    assert pages.driver.switch_to.active_element.text == "Cancel"
+
+    pages.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    pages.wait.until(lambda _: not pages.all("dialog"))
+    assert "settle" not in [path for path, _, _ in pages.host.requests]
+    assert pages.driver.switch_to.active_element.text == "Mark 2 as created"
+
+    pages.button("Mark 2 as not created").click()
+    pages.until("2 entries would be settled as not created")
+    pages.button("Mark 2 entries as not created").click()
+    pages.wait.until(lambda _: not pages.all("dialog"))
+    pages.until("2 entries would be settled as not created")
+
+    sent = [(query, body) for path, query, body in pages.host.requests if path == "settle"]
+    assert sent == [("", {"ledger": "", "outcome": "not_created", "ids": ["entry-0", "entry-1"]})]
+    assert tasks.SettleRequest.model_validate(sent[0][1])
+    assert pages.driver.switch_to.active_element.get_attribute("role") == "status"
+    pages.wait.until(lambda _: [path for path, _, _ in pages.host.requests].count("summary") == 2)
+
+
+def test_settling_that_is_refused_stays_in_the_dialog(opened: StubPages) -> None:
+    opened.show("plugin/assistant?view=settle", settle=(403, {"detail": "Forbidden"}))
+    opened.button("Select all 6 on this page").click()
+    opened.button("Mark 6 as created").click()
+    opened.until("6 entries would be settled as created")
+    opened.button("Mark 6 entries as created").click()
+    opened.until("You do not have the rights")
+    opened.button("Cancel").click()
+
+
+def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
+    path = f"tasks/kb/{data.RUN}/load_faq/-1/findings"
+    rows = [
+        tasks.Finding(kind="stale", row=None, key=f"sku={at}", reason="gone", document_ids=ids)
+        for at, ids in ((1, ["doc-1"]), (2, []))
+    ]
+    pages.show(data.PAGES["tab-load_faq"], **{path: data.findings(rows=rows)})
+    Select(pages.all(".section select")[0]).select_by_value("stale")
+    pages.until("Mark these 2 as deleted on the site")
+    pages.button("Mark these 2 as deleted on the site").click()
+    pages.until("Mark as deleted on the site?")
+
+    [body] = [body for path, _, body in pages.host.requests if path == "settle/preview"]
+    request = tasks.SettleRequest.model_validate(body)
+    assert (request.dag_id, request.site_id, request.document_ids, request.labels) == (
+        "kb",
+        data.SITE,
+        ["doc-1"],
+        ["sku=2"],
+    )
+    pages.button("Cancel").click()
+
+
+@pytest.mark.parametrize(("theme", "rules"), [("light", ()), ("dark", ("color-contrast",))])
+def test_axe_finds_nothing(pages: StubPages, theme: str, rules: tuple[str, ...]) -> None:
+    pages.theme(theme)
+    found = {}
+    for name, path in data.PAGES.items():
+        pages.show(path)
+        for summary in pages.all("summary"):
+            summary.click()
+        found[name] = pages.axe(rules)
+    pages.show("plugin/assistant?view=settle")
+    pages.button("Select all 6 on this page").click()
+    pages.button("Mark 6 as created").click()
+    pages.until("6 entries would be settled as created")
+    found["dialog"] = pages.axe(rules)
+    pages.button("Cancel").click()
+    pages.show("plugin/assistant", dict.fromkeys(data.filled(), (500, {})))
+    found["failed"] = pages.axe(rules)
+    pages.show("")
+    found["panel"] = pages.axe(rules)
+    pages.errors()  # the replies with status 500
+
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_everything_can_be_reached_with_the_keyboard(pages: StubPages) -> None:
+    pages.show("plugin/assistant?view=settle")
+    pages.driver.execute_script("document.querySelector('.assistant select').focus()")
+    pages.driver.switch_to.active_element.send_keys(Keys.TAB)
+    reached = set()
+    for _ in range(60):
+        active = pages.driver.switch_to.active_element
+        reached.add(active.get_attribute("aria-label") or active.text)
+        outline = pages.driver.execute_script("return getComputedStyle(arguments[0]).outlineStyle", active)
+        assert outline != "none", active.get_attribute("outerHTML")
+        active.send_keys(Keys.TAB)
+        if not pages.driver.execute_script("return Boolean(document.activeElement.closest('.assistant'))"):
+            break
+    wanted = {
+        "12 ambiguous entries to settle",
+        "Loads",
+        "Select all 6 on this page",
+        "Select sku=4711",
+        "Ambiguous entries",
+        "kb.load_faq",
+    }
+    assert wanted <= reached

@@ -1,0 +1,165 @@
+"""
+The pages in Airflow's UI with a real Airflow: real loads, rights of users, and settling that the next load obeys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
+
+from tests.live.airflow import LiveAirflow
+from tests.live.chromium import chromium
+from tests.live.pages import Pages
+from tests.live.service import AssistantService
+from tests.system.dags.shown import HOSTILE, ROWS, SITE
+
+pytestmark = pytest.mark.system
+
+AMBIGUOUS = 2
+
+
+@pytest.fixture(scope="module")
+def loaded(airflow: LiveAirflow, service: AssistantService) -> Iterator[str]:
+    """A run with a load that failed: one row was rejected, and the answers to two were lost."""
+    rule = {"match": {"path": f"{SITE}/documents/qa"}, "times": AMBIGUOUS, "action": "store-then-status:502"}
+    service.faults(rules=[rule])
+    run_id = airflow.trigger("shown")
+    airflow.wait_run("shown", run_id)
+    assert airflow.task_states("shown", run_id) == {"load": "failed", "ask": "success", "judge": "success"}
+    assert airflow.request("GET", "/assistant/api/ambiguous", params={"site": SITE})["total"] == AMBIGUOUS
+    yield run_id
+    service.reset("faults")
+
+
+class Session(Pages):
+    """The pages as one user."""
+
+    def __init__(self, driver: Chrome, airflow: LiveAirflow) -> None:
+        super().__init__(driver, f"{airflow.base_url}/")
+        self.airflow = airflow
+
+    def log_in(self, user: str) -> None:
+        """Log in as another user."""
+        self.driver.delete_all_cookies()
+        self.driver.get(self.url)
+        self.wait.until(lambda driver: driver.find_elements(By.NAME, "username"))
+        self.driver.find_element(By.NAME, "username").send_keys(user)
+        self.driver.find_element(By.NAME, "password").send_keys(self.airflow.password)
+        self.driver.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
+        self.wait.until(lambda driver: "login" not in driver.current_url)
+        self.start()
+
+    def of_site(self, view: str) -> str:
+        """Open a view of the page for the site of these tests."""
+        self.open(f"plugin/assistant?view={view}")
+        # The choice is there if the ledger has several sites, as it has after the other tests.
+        if sites := self.all("header select"):
+            Select(sites[-1]).select_by_value(SITE)
+        return self.text()
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow, loaded: str) -> Iterator[Session]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
+        environment.setenv("no_proxy", "127.0.0.1,localhost")
+        driver = chromium(tmp_path_factory.mktemp("chromium"), "--window-size=1440,1500")
+    yield Session(driver, airflow)
+    driver.quit()
+
+
+def test_who_has_not_logged_in_gets_no_data(airflow: LiveAirflow, loaded: str) -> None:
+    for path in ("context", "summary", "loads", "ambiguous", f"tasks/shown/{loaded}/load/-1"):
+        reply = httpx.get(f"{airflow.base_url}/assistant/api/{path}")
+        assert (reply.status_code, reply.json()) == (401, {"detail": "Not authenticated"})
+    assert httpx.get(f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
+
+
+def test_a_viewer_sees_everything_and_changes_nothing(session: Session) -> None:
+    session.log_in("viewer")
+    text = session.of_site("settle")
+
+    assert "Did the last loads work?\n✕\nNo" in text
+    assert f"{AMBIGUOUS} ambiguous entries to settle" in text
+    assert "row-" in text
+    assert not session.all("input[type=checkbox]")
+    assert session.errors() == []
+
+
+def test_the_tab_of_the_load(session: Session, airflow: LiveAirflow, loaded: str) -> None:
+    session.log_in("admin")
+    session.of_site("loads")
+    session.click("tbody a")
+    session.wait.until(
+        lambda driver: f"/dags/shown/runs/{loaded}" in driver.current_url.replace("%3A", ":").replace("%2B", "+")
+    )
+    session.wait.until(lambda driver: driver.find_elements(By.LINK_TEXT, "Assistant"))
+    session.driver.find_element(By.LINK_TEXT, "Assistant").click()
+    text = session.text()
+
+    assert re.search("(The load|Try 2 of 2) failed", text)
+    numbers = {
+        one.find_element(By.TAG_NAME, "dt").text: int(one.find_element(By.TAG_NAME, "dd").text)
+        for one in session.all(".legend div")
+    }
+    assert numbers.pop("= rows") == sum(numbers.values()) == len(ROWS)
+    assert (numbers["rejected"], numbers["ambiguous"]) == (1, AMBIGUOUS)
+    session.until(HOSTILE)
+    assert not session.driver.execute_script("return globalThis.hacked")
+    csv = session.driver.execute_async_script(
+        "fetch(arguments[0]).then((one) => one.text()).then(arguments[1])", session.links()["Download as CSV"]
+    )
+    assert HOSTILE in csv
+    assert session.axe() == []
+    assert session.errors() == []
+
+
+def test_the_tabs_of_the_other_tasks(session: Session, loaded: str) -> None:
+    assert "of 4 questions answered" in session.open(f"dags/shown/runs/{loaded}/tasks/ask/plugin/assistant_task")
+    assert "shown:" in session.open(f"dags/shown/runs/{loaded}/tasks/judge/plugin/assistant_task")
+    assert session.links()["Open the report"].startswith(f"{session.url}assistant/reports/shown/")
+    assert session.errors() == []
+
+
+def test_evaluations_are_on_the_page_and_the_dashboard(session: Session) -> None:
+    session.open("plugin/assistant?view=quality")
+    session.until("Last evaluations")
+    assert session.all(".chart svg[role=img]")
+    session.open("")
+    assert len(session.all(".figure")) == 3
+    session.click(".figure")
+    session.until("Ambiguous entries")
+    assert session.errors() == []
+
+
+def test_the_next_load_obeys_what_was_settled(
+    session: Session, airflow: LiveAirflow, service: AssistantService, loaded: str
+) -> None:
+    """One row is marked as created, the other one as not created: the next load sends only the other one."""
+    session.log_in("editor")
+    session.of_site("settle")
+    known = service.count_documents(SITE)
+    for outcome in ("created", "not created"):
+        session.wait.until(lambda _: session.all("input[type=checkbox]"))
+        session.click("input[type=checkbox]")
+        session.button(f"Mark 1 as {outcome}").click()
+        session.until("The next load")
+        session.button(f"Mark 1 entry as {outcome}").click()
+        session.wait.until(lambda _: not session.all("dialog"))
+    session.until("There are none: the outcome of every request is known.")
+    assert session.errors() == []
+
+    service.reset("faults")
+    run_id = airflow.trigger("shown")
+    airflow.wait_run("shown", run_id)
+    counts = airflow.xcom("shown", run_id, "load")
+    assert (counts["created"], counts["unchanged"], counts["rejected"]) == (1, len(ROWS) - 2, 1)
+    assert service.count_documents(SITE) == known + 1
+    events = airflow.request("GET", "/api/v2/eventLogs", params={"event": "assistant_settle"})["event_logs"]
+    assert [event["owner"] for event in events] == ["editor", "editor"]

@@ -1,0 +1,131 @@
+"""Clients of several users, with Airflow's own checks, and a ledger to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger.schema import loads
+from airflow_provider_assistant.ui.app import app
+from tests.conftest import BUNDLE
+
+SITE_URL = "https://a.example.com/m2m/sites/help"
+HOSTILE = "<script>alert(1)</script>\x07=cmd()"
+
+
+@pytest.fixture
+def _manager(_airflow_database, monkeypatch):
+    from airflow.api_fastapi.app import create_auth_manager, purge_cached_app
+
+    purge_cached_app()
+    monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "tests.unit.ui.managers.TeamAuthManager")
+    monkeypatch.setenv(
+        "AIRFLOW__API_AUTH__JWT_SECRET", "sixty-four-bytes-are-enough-for-every-algorithm-that-airflow-knows"
+    )
+    create_auth_manager()
+    yield
+    purge_cached_app()
+
+
+@pytest.fixture
+def as_user(_manager) -> Callable[..., TestClient]:
+    """Return a client of a user with a role; without a name, an anonymous one."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    def client(name: str | None = None, role: str | None = None) -> TestClient:
+        if name is None:
+            return TestClient(app)
+        token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=name, role=role or name.upper()))
+        return TestClient(app, headers={"Authorization": f"Bearer {token}"})
+
+    return client
+
+
+@pytest.fixture
+def admin(as_user) -> TestClient:
+    return as_user("admin")
+
+
+@pytest.fixture
+def known_dags(_airflow_database) -> Iterator[tuple[str, ...]]:
+    """Airflow knows two DAGs, and perhaps those of other tests."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    names = ("mine.kb", "other.kb")
+    with create_session() as session:
+        session.add_all([DagModel(dag_id=name, bundle_name=BUNDLE, fileloc="") for name in names])
+    yield names
+    with create_session() as session:
+        session.execute(sa.delete(DagModel).where(DagModel.dag_id.in_(names)))
+
+
+@pytest.fixture
+def ledger(ledger_home) -> Iterator[Ledger]:
+    """The default ledger of this test."""
+    with Ledger(sqlite_engine(ledger_home / "assistant_ledger.db")) as opened:
+        yield opened
+
+
+class Filler:
+    """Fill a ledger as loads do."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.now = datetime.now(UTC)
+
+    def documents(self, *outcomes: str, dag_id: str = "mine.kb", site_id: str = "help", release: bool = True) -> None:
+        """Claim a key ``<outcome>-<number>`` for each outcome, and record the outcome; ``claimed`` has none."""
+        names = {"scope": DocumentScope(SITE_URL, "documents/qa"), "site_id": site_id, "source": f"{dag_id}.load"}
+        memory = self._ledger.documents(run=RunRef(dag_id, "run", "load", -1), **names)
+        found = memory.entries([f"{dag_id}-{outcome}-{n}" for n, outcome in enumerate(outcomes)])
+        keys = [f"{dag_id}-{outcome}-{n}" for n, outcome in enumerate(outcomes)]
+        claims = [Claim(key, f"{HOSTILE} {key}", found.get(key)) for key in keys]
+        memory.commit_and_claim((), claims)
+        ended = [
+            ClaimOutcome(claim, outcome, f"hash of {claim.key}", f"doc {claim.key}" if outcome == "created" else None)
+            for claim, outcome in zip(claims, outcomes, strict=True)
+            if outcome != "claimed"
+        ]
+        memory.commit_and_claim(ended, ())
+        if release:
+            memory.close()
+
+    def load(self, dag_id: str = "mine.kb", *, hours: float = 1.0, **facts: object) -> None:
+        """Record a try of a load that started some hours ago."""
+        started = self.now - timedelta(hours=hours)
+        values = {
+            "load_id": f"{dag_id} {hours} {len(facts)}",
+            "scope": SITE_URL,
+            "endpoint": "documents/qa",
+            "site_id": "help",
+            "source": f"{dag_id}.load",
+            "dag_id": dag_id,
+            "run_id": f"run {hours}",
+            "task_id": "load",
+            "map_index": -1,
+            "started_at": started,
+            "ended_at": started + timedelta(minutes=5),
+            "outcome": "succeeded",
+            "rows": 10,
+            "created": 9,
+            "rejected": 1,
+            "changed": 1,
+            "stale": 2,
+            "requests": 12,
+            "throttled": 3,
+            **facts,
+        }
+        with self._ledger.engine.begin() as connection:
+            connection.execute(sa.insert(loads).values(values))
+
+
+@pytest.fixture
+def fill(ledger) -> Filler:
+    return Filler(ledger)

@@ -1,0 +1,238 @@
+"""Settling entries: what may become what, who may, what the next load does, and the audit log."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger import RunRef, key_of, ratings, submissions
+from airflow_provider_assistant.ledger.schema import documents
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.ui.settle import EVENT
+from tests.unit.ui.conftest import SITE_URL
+
+ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(3)]
+
+
+def rows(client, page="ambiguous"):
+    return client.get(f"/api/{page}").json()["rows"]
+
+
+def settle(client, outcome, *, preview=False, **request):
+    path = "/api/settle/preview" if preview else "/api/settle"
+    return client.post(path, json={"outcome": outcome, **request})
+
+
+def audit_lines():
+    from airflow.models.log import Log
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.scalars(sa.select(Log).where(Log.event == EVENT).order_by(Log.id))
+        return [(line.owner, line.dag_id, json.loads(line.extra)) for line in found]
+
+
+@pytest.fixture(autouse=True)
+def _no_lines(_airflow_database):
+    from airflow.models.log import Log
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.execute(sa.delete(Log).where(Log.event == EVENT))
+
+
+@pytest.fixture
+def load(connection, run_operator, service):
+    """Load three rows; the document of the first is stored, but its reply is lost."""
+
+    def run(lost=True, answer=""):
+        if lost:
+            service.answer("store-then-status:503", path="/documents/qa$")
+        source = [{**row, "answer": row["answer"] + answer} for row in ROWS]
+        return run_operator(AssistantLoadQAOperator, source=source, key_columns="question", source_name="kb")
+
+    return run
+
+
+@pytest.mark.parametrize(("outcome", "sent"), [("created", 0), ("not_created", 1)])
+def test_the_next_load_respects_it(outcome, sent, load, admin, service):
+    load()
+    (row,) = rows(admin)
+    before = service.posts("/documents/qa$")
+    preview = settle(admin, outcome, preview=True, ids=[row["id"]]).json()
+    assert (preview["is_preview"], preview["settled"], preview["refused"]) == (True, 1, 0)
+    assert ("does not send" in preview["text"]) is (outcome == "created")
+    assert rows(admin) == [{**row, "age_seconds": rows(admin)[0]["age_seconds"]}] or rows(admin)[0]["id"] == row["id"]
+    assert audit_lines() == []
+    done = settle(admin, outcome, ids=[row["id"]]).json()
+    assert (done["is_preview"], done["settled"], done["items"][0]["accepted"]) == (False, 1, True)
+    assert rows(admin) == []
+    load(lost=False)
+    assert service.posts("/documents/qa$") - before == sent
+
+
+def test_it_is_in_the_audit_log(load, admin):
+    run = load()
+    (row,) = rows(admin)
+    settle(admin, "created", ids=[row["id"]])
+    facts = {"ledger": "assistant_ledger.db", "outcome": "created", "entries": 1, "names": [row["label"]]}
+    assert audit_lines() == [("admin", run.dag_id, facts)]
+
+
+def test_many_at_once_and_some_are_refused(fill, admin, known_dags):
+    fill.documents("ambiguous", "ambiguous", "claimed")
+    found = rows(admin)
+    done = settle(admin, "created", ids=[row["id"] for row in found]).json()
+    assert [(item["name"], item["accepted"]) for item in done["items"]] == [
+        (row["label"], row["outcome"] == "ambiguous") for row in found
+    ]
+    assert (done["settled"], done["refused"]) == (2, 1)
+    assert "killed" in done["items"][2]["text"]
+    assert "1 cannot be settled" in done["text"]
+    assert [row["outcome"] for row in rows(admin)] == ["claimed"]
+
+
+def test_what_changed_since_is_refused(fill, admin, known_dags):
+    fill.documents("ambiguous")
+    (row,) = rows(admin)
+    fill.documents("ambiguous")
+    for preview in (True, False):
+        (item,) = settle(admin, "created", ids=[row["id"]], preview=preview).json()["items"]
+        assert (item["accepted"], "changed" in item["text"]) == (False, True)
+    settle(admin, "created", ids=[rows(admin)[0]["id"]])
+    (item,) = settle(admin, "created", ids=[row["id"]]).json()["items"]
+    assert item["accepted"] is False
+
+
+def test_what_a_task_is_sending_is_refused(fill, admin, known_dags):
+    fill.documents("claimed", release=False)
+    (row,) = rows(admin)
+    (item,) = settle(admin, "not_created", ids=[row["id"]]).json()["items"]
+    assert (item["accepted"], "Wait until its task has ended." in item["text"]) == (False, True)
+
+
+@pytest.mark.parametrize("outcome", ["created", "not_created"])
+def test_ratings_can_be_both_and_submissions_need_their_request(outcome, ledger, admin, known_dags):
+    run, names = RunRef("mine.kb", "r", "t", -1), {"site_id": "s", "session_id": "c"}
+    ledger.claim(ratings, SITE_URL, key_of("one"), run, **names, request_id="q", rating="good")
+    ledger.claim(submissions, SITE_URL, key_of("two"), run, **names)
+    for table in (submissions, ratings):
+        with ledger.engine.begin() as connection:
+            connection.execute(sa.update(table).values(claimed_at=datetime.now(UTC) - timedelta(hours=2)))
+    found = {row["kind"]: row for row in rows(admin)}
+    assert set(found["rating"]["outcomes"]) == {"created", "not_created"}
+    done = settle(admin, outcome, ids=[row["id"] for row in found.values()]).json()
+    accepted = {item["text"] for item in done["items"] if item["accepted"]}
+    assert len(accepted) == (1 if outcome == "created" else 2)
+    assert [row["kind"] for row in rows(admin)] == (["submission"] if outcome == "created" else [])
+
+
+def test_superseded_documents_are_settled_as_deleted(load, admin, service):
+    load(lost=False)
+    load(lost=False, answer=" New.")
+    found = rows(admin, "superseded")
+    assert len(found) == 3
+    preview = settle(admin, "deleted", preview=True, ids=[row["id"] for row in found]).json()
+    assert (preview["settled"], len(rows(admin, "superseded"))) == (3, 3)
+    done = settle(admin, "deleted", ids=[row["id"] for row in found[:2]]).json()
+    assert (done["settled"], done["refused"]) == (2, 0)
+    (left,) = rows(admin, "superseded")
+    assert left["id"] == found[2]["id"]
+    (again,) = settle(admin, "deleted", ids=[found[0]["id"]]).json()["items"]
+    assert again["accepted"] is False
+    before = service.posts("/documents/qa$")
+    load(lost=False, answer=" New.")
+    assert service.posts("/documents/qa$") == before
+
+
+def test_stale_documents_of_findings_are_settled_as_deleted(load, connection, run_operator, admin):
+    load(lost=False)
+    run = run_operator(AssistantLoadQAOperator, source=ROWS[:1], key_columns="question", source_name="kb")
+    place = f"/api/tasks/{run.dag_id}/{run.run_id.replace('+', '%2B')}/task/-1/findings?kind=stale"
+    ids = [one for row in admin.get(place).json()["rows"] for one in row["document_ids"]]
+    assert len(ids) == 2
+    done = settle(admin, "deleted", document_ids=[*ids, "doc_unknown"], dag_id=run.dag_id, site_id="acme-docs").json()
+    assert [item["accepted"] for item in done["items"]] == [True, True, False]
+    again = run_operator(AssistantLoadQAOperator, source=ROWS[:1], key_columns="question", source_name="kb")
+    assert again.xcom()["stale"] == 0
+
+
+def test_documents_without_an_id_are_named_by_their_key(fill, ledger, admin, known_dags):
+    fill.documents("created")
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(documents).values(document_id=None))
+        label = connection.scalar(sa.select(documents.c.label))
+    assert settle(admin, "deleted", labels=[label], dag_id="mine.kb").json()["settled"] == 1
+
+
+def test_a_document_that_several_entries_have_is_refused(fill, ledger, admin, known_dags):
+    fill.documents("created", "created")
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(documents).values(document_id="doc"))
+    done = settle(admin, "deleted", document_ids=["doc"], dag_id="mine.kb").json()
+    assert (done["settled"], done["refused"]) == (0, 1)
+    assert "matches 2 documents" in done["items"][0]["text"]
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_entries_of_other_dags_are_refused_and_nothing_changes(preview, fill, as_user, admin, known_dags):
+    fill.documents("ambiguous", "created")
+    fill.documents("ambiguous", "created", dag_id="other.kb")
+    ids = {row["task"]["dag_id"]: row["id"] for row in rows(admin)}
+    mine = as_user("mine", "ADMIN")
+    refused = settle(mine, "created", preview=preview, ids=[ids["mine.kb"], ids["other.kb"]])
+    assert (refused.status_code, refused.json()) == (403, {"detail": "Forbidden"})
+    # The name of a readable DAG does not open the documents of another one.
+    theirs = {"document_ids": ["doc other.kb-created-1", "doc mine.kb-created-1"], "dag_id": "mine.kb"}
+    assert settle(mine, "deleted", preview=preview, **theirs).status_code == 403
+    assert len(rows(admin)) == 2
+    assert settle(mine, "created", preview=preview, ids=[ids["mine.kb"]]).json()["settled"] == 1
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_viewer_may_not_settle_anything(preview, fill, as_user, known_dags):
+    fill.documents("ambiguous", "created")
+    viewer = as_user("viewer")
+    (row,) = rows(viewer)
+    assert (row["may_settle"], viewer.get("/api/context").json()["may_settle"]) == (False, False)
+    for request in ({"ids": [row["id"]]}, {"document_ids": ["doc mine.kb-created-1"], "dag_id": "mine.kb"}):
+        outcome = "created" if "ids" in request else "deleted"
+        assert settle(viewer, outcome, preview=preview, **request).status_code == 403
+    assert settle(viewer, "deleted", preview=preview, document_ids=["x"]).status_code == 403
+    assert audit_lines() == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"outcome": "created"},
+        {"outcome": "gone", "ids": ["a"]},
+        {"outcome": "created", "ids": ["a"]},
+        {"outcome": "created", "ids": ["WyJ4Il0="]},
+        {"outcome": "created", "document_ids": ["a"]},
+        {"outcome": "created", "ids": ["a"] * 501},
+        {"outcome": "created", "ids": [], "more": 1},
+    ],
+)
+def test_other_requests_are_invalid(request_, admin, ledger):
+    assert admin.post("/api/settle", json=request_).status_code == 422
+
+
+def test_outcomes_are_for_their_kind_of_entry(load, admin):
+    load(lost=False)
+    load(lost=True, answer=" New.")
+    (older, *_), (ambiguous,) = rows(admin, "superseded"), rows(admin)
+    assert settle(admin, "created", ids=[older["id"]]).status_code == 422
+    assert settle(admin, "deleted", ids=[ambiguous["id"]]).status_code == 422
+
+
+def test_without_a_ledger_there_is_a_sentence(admin, ledger_home, fill, known_dags):
+    fill.documents("ambiguous")
+    (row,) = rows(admin)
+    (ledger_home / "assistant_ledger.db").unlink()
+    done = settle(admin, "created", ids=[row["id"]]).json()
+    assert (done["settled"], "no ledger" in done["text"]) == (0, True)
+    assert settle(admin, "created", ledger="other", ids=[row["id"]]).status_code == 404
