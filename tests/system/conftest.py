@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.system.statsd import StatsdReceiver
 
 ROOT = Path(__file__).parents[2]
 WRONG_KEY = "canary-wrong-8d1f6a72"
-IMPORTS_LOG = "ASSISTANT_TEST_IMPORTS"
 FAILING = "must fail"
 
 
@@ -75,12 +73,6 @@ def lake(home: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def imports_log(home: Path) -> Path:
-    """The folder where Airflow's processes record that they import the hook, see ``tests/system/tracing``."""
-    return home / "imports.log"
-
-
-@pytest.fixture(scope="session")
 def lineage_log(home: Path) -> Path:
     """The file where OpenLineage's transport writes its events, if its provider is installed."""
     return home / "lineage.jsonl"
@@ -91,7 +83,6 @@ def lineage_log(home: Path) -> Path:
 def airflow(
     home: Path,
     lake: Path,
-    imports_log: Path,
     lineage_log: Path,
     statsd: StatsdReceiver,
     connections: dict[str, dict[str, Any]],
@@ -100,7 +91,6 @@ def airflow(
     dags = home / "dags"
     for folder in (ROOT / "dags", Path(__file__).with_name("dags")):
         shutil.copytree(folder, dags, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    search_path = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     env = {
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
         "AIRFLOW_VAR_ASSISTANT_LAKE": lake.as_uri(),
@@ -116,8 +106,6 @@ def airflow(
         "AIRFLOW__METRICS__STATSD_HOST": statsd.host,
         "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
         "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).with_name("tracing")), *search_path]),
-        IMPORTS_LOG: str(imports_log),
     }
     with LiveAirflow(home / "airflow", dags, env, roles={"viewer": "viewer", "editor": "user"}) as airflow:
         yield airflow

@@ -12,7 +12,7 @@ from uuid import UUID
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantRequestTimeoutError
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
@@ -32,7 +32,7 @@ def context(iteration=None):
         fields |= {"region_id": REGION, "region_index": iteration}
         loop = {"loop": SimpleNamespace(index=iteration)}
     ti = SimpleNamespace(**fields, xcom_push=lambda *_, **__: None)
-    return {"ti": ti, "outlet_events": {Asset("a"): SimpleNamespace(extra={})}, **loop}
+    return {"ti": ti, "outlet_events": OutletEventAccessors(), **loop}
 
 
 def execute(operator, iteration=None):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import (
@@ -38,7 +39,7 @@ TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 def context(task_id="task", logical_date=None):
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, max_tries=0)
     run = SimpleNamespace(logical_date=logical_date, run_after=datetime.now(UTC))
-    return {"ti": ti, "dag_run": run, "outlet_events": {}}
+    return {"ti": ti, "dag_run": run, "outlet_events": OutletEventAccessors()}
 
 
 def execute(kind, **arguments):
