@@ -36,9 +36,10 @@ MAX_DOUBLINGS = 64
 # the limit costs a pause, which a large bucket compensates for.
 FIT_SHARE = 0.99
 PROBE_SHARE = 0.02
-# Other clients share the limit if a new fit is below SHARED_FIT_SHARE of the previous one, or if a fitted rate is
-# refused within EARLY_REFUSAL_SECONDS more than once. Then additive increase and multiplicative decrease make the rates
-# of the clients converge, as in TCP. Every second, the rate grows by SHARED_INCREASE times its square root.
+# Other clients share the limit if a new fit is below SHARED_FIT_SHARE of the previous one, or of the requests accepted
+# per second since the last refusal, or if a fitted rate is refused within EARLY_REFUSAL_SECONDS more than once. Then
+# additive increase and multiplicative decrease make the rates of the clients converge, as in TCP. Every second, the
+# rate grows by SHARED_INCREASE times its square root.
 SHARED_FIT_SHARE = 0.85
 EARLY_REFUSAL_SECONDS = 5.0
 SHARED_INCREASE = 10.0
@@ -128,8 +129,9 @@ class RateEstimator:
         self._fitted_rate = 0.0
         self._is_shared = False
         self._early_refusals = 0
-        # Times on the monotonic clock: start of the epoch, last growth of the rate, next request.
+        # Times on the monotonic clock: start of the epoch, last growth of the rate, next request, last refusal.
         self._epoch = self._grown = self._next = -math.inf
+        self._last_refusal = -math.inf
         self._accepted = AcceptedRequests()
 
     def delay(self, now: float) -> float:
@@ -172,17 +174,18 @@ class RateEstimator:
             self.rate = max(FIRST_RATE, accepted / 4)
         else:
             self._smallest_epoch = min(self._smallest_epoch, (accepted, elapsed))
-            self._learn(self._smallest_epoch, elapsed)
+            self._learn(self._smallest_epoch, elapsed, accepted / (now - self._last_refusal))
         self._epoch = self._grown = self._next = resume
+        self._last_refusal = now
         self._accepted = AcceptedRequests()
 
-    def _learn(self, smallest_epoch: tuple[int, float], elapsed: float) -> None:
+    def _learn(self, smallest_epoch: tuple[int, float], elapsed: float, accepted_rate: float) -> None:
         fitted = self._accepted.rate_of_bucket(*smallest_epoch)
+        # A bucket of this client alone, empty at the last refusal, has been refilled at least as fast as it was emptied.
+        self._is_shared = self._is_shared or fitted < SHARED_FIT_SHARE * max(self._fitted_rate, accepted_rate)
         if self._fitted_rate:
             self._early_refusals += elapsed < EARLY_REFUSAL_SECONDS
-            self._is_shared = (
-                self._is_shared or self._early_refusals > 1 or fitted < SHARED_FIT_SHARE * self._fitted_rate
-            )
+            self._is_shared = self._is_shared or self._early_refusals > 1
         if self._is_shared:
             self.rate = max(LOWEST_RATE, self.rate * SHARED_DECREASE)
         else:

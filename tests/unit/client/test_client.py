@@ -29,11 +29,16 @@ def no_proxy(monkeypatch):
 
 
 class CountingService(ScriptedService):
-    """Count the connections that are open, that were open at once, and all connections."""
+    """
+    Count the connections that are open, that were open at once, and all connections.
 
-    def __init__(self, *answers, context=None) -> None:
+    No request is answered before ``at_once`` connections were open, so that a busy machine cannot keep them apart.
+    """
+
+    def __init__(self, *answers, context=None, at_once=1) -> None:
         super().__init__(*answers)
         self.open = self.most = self.connections = 0
+        enough = threading.Event()
         if context:
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
             self._server.handle_error = lambda *_: None
@@ -46,6 +51,9 @@ class CountingService(ScriptedService):
                     counted.connections += 1
                     counted.open += 1
                     counted.most = max(counted.most, counted.open)
+                    if counted.most >= at_once:
+                        enough.set()
+                enough.wait(10)
                 super().setup()
 
             def finish(self):
@@ -87,7 +95,7 @@ ONE_WAYS = pytest.mark.parametrize("send", [one, one_in_a_task])
 @WAYS
 @pytest.mark.parametrize("most", [1, 3])
 def test_connections_are_bounded(many, most):
-    with CountingService(Answer(body={"n": 1}, delay=0.03)) as service:
+    with CountingService(Answer(body={"n": 1}, delay=0.03), at_once=most) as service:
         client = client_of(service.url, max_concurrency=most)
         assert many(client, 12) == [{"n": 1}] * 12
         client.close()
@@ -98,7 +106,7 @@ def test_connections_are_bounded(many, most):
 
 @WAYS
 def test_the_connection_limit_is_used_completely(many):
-    with CountingService(Answer(delay=0.2)) as service:
+    with CountingService(at_once=8) as service:
         client = client_of(service.url, max_concurrency=8)
         many(client, 8)
         client.close()

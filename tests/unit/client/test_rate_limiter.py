@@ -46,8 +46,11 @@ class Loaded:
     refused: int = 0
 
 
-async def load(bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32) -> Loaded:
-    """Send requests like the loader for half a minute."""
+async def load(
+    bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32, start: float = 0.0
+) -> Loaded:
+    """Send requests like the loader, from a start to the end of half a minute."""
+    await asyncio.sleep(start)
     limiter, seen = AdaptiveRateLimiter(concurrency), Loaded()
 
     async def work() -> None:
@@ -64,17 +67,20 @@ async def load(bucket: Bucket, latency: float, rng: random.Random, concurrency: 
                 limiter.refused(wait + rng.uniform(0.0, max(0.1 * wait, 0.1)))
 
     workers = [asyncio.create_task(work()) for _ in range(concurrency)]
-    await asyncio.sleep(SECONDS)
+    await asyncio.sleep(SECONDS - start)
     for worker in workers:
         worker.cancel()
     await asyncio.gather(*workers, return_exceptions=True)
     return seen
 
 
-def loaded(bucket: float, *, loaders: int = 1, latency: float = 0.005, seed: int = 0) -> list[Loaded]:
+def loaded(
+    bucket: float, *, loaders: int = 1, latency: float = 0.005, seed: int = 0, starts_within: float = 0.0
+) -> list[Loaded]:
     async def main() -> list[Loaded]:
         shared, rng = Bucket(bucket), random.Random(seed)
-        return await asyncio.gather(*(load(shared, latency, rng) for _ in range(loaders)))
+        starts = [rng.uniform(0.0, starts_within) for _ in range(loaders)]
+        return await asyncio.gather(*(load(shared, latency, rng, start=start) for start in starts))
 
     return simulated(main())
 
@@ -110,6 +116,14 @@ def test_four_loaders_share_a_limit():
 
     assert sum(fairness) / len(fairness) >= 0.6
     assert min(fairness) >= 0.35
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_loader_that_finds_an_empty_bucket_gets_its_share_as_well(seed):
+    """The first requests of the last loader are refused, because the others have emptied the bucket."""
+    accepted = [one.accepted for one in loaded(300, loaders=4, seed=seed, starts_within=2.0)]
+
+    assert min(accepted) / max(accepted) >= 0.4
 
 
 def test_nothing_is_sent_during_a_pause():
