@@ -181,7 +181,7 @@ class RateEstimator:
 
     def _learn(self, smallest_epoch: tuple[int, float], elapsed: float, accepted_rate: float) -> None:
         fitted = self._accepted.rate_of_bucket(*smallest_epoch)
-        # A bucket that only this client uses was empty at the last refusal: no more were accepted since than it refilled.
+        # Alone, a bucket accepts no more than it refills: it was empty at the last refusal.
         self._is_shared = self._is_shared or fitted < SHARED_FIT_SHARE * max(self._fitted_rate, accepted_rate)
         if self._fitted_rate:
             self._early_refusals += elapsed < EARLY_REFUSAL_SECONDS
