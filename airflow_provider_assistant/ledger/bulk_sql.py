@@ -8,16 +8,15 @@ a row than SQLite on storing it, and need one round trip to PostgreSQL per updat
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from itertools import chain, islice, repeat
+from itertools import repeat
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
-from airflow_provider_assistant.ledger.schema import RequestId, decoded_id, encoded_id, storable
+from airflow_provider_assistant.ledger.schema import RequestId, decoded_id
 
 # Maximum number of bound parameters per statement; some builds of SQLite allow only 999.
 PARAMETERS = 900
@@ -42,7 +41,6 @@ class Bulk:
             raise AssistantLedgerPermanentError(
                 f"the ledger cannot use the database {dialect.name}. Nothing was sent. Use SQLite, PostgreSQL or MySQL."
             )
-        self._is_mysql = dialect.name in {"mysql", "mariadb"}
         self._mark = "?" if dialect.paramstyle == "qmark" else "%s"
         self._name = dialect.identifier_preparer.format_table(table)
         self._processed = table.c.claimed_at.type.dialect_impl(dialect).bind_processor(dialect)
@@ -66,53 +64,16 @@ class Bulk:
             statement = f"{start} AND {self._quoted['key']} IN ({', '.join(repeat(mark, len(some)))})"
             # Read from the driver's cursor: creating SQLAlchemy's row objects would take as long as the query.
             with contextlib.closing(self._connection.exec_driver_sql(statement, (scope, *some))) as result:
-                yield from self._converted(columns, result.cursor.fetchall(), decoded_id)
-
-    def insert(self, columns: Collection[str], rows: Collection[Values]) -> int:
-        """
-        Insert the rows whose key does not exist yet.
-
-        :param columns: Columns of the rows.
-        :param rows: The rows.
-        :return: Number of rows inserted.
-        """
-        if self._is_mysql:
-            return self._execute("INSERT IGNORE", columns, rows, "")
-        return self._execute("INSERT", columns, rows, "ON CONFLICT DO NOTHING")
-
-    def upsert(
-        self,
-        columns: Collection[str],
-        rows: Collection[Values],
-        *,
-        change: Collection[str],
-        add: Collection[str],
-        if_same: str,
-    ) -> int:
-        """
-        Insert rows, or update existing ones.
-
-        :param columns: Columns of the rows.
-        :param rows: The rows.
-        :param change: Columns whose values replace the existing ones.
-        :param add: Columns whose values are added to the existing ones.
-        :param if_same: An existing row is updated only if it has the same value in this column.
-        :return: Number of rows inserted or updated; on MySQL, an inserted row counts as half a row.
-        """
-        is_same = f"{self._there(if_same)} = {self._new(if_same)}"
-        changes = {column: self._new(column) for column in change}
-        changes |= {column: f"{self._there(column)} + {self._new(column)}" for column in add}
-        if self._is_mysql:
-            changes = {column: f"IF({is_same}, {new}, {self._there(column)})" for column, new in changes.items()}
-        assignments = ", ".join(f"{self._quoted[column]} = {new}" for column, new in changes.items())
-        otherwise = (
-            f"ON DUPLICATE KEY UPDATE {assignments}"
-            if self._is_mysql
-            else f"ON CONFLICT ({self._listed(['scope', 'key'])}) DO UPDATE SET {assignments} WHERE {is_same}"
-        )
-        changed = self._execute("INSERT", columns, rows, otherwise)
-        # MySQL reports an updated row as two rows.
-        return changed // 2 if self._is_mysql else changed
+                rows = result.cursor.fetchall()
+            if self._ids.isdisjoint(columns):
+                yield from rows
+            else:
+                are_ids = [column in self._ids for column in columns]
+                for row in rows:
+                    yield [
+                        decoded_id(one) if is_id and one is not None else one
+                        for is_id, one in zip(are_ids, row, strict=True)
+                    ]
 
     def moment(self, at: datetime | None) -> Any:
         """
@@ -122,39 +83,5 @@ class Bulk:
         """
         return self._processed(at) if self._processed else at
 
-    def _converted(
-        self, columns: Collection[str], rows: Collection[Values], convert: Callable[[str], str]
-    ) -> Iterable[Values]:
-        """Return the rows with converted request ids."""
-        if self._ids.isdisjoint(columns):
-            return rows
-        are_ids = [column in self._ids for column in columns]
-        return (
-            [convert(one) if is_id and one is not None else one for is_id, one in zip(are_ids, row, strict=True)]
-            for row in rows
-        )
-
     def _listed(self, columns: Collection[str]) -> str:
         return ", ".join(self._quoted[column] for column in columns)
-
-    def _there(self, column: str) -> str:
-        return f"{self._name}.{self._quoted[column]}"
-
-    def _new(self, column: str) -> str:
-        name = self._quoted[column]
-        return f"VALUES({name})" if self._is_mysql else f"excluded.{name}"
-
-    def _execute(self, verb: str, columns: Collection[str], rows: Collection[Values], otherwise: str) -> int:
-        start = f"{verb} INTO {self._name} ({self._listed(columns)}) VALUES "
-        waiting, changed = iter(self._converted(columns, rows, encoded_id)), 0
-        while some := list(islice(waiting, max(1, PARAMETERS // len(columns)))):
-            statement = f"{start}{_marks(self._mark, len(columns), len(some))} {otherwise}"
-            values = tuple([storable(one) if type(one) is str else one for one in chain.from_iterable(some)])
-            changed += self._connection.exec_driver_sql(statement, values).rowcount
-        return changed
-
-
-@functools.lru_cache
-def _marks(mark: str, columns: int, rows: int) -> str:
-    row = f"({', '.join(repeat(mark, columns))})"
-    return ", ".join(repeat(row, rows))

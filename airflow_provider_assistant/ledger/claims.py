@@ -13,13 +13,21 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
 from airflow_provider_assistant.ledger.entries import EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.group_sql import group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
-from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, scope_on
+from airflow_provider_assistant.ledger.schema import (
+    NOT_CREATED,
+    Outcome,
+    RequestId,
+    RunRef,
+    encoded_id,
+    scope_on,
+    storable,
+)
 from airflow_provider_assistant.ledger.scopes import BatchScope
 
-# Columns of the task instance, and of the counts, which add up over the claims of a key.
+# Columns of the task instance.
 _RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
-_COUNTS = ("attempts", "ambiguous")
 # Columns of the end of a chat request.
 _END = ("state", "completed_at", "session_id")
 
@@ -107,8 +115,8 @@ class BatchLedger(EntryReader):
     ) -> None:
         super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases)
         self._lease = Lease(engine, self._token, run, leases)
-        # Columns of the bulk statements: those that all rows of a group share come first.
-        self._shared = {
+        # Values that all entries of a load have.
+        shared = {
             "scope": self._scope,
             **scope.columns(),
             "site_url": scope_on(engine.dialect, scope.site_url),
@@ -117,10 +125,9 @@ class BatchLedger(EntryReader):
             "claim": self._token,
             **run.columns(),
         }
-        self._facts = (
-            *("outcome", "content_hash", self._created_id, "superseded", "http_status", "error", "sent_hash"),
-            "recorded_at",
-        )
+        self._shared = tuple([storable(value) if isinstance(value, str) else value for value in shared.values()])
+        self._group = group_sql(self._connection, table, (*shared, "claimed_at"))
+        self._stored_id = encoded_id if isinstance(table.c[self._created_id].type, RequestId) else storable
         self._claim_again = claim_again_statement(table)
 
     def commit_and_claim(
@@ -146,11 +153,18 @@ class BatchLedger(EntryReader):
             return set()
         if claims:
             self._lease.begin()
+        new = {claim.key: claim for claim in claims if claim.entry is None}
+        if new and any(one.claim.key in new for one in outcomes):
+            # The source has changed since the preflight and repeats a key, which one statement cannot write twice.
+            self.commit_and_claim(outcomes, (), on_taken_over=on_taken_over)
+            outcomes = ()
+        again = [claim for claim in claims if claim.entry is not None]
 
         def write(_: sa.Connection) -> tuple[list[ClaimOutcome], set[str]]:
-            return self._record(outcomes) if outcomes else [], self._claim(claims) if claims else set()
+            return self._write_group(outcomes, new, again)
 
-        taken_over, won = transaction(self._connection, write, writes=True)
+        is_one = not again and self._group.is_one_statement(len(outcomes), len(new))
+        taken_over, won = transaction(self._connection, write, writes=True, autocommit=is_one)
         for outcome in taken_over:
             on_taken_over(outcome)
         return won
@@ -232,26 +246,36 @@ class BatchLedger(EntryReader):
 
         transaction(self._connection, write, writes=True)
 
-    def _record(self, outcomes: Collection[ClaimOutcome]) -> list[ClaimOutcome]:
-        """Record outcomes, and return those whose keys another run has taken over."""
-        now = self._bulk.moment(self._now())
-        shared, columns = self._shared_values(now)
-        rows = [
-            (*shared, one.claim.key, one.claim.label, one.attempts, one.ambiguous, *_facts(one), now)
-            for one in outcomes
-        ]
-        columns = (*columns, *self._facts)
-        if self._bulk.upsert(columns, rows, change=self._facts, add=_COUNTS, if_same="claim") == len(rows):
-            return []
-        recorded = self._held([one.claim.key for one in outcomes])
-        return [one for one in outcomes if one.claim.key not in recorded]
-
-    def _claim(self, claims: Collection[Claim]) -> set[str]:
-        # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
-        ordered = sorted(claims, key=lambda claim: claim.key)
+    def _write_group(
+        self, outcomes: Collection[ClaimOutcome], new: Mapping[str, Claim], again: Collection[Claim]
+    ) -> tuple[list[ClaimOutcome], set[str]]:
+        """Return the outcomes whose keys another run has taken over, and the keys that were claimed."""
         now = self._now()
-        shared, columns = self._shared_values(self._bulk.moment(now))
-        new = [(*shared, claim.key, claim.label, 0, 0, "claimed") for claim in ordered if claim.entry is None]
+        moment = self._bulk.moment(now)
+        rows = [self._row(outcome) for outcome in outcomes]
+        labels = [(key, storable(claim.label)) for key, claim in new.items()]
+        is_complete = self._group.write((*self._shared, moment), moment, rows, labels) == len(rows) + len(labels)
+        if again:
+            self._connection.execute(self._claim_again, self._values_again(again, now))
+        elif is_complete:
+            return [], set(new)
+        won = self._held([*new, *(claim.key for claim in again)], self._table.c.outcome == "claimed")
+        if is_complete:
+            return [], won
+        recorded = self._held([one.claim.key for one in outcomes])
+        return [one for one in outcomes if one.claim.key not in recorded], won
+
+    def _row(self, outcome: ClaimOutcome) -> tuple[Any, ...]:
+        """Return an outcome as values of the columns of the group's statement."""
+        state, content_hash, created_id, superseded, status, error, sent_hash = _facts(outcome)
+        return (
+            *(outcome.claim.key, storable(outcome.claim.label), outcome.attempts, outcome.ambiguous, state),
+            *(content_hash, created_id and self._stored_id(created_id), superseded, status),
+            *(error and storable(error), sent_hash),
+        )
+
+    def _values_again(self, claims: Collection[Claim], now: datetime) -> list[dict[str, Any]]:
+        """Return the parameters of the statement that claims existing entries."""
         values = {
             "outcome": "claimed",
             "claim": self._token,
@@ -260,28 +284,18 @@ class BatchLedger(EntryReader):
             **self._run.columns(),
             "claimed_at": now,
         }
-        existing = [
+        return [
             {"s": self._scope, "k": claim.key, "c": claim.entry.claim, "o": claim.entry.outcome, **values}
-            for claim in ordered
+            # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
+            for claim in sorted(claims, key=lambda claim: claim.key)
             if claim.entry is not None
         ]
-        inserted = self._bulk.insert((*columns, "outcome"), new) if new else 0
-        if existing:
-            self._connection.execute(self._claim_again, existing)
-        elif inserted == len(ordered):
-            return {claim.key for claim in ordered}
-        return self._held([claim.key for claim in ordered], self._table.c.outcome == "claimed")
 
     def _held(self, keys: Collection[str], *conditions: sa.ColumnElement[bool]) -> set[str]:
         """Return those of the keys whose latest claim belongs to this task, and that meet the conditions."""
         c = self._table.c
         mine = sa.select(c.key).where(c.scope == self._scope, c.key.in_(keys), c.claim == self._token, *conditions)
-        return set(self._connection.scalars(mine))
-
-    def _shared_values(self, claimed_at: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-        """Return the values that all rows of a group share, and the names of these and of the other first columns."""
-        shared = {**self._shared, "claimed_at": claimed_at}
-        return tuple(shared.values()), (*shared, "key", "label", *_COUNTS)
+        return set(self._connection.scalars(mine)) if keys else set()
 
 
 def claim_again_statement(table: sa.Table) -> sa.Update:

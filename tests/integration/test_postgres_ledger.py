@@ -44,6 +44,7 @@ from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
+from tests.unit.ledger.outage import READ_ONLY, away
 from tests.unit.ledger.test_leases import statements_of
 from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5, VERSION_6
 
@@ -217,13 +218,38 @@ def test_a_thread_keeps_a_lease_alive(server):
             connection.rollback()
 
 
-def test_a_group_costs_as_many_statements_as_without_leases(ledger):
+def transactions(ledger):
+    with ledger.engine.connect() as connection:
+        return connection.exec_driver_sql("SELECT pg_current_xact_id()::text::bigint").scalar_one()
+
+
+def test_a_group_is_a_transaction_of_its_own_and_the_next_ones_can_be_rolled_back(ledger):
+    with documents(ledger) as memory:
+        wanted = claims(memory, "b", "a")
+        assert memory.commit_and_claim([], wanted) == {"a", "b"}
+        before = transactions(ledger)
+        memory.commit_and_claim(list(map(created, wanted)), claims(memory, "c"))
+        assert transactions(ledger) == before + 2
+        with away(ledger.engine, "UPDATE", times=ATTEMPTS, code=READ_ONLY), pytest.raises(AssistantLedgerError):
+            memory.commit_and_claim([created(Claim("c", "row c", None))], claims(memory, "a"))
+        assert {key: one.state for key, one in memory.entries(["a", "c"]).items()} == {"a": "created", "c": "leased"}
+
+
+def test_a_key_that_a_changed_source_repeats_is_recorded_and_claimed_apart(ledger):
+    with documents(ledger) as memory:
+        twice = [Claim("a", "row a", None)] * 2
+        assert memory.commit_and_claim([], twice) == {"a"}
+        assert memory.commit_and_claim([created(twice[0])], twice) == set()
+        assert memory.entries(["a"])["a"].state == "created"
+
+
+def test_a_group_costs_one_statement(ledger):
     with documents(ledger) as memory:
         first = claims(memory, "a", "b")
         memory.commit_and_claim([], first)
         second = claims(memory, "c", "d")
         found = statements_of(ledger.engine, lambda: memory.commit_and_claim(list(map(created, first)), second))
-        assert found == ["INSERT INTO assistant_documents"] * 2
+        assert found == ["INSERT INTO assistant_documents"]
 
 
 def test_migration_of_version_6_adds_leases(engine):

@@ -20,6 +20,7 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
 )
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from tests.unit.ledger.outage import READ_ONLY, away
 
 RUN = RunRef("dag", "run", "ask", -1)
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, tzinfo=UTC)
@@ -192,6 +193,48 @@ def test_ends_are_recorded_in_few_statements(ledger):
         memory.record_ends({claim.key: RequestEnd("complete", ENDED, "s") for claim in claims})
         assert len(statements) < len(claims) / 40
     assert {end[1] for end in ends_of(ledger).values()} == {"complete"}
+
+
+@pytest.fixture
+def executed(ledger):
+    """What SQLite executes, including the statements that its driver adds."""
+    found = []
+    sa.event.listen(
+        ledger.engine,
+        "checkout",
+        lambda driver, *_: driver.set_trace_callback(lambda text: found.append(text.split()[0])),
+    )
+    return found
+
+
+@pytest.mark.parametrize("count", [2, PARAMETERS])
+def test_a_group_that_fits_into_one_statement_is_its_own_transaction(count, ledger, executed):
+    with opened(ledger) as memory:
+        claims = [Claim(f"{number:05}", "label", None) for number in range(2 * count)]
+        assert len(memory.commit_and_claim((), claims[:count])) == count
+        executed.clear()
+        outcomes = [ClaimOutcome(claim, "created", "h", claim.key) for claim in claims[:count]]
+        assert memory.commit_and_claim(outcomes, claims[count:]) == {claim.key for claim in claims[count:]}
+        assert set(executed) == ({"INSERT"} if count == 2 else {"BEGIN", "INSERT", "COMMIT"})
+
+
+def test_a_group_of_several_statements_is_rolled_back_after_one_of_a_single_statement(ledger, executed):
+    with opened(ledger) as memory:
+        settle(memory, "a", "failed")
+        claims = [Claim("b", "label", None), Claim("a", "label", memory.entries(["a"])["a"])]
+        executed.clear()
+        with away(ledger.engine, "UPDATE", code=READ_ONLY), pytest.raises(AssistantLedgerError):
+            memory.commit_and_claim((), claims)
+        assert executed == ["BEGIN", "INSERT", "ROLLBACK"]
+        assert states(memory, "ab") == {"a": "none"}
+
+
+def test_a_key_that_a_changed_source_repeats_is_recorded_and_claimed_apart(ledger):
+    with opened(ledger) as memory:
+        twice = [Claim("a", "label", None)] * 2
+        assert memory.commit_and_claim((), twice) == {"a"}
+        assert memory.commit_and_claim([ClaimOutcome(twice[0], "created", "h", "r")], twice) == set()
+        assert states(memory, "a") == {"a": "created"}
 
 
 @pytest.mark.parametrize("count", [0, 1, PARAMETERS - 6, PARAMETERS, 3 * PARAMETERS])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
-from airflow_provider_assistant.ledger.bulk_sql import Bulk
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.claims import claim_again_statement
+from airflow_provider_assistant.ledger.group_sql import group_sql
 from airflow_provider_assistant.ledger.migrate import lengthened
 from airflow_provider_assistant.ledger.schema import documents, loads, metadata, questions, submissions
 
@@ -37,15 +40,51 @@ def test_tables_can_be_created(dialect):
         assert sum(getattr(column.type, "length", 0) or 0 for column in table.primary_key) <= LONGEST_KEY
 
 
-def test_rows_on_mysql():
-    connection = Recorder(mysql.dialect())
-    bulk = Bulk(connection, documents)
-    bulk.insert(["scope", "key"], [("s", "a"), ("s", "b")])
-    bulk.upsert(["scope", "key", "attempts"], [("s", "a", 1)], change=["outcome"], add=["attempts"], if_same="claim")
-    (insert, parameters), (upsert, _) = connection.statements
-    assert insert.strip() == "INSERT IGNORE INTO assistant_documents (scope, `key`) VALUES (%s, %s), (%s, %s)"
-    assert parameters == ("s", "a", "s", "b")
-    assert "ON DUPLICATE KEY UPDATE outcome = IF(assistant_documents.claim = VALUES(claim), VALUES(outcome)" in upsert
+SHARED = ("scope", "claim", "claimed_at")
+OUTCOME = ("k", "label", 1, 0, "created", "hash", "doc", None, 201, None, None)
+CLAIMS = [("l", "label"), ("m", "label")]
+
+
+def written(dialect, *, outcomes=(OUTCOME,), claims=CLAIMS, table=documents):
+    """Return the statements of a group, with their parameters."""
+    connection = Recorder(dialect)
+    group_sql(connection, table, SHARED).write(("s", "t", "now"), "then", list(outcomes), list(claims))
+    return connection.statements
+
+
+def test_a_group_on_mysql():
+    (outcomes, values), (claims, new) = written(mysql.dialect())
+    assert outcomes.startswith("INSERT INTO assistant_documents (scope, claim, claimed_at, `key`, label, attempts, ")
+    assert "ON DUPLICATE KEY UPDATE outcome = IF(assistant_documents.claim = VALUES(claim), VALUES(outcome)" in outcomes
+    assert values == ("s", "t", "now", *OUTCOME, "then")
+    assert claims.startswith("INSERT IGNORE INTO assistant_documents (scope, claim, claimed_at, `key`, label, ")
+    assert new[:7] == ("s", "t", "now", "l", "label", 0, 0)
+    assert len(new) == 2 * len(values)
+
+
+def test_a_group_on_postgresql_is_one_statement_that_locks_keys_in_their_order():
+    ((statement, (once, entries)),) = written(postgresql.dialect(), claims=[("z", "label"), ("a", "label")])
+    assert statement.startswith("INSERT INTO assistant_documents (scope, claim, claimed_at, key, label, ")
+    assert "http_status INTEGER" in statement
+    assert "claimed_at TIMESTAMP WITHOUT TIME ZONE" in statement
+    assert json.loads(once) == {"scope": "s", "claim": "t", "claimed_at": "now", "recorded_at": "then"}
+    assert [(one["key"], one["outcome"]) for one in json.loads(entries)] == [
+        ("a", "claimed"),
+        ("k", "created"),
+        ("z", "claimed"),
+    ]
+
+
+@pytest.mark.parametrize("table", [documents, questions], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    ("outcomes", "claims", "expected"), [(1, 2, 1), (0, 400, 1), (80, 0, 1), (50, 50, 1), (82, 0, 2), (80, 80, 2)]
+)
+def test_a_group_on_sqlite_is_one_statement_if_its_parameters_fit(outcomes, claims, expected, table):
+    found = written(sqlite.dialect(), outcomes=[OUTCOME] * outcomes, claims=[("l", "label")] * claims, table=table)
+    assert len(found) == expected
+    assert all(statement.count("?") == len(values) <= PARAMETERS for statement, values in found)
+    is_one = group_sql(Recorder(sqlite.dialect()), table, SHARED).is_one_statement(outcomes, claims)
+    assert is_one is (expected == 1)
 
 
 def test_an_unsettled_intent_is_counted_before_it_is_overwritten_on_mysql():

@@ -1,0 +1,222 @@
+"""
+The statements that record a group of outcomes and claims.
+
+SQLite and PostgreSQL do both in one statement, which commits itself: an outcome updates the entry of its claim, and a
+claim inserts an entry if its key has none. A transaction would cost three more round trips to a server.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.schema import CREATED_ID
+
+# Columns whose values are added to those of an existing entry.
+COUNTS = ("attempts", "ambiguous")
+
+Values: TypeAlias = Sequence[Any]
+
+
+def group_sql(connection: sa.Connection, table: sa.Table, shared: Sequence[str]) -> GroupSql:
+    """
+    Return the statements for a table in a database.
+
+    :param connection: Connection to the database.
+    :param table: Table of the entries: ``documents`` or ``questions``.
+    :param shared: Columns that have the same value in all rows of a group. The token of the claim is one of them.
+    """
+    kinds: dict[str, type[GroupSql]] = {"sqlite": SqliteGroupSql, "postgresql": PostgresGroupSql}
+    return kinds.get(connection.dialect.name, MySqlGroupSql)(connection, table, shared)
+
+
+class GroupSql(ABC):
+    """
+    Record groups of outcomes and claims in one table.
+
+    :param connection: Connection to the database.
+    :param table: The table.
+    :param shared: Columns that have the same value in all rows of a group.
+    """
+
+    def __init__(self, connection: sa.Connection, table: sa.Table, shared: Sequence[str]) -> None:
+        self._connection = connection
+        self._table = table
+        self._shared = tuple(shared)
+        preparer = connection.dialect.identifier_preparer
+        self._name = preparer.format_table(table)
+        self._quoted = {column.key: preparer.quote(column.name) for column in table.columns}
+        facts = ("outcome", "content_hash", CREATED_ID[table.name], "superseded", "http_status", "error", "sent_hash")
+        self.columns = ("key", "label", *COUNTS, *facts)
+        """Columns of an outcome, in the order of its values."""
+        self._changed = (*facts, "recorded_at")
+        self._into = f"INTO {self._name} ({self._listed((*self._shared, *self.columns, 'recorded_at'))})"
+
+    @abstractmethod
+    def is_one_statement(self, outcomes: int, claims: int) -> bool:
+        """
+        Return whether :meth:`write` executes one statement for this number of outcomes and claims.
+
+        :param outcomes: Number of outcomes.
+        :param claims: Number of claims.
+        """
+
+    @abstractmethod
+    def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
+        """
+        Record outcomes, and insert claims whose keys have no entry.
+
+        An entry that another token has claimed is left as it is. No key may occur twice.
+
+        :param shared: Values of the shared columns.
+        :param recorded_at: Time of the outcomes, as the driver of the database takes it.
+        :param outcomes: Values of :attr:`columns`, one sequence per outcome.
+        :param claims: Key and label of each claim.
+        :return: Number of outcomes recorded and claims inserted.
+        """
+
+    def _listed(self, columns: Sequence[str]) -> str:
+        return ", ".join(self._quoted[column] for column in columns)
+
+    @functools.cached_property
+    def _on_conflict(self) -> str:
+        """The clause of SQLite and PostgreSQL for keys that have an entry."""
+        changes = [f"{self._quoted[column]} = excluded.{self._quoted[column]}" for column in self._changed]
+        changes += [f"{column} = {self._name}.{column} + excluded.{column}" for column in COUNTS]
+        return (
+            f"ON CONFLICT (scope, {self._quoted['key']}) DO UPDATE SET {', '.join(changes)} "
+            f"WHERE {self._name}.claim = excluded.claim AND excluded.outcome <> 'claimed'"
+        )
+
+    def _execute(self, statement: str, values: Values) -> int:
+        return self._connection.exec_driver_sql(statement, tuple(values)).rowcount
+
+
+class SqliteGroupSql(GroupSql):
+    """
+    Bind every value of an outcome once, and the key and the label of a claim.
+
+    The statement is one step of SQLite, which releases Python's interpreter lock once. One step per row, as with
+    ``executemany``, would wait for the lock once per row.
+    """
+
+    def is_one_statement(self, outcomes: int, claims: int) -> bool:
+        """Return whether the values of the group fit into one statement."""
+        return len(self.columns) * outcomes + 2 * claims <= self._room
+
+    @property
+    def _room(self) -> int:
+        return PARAMETERS - 2 * len(self._shared) - 1
+
+    def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
+        """Record outcomes and insert claims, in as many statements as the number of parameters requires."""
+        written = 0
+        while outcomes or claims:
+            some = outcomes[: self._room // len(self.columns)]
+            new = claims[: (self._room - len(self.columns) * len(some)) // 2]
+            values: list[Any] = []
+            if some:
+                values += chain(shared, [recorded_at], *some)
+            if new:
+                values += chain(shared, *new)
+            written += self._execute(self._statement(len(some), len(new)), values)
+            outcomes, claims = outcomes[len(some) :], claims[len(new) :]
+        return written
+
+    def _statement(self, outcomes: int, claims: int) -> str:
+        shared = _marks(len(self._shared))
+        rows = []
+        if outcomes:
+            columns = ", ".join(f"column{number}" for number in range(1, len(self.columns) + 1))
+            values = _values(len(self.columns), outcomes)
+            rows.append(f"SELECT {shared}, {columns}, ? FROM ({values}) WHERE true")  # noqa: S608 (no foreign text)
+        if claims:
+            columns = ", ".join(["column1, column2, 0, 0, 'claimed'", *repeat("NULL", len(self._changed) - 1)])
+            rows.append(f"SELECT {shared}, {columns} FROM ({_values(2, claims)}) WHERE true")  # noqa: S608
+        # Without WHERE, SQLite would take ON CONFLICT for a condition of a join.
+        return f"INSERT {self._into} {' UNION ALL '.join(rows)} {self._on_conflict}"
+
+
+class PostgresGroupSql(GroupSql):
+    """Pass all rows as one JSON text: the server parses it faster than a list of many hundred values."""
+
+    def __init__(self, connection: sa.Connection, table: sa.Table, shared: Sequence[str]) -> None:
+        super().__init__(connection, table, shared)
+        once, each = (*self._shared, "recorded_at"), self.columns
+        selected = [f"shared.{self._quoted[column]}" for column in self._shared]
+        selected += [f"entry.{self._quoted[column]}" for column in each]
+        selected.append("CASE WHEN entry.outcome <> 'claimed' THEN shared.recorded_at END")
+        self._once = once
+        source = (
+            f"json_to_record(%s) AS shared({self._typed(once)}), json_to_recordset(%s) AS entry({self._typed(each)})"
+        )
+        select = f"SELECT {', '.join(selected)} FROM {source}"  # noqa: S608 (no foreign text)
+        self._statement = f"INSERT {self._into} {select} {self._on_conflict}"
+
+    def is_one_statement(self, outcomes: int, claims: int) -> bool:  # noqa: ARG002
+        """Return True: JSON has no limit on the number of its values."""
+        return True
+
+    def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
+        """Record outcomes and insert claims in one statement."""
+        rows = [dict(zip(self.columns, row, strict=True)) for row in outcomes]
+        rows += [
+            {"key": key, "label": label, "attempts": 0, "ambiguous": 0, "outcome": "claimed"} for key, label in claims
+        ]
+        # Tasks that write the same keys lock them in the same order, which avoids deadlocks.
+        rows.sort(key=itemgetter("key"))
+        once = dict(zip(self._once, (*shared, recorded_at), strict=True))
+        return self._execute(self._statement, (json.dumps(once, default=str), json.dumps(rows)))
+
+    def _typed(self, columns: Sequence[str]) -> str:
+        dialect = self._connection.dialect
+        return ", ".join(f"{self._quoted[name]} {self._table.c[name].type.compile(dialect)}" for name in columns)
+
+
+class MySqlGroupSql(GroupSql):
+    """Execute one statement for outcomes and one for claims: MySQL cannot leave out the update of some rows."""
+
+    def is_one_statement(self, outcomes: int, claims: int) -> bool:  # noqa: ARG002
+        """Return False: a transaction has to contain both statements."""
+        return False
+
+    def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
+        """Record outcomes, then insert claims."""
+        settled = [(*shared, *row, recorded_at) for row in outcomes]
+        nothing = (None,) * (len(self._changed) - 1)
+        new = [(*shared, key, label, 0, 0, "claimed", *nothing) for key, label in claims]
+        # MySQL reports an updated row as two rows.
+        return self._insert("INSERT", settled, self._update) // 2 + self._insert("INSERT IGNORE", new, "")
+
+    @property
+    def _update(self) -> str:
+        is_same = f"{self._name}.claim = VALUES(claim)"
+        changes = {self._quoted[column]: f"VALUES({self._quoted[column]})" for column in self._changed}
+        changes |= {column: f"{self._name}.{column} + VALUES({column})" for column in COUNTS}
+        assignments = [f"{name} = IF({is_same}, {new}, {self._name}.{name})" for name, new in changes.items()]
+        return f"ON DUPLICATE KEY UPDATE {', '.join(assignments)}"
+
+    def _insert(self, verb: str, rows: Sequence[Values], otherwise: str) -> int:
+        written, width = 0, len(self._shared) + len(self.columns) + 1
+        for start in range(0, len(rows), PARAMETERS // width):
+            some = rows[start : start + PARAMETERS // width]
+            values = ", ".join(repeat(f"({', '.join(repeat('%s', width))})", len(some)))
+            written += self._execute(f"{verb} {self._into} VALUES {values} {otherwise}", list(chain(*some)))
+        return written
+
+
+@functools.lru_cache
+def _values(columns: int, rows: int) -> str:
+    return f"VALUES {', '.join(repeat(f'({_marks(columns)})', rows))}"
+
+
+def _marks(count: int) -> str:
+    return ", ".join(repeat("?", count))
