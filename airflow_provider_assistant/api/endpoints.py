@@ -212,4 +212,8 @@ def _segment(field: str, value: str) -> str:
 
 def _fits_into_path(value: str) -> bool:
     """Return whether a text can be a path segment: not blank, not ``.`` or ``..``, without lone surrogates."""
-    return bool(value.strip()) and value not in {".", ".."} and not any("\ud800" <= char <= "\udfff" for char in value)
+    return (
+        bool(value.strip())
+        and value not in {".", ".."}
+        and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
+    )

@@ -176,6 +176,8 @@ def _advance(steps: flow.Flow[T], outcome: flow.Outcome = None) -> flow.Send | f
             return _Finished(end.value)
         outcome = None
         match step:
+            case flow.Send():
+                return step
             case flow.Measured(state, seconds):
                 metrics.async_completion(state, seconds)
             case flow.Polled(lag):
@@ -184,8 +186,6 @@ def _advance(steps: flow.Flow[T], outcome: flow.Outcome = None) -> flow.Send | f
                 if retry_of:
                     metrics.retry(retry_of.endpoint)
                     tracing.waited(seconds, reason)
-                return step
-            case flow.Send():
                 return step
 
 

@@ -109,6 +109,8 @@ class RateLimitingTransport(AsyncTransport):
 
     async def _wait_for_slot(self, call: Call[Any]) -> Response | None:
         """Wait for a slot and return None, or return the 429 whose pause is too long without waiting."""
+        if self._limiter.acquire_now():
+            return None
         if call.endpoint == POLL:
             await self._limiter.acquire()
             return None

@@ -58,14 +58,16 @@ class Redactor:
             return outcome
         if isinstance(outcome, TransportFailure):
             return replace(outcome, detail=self._text(outcome.detail))
+        body, shortest = outcome.body, len(self._key)
+        # No spelling is shorter than the key itself. Most acknowledgements and headers are shorter.
+        if len(body) < shortest and max(map(len, outcome.headers.values()), default=0) < shortest:
+            return outcome
         headers = {name: self._text(value) for name, value in outcome.headers.items()}
-        body = outcome.body
-        if len(body) >= len(self._key):
+        if len(body) >= shortest:
             body = self._bytes_pattern.sub(REDACTED.encode(), body)
         return Response(outcome.status, headers, body, outcome.defect)
 
     def _text(self, text: str) -> str:
-        # No spelling is shorter than the key itself, and most headers are shorter: skip those.
         return self._text_pattern.sub(REDACTED, text) if len(text) >= len(self._key) else text
 
     @cached_property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -46,8 +45,7 @@ class RequestEnd(NamedTuple):
     session_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """
     Claim a key: its document is about to be sent.
 
@@ -61,8 +59,7 @@ class Claim:
     entry: LedgerEntry | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimOutcome:
+class ClaimOutcome(NamedTuple):
     """
     Hold the outcome of a claim.
 

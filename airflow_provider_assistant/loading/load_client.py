@@ -32,6 +32,13 @@ class TrackingLimiter(AdaptiveRateLimiter):
         super().__init__(max_concurrency, **clocks)
         self._senders: set[asyncio.Task[Any] | None] = set()
 
+    def acquire_now(self) -> bool:
+        """Take a slot for the current task if that needs no wait."""
+        is_taken = super().acquire_now()
+        if is_taken:
+            self._senders.add(asyncio.current_task())
+        return is_taken
+
     async def acquire(self) -> None:
         """Take a slot for the current task."""
         await super().acquire()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_assistant.api.call import Call
@@ -144,15 +144,16 @@ class DataframeRows(DataframeFingerprints):
         fields |= {field: unless_blank(fields[field]) for field in self._optional & fields.keys()}
         readable_key = self._readable_key(fields, read, position)
         place = batch.place(position)
-        row = PreparedRow(batch.start + position, read.fingerprints[position], readable_key, place=place)
-        problem = read.problems.get(position)
+        call, problem = None, read.problems.get(position)
         if problem is None:
             try:
-                document = checked(self._payload, {**self._constants, **fields}, names=self._names)
-                return replace(row, call=self._call(document))
+                call = self._call(checked(self._payload, {**self._constants, **fields}, names=self._names))
             except AssistantInputError as error:
                 problem = str(error)
-        return replace(row, problem=f"{place}: {problem}" if batch.file else problem)
+        if problem and batch.file:
+            problem = f"{place}: {problem}"
+        fingerprint = read.fingerprints[position]
+        return PreparedRow(batch.start + position, fingerprint, readable_key, call, problem, place)
 
     def _readable_key(self, fields: Mapping[str, Any], read: FingerprintedBatch, position: int) -> str:
         if read.keys:

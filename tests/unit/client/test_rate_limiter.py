@@ -182,6 +182,25 @@ def test_no_more_are_in_flight_than_the_limit():
     assert simulated(main()) == 3
 
 
+def test_a_slot_is_taken_at_once_only_if_nothing_delays_the_request():
+    async def main() -> None:
+        limiter = AdaptiveRateLimiter(2)
+        assert [limiter.acquire_now() for _ in range(3)] == [True, True, False]
+        assert limiter.in_flight == 2
+        limiter.release()
+        limiter.refused(1.0)
+        assert not limiter.acquire_now()
+        await limiter.acquire()
+        assert now() >= 1.0
+        limiter.release()
+        assert not limiter.acquire_now(), "after a refusal, the rate decides"
+        stopped = AdaptiveRateLimiter(2)
+        stopped.stop(RuntimeError("stopped"))
+        assert not stopped.acquire_now()
+
+    simulated(main())
+
+
 def test_waiting_requests_fail_when_the_load_stops():
     async def main() -> None:
         limiter = AdaptiveRateLimiter(1)
