@@ -8,6 +8,7 @@ id turns a whole pandas column of integers into floats. Keys are therefore compa
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -83,6 +84,13 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
     :param values: Values of the column.
     :return: The texts, None for missing and invalid values; and the reason for each invalid value by position from 0.
     """
+    values = list(values)
+    with contextlib.suppress(TypeError):
+        # Most keys are strings that need no conversion.
+        stripped = list(map(str.strip, values))
+        is_plain = all(stripped) and _WORDS.keys().isdisjoint(stripped)
+        if is_plain and not any(text[-1] == "0" and "." in text for text in stripped):
+            return [*stripped], {}
     texts: list[str | None] = []
     problems: dict[int, str] = {}
     for position, value in enumerate(values):

@@ -8,7 +8,7 @@ happened. The API cannot return ratings either; exports read them from the ledge
 
 from airflow_provider_assistant.ledger.claims import BatchLedger, Claim, ClaimOutcome, RequestEnd
 from airflow_provider_assistant.ledger.effects import key_of, outcome_of
-from airflow_provider_assistant.ledger.entries import CreatedEntry, LedgerEntry, PossibleDuplicate
+from airflow_provider_assistant.ledger.entries import CreatedEntry, EntryContent, LedgerEntry, PossibleDuplicate
 from airflow_provider_assistant.ledger.history import feedback_between, loads_between, requests_between
 from airflow_provider_assistant.ledger.latest import is_superseded
 from airflow_provider_assistant.ledger.leases import LeaseSettings
@@ -25,6 +25,7 @@ __all__ = [
     "ClaimOutcome",
     "CreatedEntry",
     "DocumentScope",
+    "EntryContent",
     "LeaseSettings",
     "Ledger",
     "LedgerEntry",

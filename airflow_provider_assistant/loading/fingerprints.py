@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -92,7 +93,7 @@ class DataframeFingerprints:
 
         :param batch: The batch.
         """
-        contents = [hash_of(self._content_prefix + encoded(row)) for row in self._contents(batch)]
+        contents = _hashes(self._contents(batch), len(batch), self._content_prefix)
         problems = dict(batch.problems)
         texts = []
         for name in self._key_columns:
@@ -102,24 +103,27 @@ class DataframeFingerprints:
                     problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
             texts.append(column)
         keys = list(zip(*texts, strict=True))
-        fingerprints = [RowFingerprint(content, content) for content in contents]
-        if keys:
-            fingerprints = [
-                RowFingerprint(hash_of(encoded(key)), content) for key, content in zip(keys, contents, strict=True)
-            ]
+        fingerprints = list(map(RowFingerprint, _hashes(texts, len(batch)) if texts else contents, contents))
         for position in problems:
             # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
             key = hash_of(encoded([None, str(batch.start + position)]))
             fingerprints[position] = RowFingerprint(key, key)
         return FingerprintedBatch(fingerprints, keys, problems)
 
-    def _contents(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
-        """Yield the fields of every row; blank optional fields are None, because CSV has no other way to omit them."""
-        columns = [
-            list(map(unless_blank, batch.columns[column])) if field in self._optional else batch.columns[column]
+    def _contents(self, batch: Batch) -> list[list[Any]]:
+        """Return the fields by column; blank optional fields are None, because CSV has no other way to omit them."""
+        return [
+            _unless_blank(batch.columns[column]) if field in self._optional else batch.columns[column]
             for field, column in self._columns.items()
         ]
-        return zip(*columns, strict=True) if columns else iter([()] * len(batch))
+
+
+def _unless_blank(column: list[Any]) -> list[Any]:
+    """Return a column with None for blank texts."""
+    with contextlib.suppress(TypeError):
+        if all(map(str.strip, column)):
+            return column
+    return list(map(unless_blank, column))
 
 
 def unless_blank(value: Any) -> Any:
@@ -144,6 +148,22 @@ def check_count(count: int, allow_empty: bool) -> None:
             "source has no rows; nothing was sent. If it may be empty, set allow_empty=True (--allow-empty)",
             field="source",
         )
+
+
+def _hashes(columns: Sequence[Sequence[Any]], count: int, prefix: str = "") -> list[str]:
+    """
+    Return ``hash_of(prefix + encoded(row))`` of each row.
+
+    A column of strings is formatted without a loop in Python, which halves the time of the preflight's hashing.
+    """
+    if not columns:
+        return [hash_of(prefix)] * count
+    try:
+        texts = zip(*(part for column in columns for part in (map(_length, column), column)), strict=True)
+        formatted = map((prefix.replace("%", "%%") + "%d:%s" * len(columns)).__mod__, texts)
+        return [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in formatted]
+    except (TypeError, UnicodeEncodeError):
+        return [hash_of(prefix + encoded(row)) for row in zip(*columns, strict=True)]
 
 
 def encoded(values: Sequence[Any]) -> str:

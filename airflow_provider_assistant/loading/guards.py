@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import BatchLedger
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.preflight import LoadPlan
+from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction
 
 # A load is refused if it would replace or leave stale more than this share of its source's documents, and at least
 # this many of them: such a load is usually a mistake.
@@ -16,7 +16,7 @@ LEAST_DOCUMENTS = 50
 LISTED = 3
 
 
-def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, judge_stale: bool) -> None:
+def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, judge_stale: bool) -> int | None:
     """
     Refuse a load that would replace documents of other sources or most of its source's documents.
 
@@ -24,19 +24,22 @@ def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, jud
     :param ledger: Ledger of the scope that is loaded.
     :param options: Options of the load.
     :param judge_stale: Whether documents that are missing from the source are stale.
+    :return: Number of documents that are missing from the source. None if it is not known.
     :raises AssistantInputError: The load is refused.
     """
     if not options.adopt:
         check_owner(ledger.source, plan.foreign)
     if options.allow_mass_change:
-        return
+        return None
     changed = plan.changed if options.on_change == "create" else 0
     if not changed and not judge_stale:
-        return
+        return None
     documents = ledger.size()
     # A document is kept, changed or missing.
     missing = documents - plan.kept - plan.changed if judge_stale else 0
     check_extent(ledger.source, documents=documents, changed=changed, missing=max(0, missing))
+    # A repeated row counts as a document twice.
+    return missing if judge_stale and not plan.count(RowAction.DUPLICATE) else None
 
 
 def check_owner(source: str, foreign: Mapping[str, int]) -> None:

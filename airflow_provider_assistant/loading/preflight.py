@@ -13,10 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import LedgerEntry
+from airflow_provider_assistant.ledger import EntryContent
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.rows import Rows
 
@@ -38,12 +38,12 @@ class LedgerReader(Protocol):
     def source(self) -> str:
         """Name of the source that is loaded."""
 
-    def entries(self, keys: Sequence[str]) -> Mapping[str, LedgerEntry]:
+    def contents(self, keys: Sequence[str]) -> Mapping[str, tuple[Any, ...]]:
         """
-        Return the ledger entries of these keys.
+        Return what the ledger says about the documents of these keys.
 
         :param keys: The keys.
-        :return: Entry by key; keys without an entry are left out.
+        :return: Values of :class:`EntryContent` by key; keys without an entry are left out.
         """
 
 
@@ -104,12 +104,24 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     for fingerprints in rows.fingerprints():
-        entries = ledger.entries([row.key for row in fingerprints]) if ledger else {}
-        for row in fingerprints:
-            entry = entries.get(row.key)
-            actions.append(_action(row, entry))
-            if ledger and entry:
-                _relate(row, entry, ledger.source, relations, foreign)
+        first = len(actions)
+        actions.extend(bytes(len(fingerprints)))
+        contents = ledger.contents([row.key for row in fingerprints]) if ledger else {}
+        if ledger and contents:
+            known = [contents.get(row.key) for row in fingerprints]
+            source = ledger.source
+            is_same = [
+                entry == (key, "created", content, source)
+                for entry, (key, content) in zip(known, fingerprints, strict=True)
+            ]
+            relations["kept"] += sum(is_same)
+            # UNCHANGED is 1, as True is.
+            actions[first:] = bytes(is_same)
+            for position, entry in enumerate(known, first) if not all(is_same) else ():
+                if entry and not actions[position]:
+                    row, content = fingerprints[position - first], EntryContent._make(entry)
+                    actions[position] = _action(row, content)
+                    _relate(row, content, source, relations, foreign)
         keys.extend([short_key(row.key) for row in fingerprints])
         tick(len(actions))
     ordered = _sorted(keys) if keys else keys
@@ -119,7 +131,7 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
 
 
 def _relate(
-    row: RowFingerprint, entry: LedgerEntry, source: str, relations: Counter[str], foreign: Counter[str]
+    row: RowFingerprint, entry: EntryContent, source: str, relations: Counter[str], foreign: Counter[str]
 ) -> None:
     """Count whether a row keeps or changes the document of its key, and whose key it is."""
     if entry.content_hash is None:
@@ -131,8 +143,8 @@ def _relate(
         foreign[entry.source] += 1
 
 
-def _action(row: RowFingerprint, entry: LedgerEntry | None) -> int:
-    if entry is not None and entry.state == "created" and entry.content_hash == row.content_hash:
+def _action(row: RowFingerprint, entry: EntryContent) -> int:
+    if entry.outcome == "created" and entry.content_hash == row.content_hash:
         return RowAction.UNCHANGED
     return RowAction.SEND
 

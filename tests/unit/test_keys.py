@@ -84,6 +84,15 @@ def test_a_text_is_its_own_key_once(text):
     assert key is None or key_text(key) == key
 
 
+TEXTS = st.one_of(st.text(), st.sampled_from(["7.0", "7.00", "1.10", "-0", "True", " x ", "", " ", "10", "0.5", "0"]))
+
+
+@given(st.lists(TEXTS), st.lists(st.one_of(TEXTS, st.integers(), st.none()), max_size=2))
+def test_a_column_is_converted_as_its_values_are(texts, others):
+    column = [*texts, *others]
+    assert key_column(column) == ([key_text(value) for value in column], {})
+
+
 @pytest.mark.parametrize(
     "value",
     [[1], {"a": 1}, {1}, object(), np.array([1, 2]), float("inf"), Decimal("Infinity"), 2.0**53, 1e300,

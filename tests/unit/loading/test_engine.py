@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,34 @@ def run(tmp_path):
 
 def ends(counts):
     return {end: getattr(counts, end) for end in ENDS if getattr(counts, end)}
+
+
+@pytest.mark.parametrize(
+    ("titles", "mass_change", "stale"),
+    [("ab", False, 0), ("abc", False, 0), ("a", False, 1), ("aa", False, 1), ("ab", True, 0), ("a", True, 1)],
+)
+def test_stale_documents_are_counted_where_rows_are_repeated_or_new_as_well(titles, mass_change, stale, run):
+    run(Service(), "ab")
+    counts, kinds, _ = run(Service(), titles, allow_mass_change=mass_change)
+    assert (counts.stale, kinds["stale"]) == (stale, stale)
+
+
+def test_the_entries_are_not_read_for_stale_documents_if_none_is_missing(run):
+    """Reading them takes as long as a third of the preflight."""
+    statements = []
+
+    def note(_connection, _cursor, statement, *_rest):
+        statements.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        for titles, reads in (("ab", 0), ("abc", 0), ("a", 1)):
+            statements.clear()
+            run(Service(), titles)
+            listing = [one for one in statements if "label" in one and "content_hash IS NOT NULL" in one]
+            assert len(listing) == reads
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
 ACTIONS = ["ok", "ok", "400", "500", "502", "store-502", "drop", "store-drop", "unreachable", "429", "garbled"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import LedgerEntry
+from airflow_provider_assistant.ledger import EntryContent
 from airflow_provider_assistant.loading import preflight
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, hash_of
 from airflow_provider_assistant.loading.preflight import RowAction, plan_load
@@ -37,11 +37,11 @@ class FakeLedger:
 
     def __init__(self, **known) -> None:
         self._known = {
-            hash_of(key): LedgerEntry(state, content and hash_of(content), None, None, "claim")
-            for key, (state, content) in known.items()
+            hash_of(key): EntryContent(hash_of(key), outcome, content and hash_of(content), "")
+            for key, (outcome, content) in known.items()
         }
 
-    def entries(self, keys):
+    def contents(self, keys):
         return {key: self._known[key] for key in keys if key in self._known}
 
 
@@ -51,7 +51,7 @@ def actions(*pairs, ledger=None):
 
 def test_new_known_changed_and_repeated_rows():
     ledger = FakeLedger(
-        a=("created", "1"), b=("created", "1"), c=("none", None), d=("ambiguous", "1"), e=("leased", "1")
+        a=("created", "1"), b=("created", "1"), c=("failed", None), d=("ambiguous", "1"), e=("claimed", "1")
     )
     pairs = [("a", "1"), ("b", "2"), ("c", "1"), ("d", "1"), ("e", "1"), ("f", "1"), ("f", "1"), ("a", "1")]
     assert actions(*pairs, ledger=ledger) == [

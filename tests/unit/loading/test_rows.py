@@ -123,6 +123,19 @@ def test_pairs_that_are_easily_confused(one, other):
     assert encoded(one) != encoded(other)
 
 
+@given(st.lists(st.tuples(st.text(), st.text(min_size=1).filter(str.strip)), min_size=1, max_size=5), st.data())
+def test_a_batch_is_hashed_as_its_rows_are(texts, data):
+    """A batch of plain strings is hashed by column, and one with an empty, a wrong or an odd value is not."""
+    odd = data.draw(st.sampled_from([None, " ", 7, "half \ud83d", "100 %", "%s"]))
+    for rows in (texts, [*texts, (odd, "content")]):
+        source = [{"title": title, "content": content} for title, content in rows]
+        found = digests(source, columns={"title": "title", "content": "content"}, constants={"category": "5 %d"})
+        for (title, content), one in zip(rows, found, strict=True):
+            given = None if isinstance(title, str) and not title.strip() else title
+            expected = hash_of(encoded(["TextDocument", "category", "5 %d"]) + encoded([given, content]))
+            assert one == (expected, expected)
+
+
 def test_a_digest_of_half_a_surrogate_exists():
     assert len(hash_of("\ud800")) == 32
 
