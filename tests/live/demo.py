@@ -424,7 +424,8 @@ def load_ambiguously(home: Path, screen: Screen, airflow: LiveAirflow, service: 
     rows = home / "lost_response.csv"
     rows.write_text("title,question,answer\nOpening hours,When is the office open?,From 9 to 5.\n", encoding="utf-8")
     service.faults(rules=[{"action": "store-then-drop", "match": {"path": "documents/qa"}}])
-    command = [sys.executable, "-m", "airflow", "assistant", "load", str(rows), "--key", "title"]
+    options = ["--key", "title", "--on-ambiguous", "skip"]
+    command = [sys.executable, "-m", "airflow", "assistant", "load", str(rows), *options]
     subprocess.run(command, env=airflow.env, cwd=home, capture_output=True, timeout=RUN_TIMEOUT, check=False)
     service.faults(rules=[])
     screen.say("the response to one document was lost on purpose: settle it on the page", "bold")
