@@ -10,7 +10,7 @@ from urllib.parse import quote, urljoin
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.documents import DocumentRow, first_text
-from airflow_provider_assistant.knowledge.headings import HEADING, outside_code, sections_of
+from airflow_provider_assistant.knowledge.headings import HEADING, heading_text, outside_code
 from airflow_provider_assistant.storage.paths import StoragePath, storage_files
 
 SUFFIXES = (".md", ".markdown", ".txt")
@@ -18,8 +18,8 @@ SUFFIXES = (".md", ".markdown", ".txt")
 LARGEST_FILE, LONGEST_FRONT_MATTER = 10_000_000, 20_000
 FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 FIRST_FIELD = re.compile(r"---[ \t]*\n[ \t]*(?:#.*\n)*[\w-]+[ \t]*:")
-# The target of an inline link or image, and of a reference.
-LINK = re.compile(r"(\]\([ \t]*<?)([^()<>\s]+)|(^ {0,3}\[[^\]\n]+\]:[ \t]*<?)([^<>\s]+)", re.MULTILINE)
+# The target of a link or an image: inline, and of a reference on a line of its own.
+LINKS = (re.compile(r"(\]\([ \t]*<?)([^()<>\s]+)"), re.compile(r"(\n {0,3}\[[^\]\n]+\]:[ \t]*<?)([^<>\s]+)"))
 URL, DATE = ("url", "canonical_url", "permalink"), ("date", "updated", "lastmod", "last_modified")
 YES = frozenset({"true", "yes", "on", "1"})
 
@@ -134,19 +134,23 @@ def _fields(front_matter: str, path: StoragePath) -> dict[str, str]:
 
 def _first_heading(text: str) -> str | None:
     """Return the first heading, if nothing but blank lines is above it."""
-    section = next(sections_of(text), None)
-    return section.headings[0] if section and section.headings and HEADING.match(text.lstrip()) else None
+    heading = HEADING.match(f"\n{text.lstrip()}")
+    return heading_text(heading[2] or "") or None if heading else None
 
 
 def _absolute_links(text: str, url: str) -> str:
     def absolute(link: re.Match[str]) -> str:
-        return f"{link[1] or link[3]}{_joined(url, link[2] or link[4])}"
+        return f"{link[1]}{_joined(url, link[2])}"
 
+    text = f"\n{text}"
     parts, at = [], 0
     for start, end in outside_code(text):
-        parts += [text[at:start], LINK.sub(absolute, text[start:end])]
+        part = text[start:end]
+        for links in LINKS:
+            part = links.sub(absolute, part)
+        parts += [text[at:start], part]
         at = end
-    return "".join([*parts, text[at:]])
+    return "".join([*parts, text[at:]])[1:]
 
 
 def _joined(base: str, target: str) -> str:

@@ -53,9 +53,9 @@ def _splitter(size: int, overlap: int, length: Callable[[str], int] | None) -> C
         raise AssistantInputError(
             "semantic-text-splitter is not installed: pip install 'airflow-provider-assistant[knowledge]'", field="size"
         ) from error
-    if length is None:
-        return MarkdownSplitter(size, overlap).chunks
-    return MarkdownSplitter.from_callback(length, size, overlap).chunks
+    splitter = MarkdownSplitter.from_callback(length, size, overlap) if length else MarkdownSplitter(size, overlap)
+    count = length or len
+    return lambda text: [text] if count(text) <= size else splitter.chunks(text)
 
 
 def _chunks(rows: Iterable[DocumentRow], chunks_of: Callable[[str], list[str]]) -> Iterator[DocumentRow]:
