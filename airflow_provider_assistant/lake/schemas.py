@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.lake.flattening import as_text, flatten, storable
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -222,10 +223,8 @@ def evaluations_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def _recorded(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
     safe = [{name: storable(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
-    return pa.Table.from_pylist(safe, schema=schema)
+    return arrow.table_of_rows(safe, schema)
 
 
 def _metrics(

@@ -74,7 +74,6 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 
 def _measure(path: str) -> dict[str, Any]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     from airflow_provider_assistant.evaluation.cases import read_cases
@@ -82,7 +81,6 @@ def _measure(path: str) -> dict[str, Any]:
     from airflow_provider_assistant.evaluation.scoring import score_cases
 
     scorers = scorers_of(list(SCORERS))
-    pa.array([None])  # imports pandas if it is installed
     imported = status("VmHWM")
     started, used = time.perf_counter(), time.process_time()
     cases = read_cases(pq.ParquetFile(path).read(use_threads=False))
