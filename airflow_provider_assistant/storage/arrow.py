@@ -212,7 +212,7 @@ def _bits(flags: pa.Buffer) -> pa.Buffer:
 
 
 def _texts(values: list[Any], _: Any) -> _Built:
-    texts = [value or "" for value in values]
+    texts = [value or "" for value in values] if None in values else values
     joined = "".join(texts)
     if joined.isascii():
         return [packed("i", accumulate(map(len, texts), initial=0)), joined.encode()], []
@@ -226,7 +226,7 @@ def _bytes(values: list[Any], _: Any) -> _Built:
 
 def _doubles(values: list[Any], _: Any) -> _Built:
     # pyarrow refuses larger integers among floats, which cannot represent them exactly.
-    if any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
+    if int in set(map(type, values)) and any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
         raise ValueError("an integer is too large")
     return [packed("d", [0.0 if value is None else value for value in values])], []
 
