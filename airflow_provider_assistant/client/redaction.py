@@ -61,8 +61,14 @@ class Redactor:
         headers = {name: self._text(value) for name, value in outcome.headers.items()}
         body = outcome.body
         if len(body) >= len(self._key):
-            body = self._bytes_pattern.sub(REDACTED.encode(), body)
+            body = self._body(body)
         return Response(outcome.status, headers, body, outcome.defect)
+
+    def _body(self, body: bytes) -> bytes:
+        # Every escape begins with one of these. Without them, a search is twenty times as fast as the pattern.
+        if any(mark in body for mark in (b"\\", b"&", b"%")):
+            return self._bytes_pattern.sub(REDACTED.encode(), body)
+        return body.replace(self._key.encode(), REDACTED.encode())
 
     def _text(self, text: str) -> str:
         # No spelling is shorter than the key itself, and most headers are shorter: skip those.
