@@ -27,9 +27,9 @@ def evaluate(_: Service, size: Size) -> list[Figure]:
         measured = worked("tests.benchmarks.evaluations", str(path))
     return [
         Figure(
-            "reading and scoring, seconds of the core", measured["core"], 20, at_most=True, unit="s", samples=measured
+            "reading and scoring, seconds of the core", measured["core"], 6, at_most=True, unit="s", samples=measured
         ),
-        Figure("peak memory of the process", measured["peak_mb"], 300, at_most=True, unit="MB"),
+        Figure("peak memory of the process", measured["peak_mb"], 250, at_most=True, unit="MB"),
         Figure("of that above imports", measured["above_import_mb"], unit="MB"),
         Figure("rendering the report of half of them", report_seconds(size), 3, at_most=True, unit="s"),
     ]
