@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.lake import replace, storable
 from airflow_provider_assistant.quantiles import percentiles
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +77,7 @@ def joined(questions: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Ta
     names = (QUESTION_ID, "request_id", "submitted_at", "error")
     rows = [
         _answered(answer) if (answer := answers.get(question_id)) else _unanswered(*submission)
-        for question_id, *submission in zip(*(questions[name].to_pylist() for name in names), strict=True)
+        for question_id, *submission in zip(*(arrow.values_of(questions[name]) for name in names), strict=True)
     ]
     passthrough = [name for name in questions.column_names if name not in QUESTION]
     columns = {name: questions[name] for name in questions.column_names}
@@ -141,7 +142,7 @@ def published(
             return []
         if (parquet.schema_arrow.metadata or {}).get(SCOPE) != scope.encode():
             return []
-        complete = [row for row in parquet.read(list(COLUMNS)).to_pylist() if row["status"] == "complete"]
+        complete = [row for row in arrow.rows_of(parquet.read(list(COLUMNS))) if row["status"] == "complete"]
     answers = {tuple(row[name] for name in IDENTIFYING): row for row in complete}
     return [
         FinishedRequest(
@@ -211,12 +212,12 @@ def _typed(name: str, values: Sequence[Any]) -> pa.Array:
     import pyarrow as pa
 
     if name in {"submitted_at", "completed_at"}:
-        return pa.array(values, pa.timestamp("us", tz="UTC"))
+        return arrow.array(values, pa.timestamp("us", tz="UTC"))
     if name in {"seconds", "noticed_after"}:
-        return pa.array(values, pa.float64())
+        return arrow.array(values, pa.float64())
     if name in {"attempts", "polls"}:
-        return pa.array(values, pa.int32())
-    return pa.array([text and storable(text) for text in values], pa.string())
+        return arrow.array(values, pa.int32())
+    return arrow.array([text and storable(text) for text in values], pa.string())
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
@@ -225,9 +226,9 @@ def _column(values: Sequence[Any]) -> pa.Array:
     import pyarrow.parquet as pq
 
     try:
-        column = pa.array(values)
+        column = arrow.array(values)
         if pa.types.is_nested(column.type):
             pq.write_table(pa.table({"": column}), pa.BufferOutputStream())
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return pa.array([None if value is None else storable(str(value)) for value in values], pa.string())
+        return arrow.array([None if value is None else storable(str(value)) for value in values], pa.string())
     return column

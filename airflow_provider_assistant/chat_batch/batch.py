@@ -34,6 +34,7 @@ from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.observability import tracing
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -334,7 +335,7 @@ class Batch:
         :raises AssistantStorageError: The output cannot be written.
         """
         answers.publish(table, self._output, self._scope)
-        columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
+        columns = (arrow.values_of(table[name]) for name in ("request_id", "status", "completed_at", "session_id"))
         ends = {request_id: RequestEnd(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
         if self._ledger and self._mode == "async":
             try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,6 +97,10 @@ def read_cases(
     :raises AssistantInputError: A column is missing, a key is empty or a duplicate, the tables have no key in common, a
         question has a different text in the two tables, or a cell of ``EXPECTATIONS`` or ``seconds`` is invalid.
     """
+    import pyarrow as pa
+
+    # A reader of files leaves free memory of about the size of the table. Without this, Python cannot use it.
+    pa.default_memory_pool().release_unused()
     names = key_names(key_columns)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
@@ -121,7 +126,7 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
         )
     if not names:
         raise AssistantInputError("key_columns must name at least one column", field="key_columns")
-    rows = table.to_pylist()
+    rows = arrow.rows_of(table)
     keys = list(zip(*(key_column(row[name] for row in rows)[0] for name in names), strict=True))
     if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
         raise AssistantInputError(
@@ -166,7 +171,9 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return mine is not None and yours is not None and mine.split() != yours.split()
 
 
-def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not expected:
+        return answered
     expectations = {name: expected[name] for name in EXPECTATIONS if name in expected}
     return {**expected, **answered, **expectations}
 
@@ -197,6 +204,9 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
 
 def _text(value: Any) -> str | None:
     """Return a cell as text, or None if it is empty."""
+    if type(value) is str and value.isascii():
+        # Not a copy: the texts are most of the memory of an evaluation.
+        return value if value.strip() else None
     if is_missing(value):
         return None
     # pandas turns an integer column with missing values into floats.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, interval
 from airflow_provider_assistant.evaluation.summary import Change, Comparison, Difference
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,9 +108,10 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
     :param scores: The table of scores.
     :param scorer: Name of the scorer.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = scores.filter(pc.equal(scores["scorer"], scorer))
+    rows = scores.filter(pc.equal(scores["scorer"], arrow.scalar(scorer, pa.string())))
     tags = [tuple(found or ()) for found in rows["tags"].to_pylist()]
     columns = (rows[name].to_pylist() for name in ("key", "score", "outcome", "weight"))
     return [Scored(*values) for values in zip(*columns, tags, strict=True)]
@@ -117,9 +119,10 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
 
 def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
     """Return the scores of one scorer by key. None means no score."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = scores.filter(pc.equal(scores["scorer"], scorer))
+    rows = scores.filter(pc.equal(scores["scorer"], arrow.scalar(scorer, pa.string())))
     return dict(zip(rows["key"].to_pylist(), rows["score"].to_pylist(), strict=True))
 
 

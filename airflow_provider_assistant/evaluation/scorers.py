@@ -11,11 +11,10 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from typing import Any
 
 from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.refusals import refuses
 from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
@@ -109,21 +108,6 @@ def token_set_ratio(answer: str, expected: str) -> float:
     return float(require_extra("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
 
 
-def chrf(answer: str, expected: str) -> float:
-    """
-    Return chrF2 of the texts without normalisation (sacrebleu's default): F2 of character 1- to 6-grams.
-
-    :param answer: Text of the answer.
-    :param expected: The expected answer.
-    """
-    return float(_chrf().sentence_score(answer, [expected]).score) / 100
-
-
-@cache
-def _chrf() -> Any:
-    return require_extra("sacrebleu.metrics").CHRF()
-
-
 def _lexical(compare: Callable[[str, str], float | bool]) -> Callable[[Case], float | bool | None]:
     def score(case: Case) -> float | bool | None:
         return None if case.expected is None else compare(case.answer or "", case.expected)
@@ -152,7 +136,7 @@ SCORERS = {
         Scorer("token_f1", LEXICAL, _lexical(token_f1)),
         Scorer("ratio", LEXICAL, _lexical(ratio), library="rapidfuzz.fuzz"),
         Scorer("token_set_ratio", LEXICAL, _lexical(token_set_ratio), library="rapidfuzz.fuzz"),
-        Scorer("chrf", LEXICAL, _lexical(chrf), library="sacrebleu.metrics"),
+        Scorer("chrf", LEXICAL, _lexical(chrf), library="numpy"),
         Scorer("must_include", CHECK, _must_include),
         Scorer("must_not_include", CHECK, _must_not_include),
         Scorer("refusal", CHECK, _refusal),

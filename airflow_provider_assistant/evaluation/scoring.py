@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.cases import Case
 from airflow_provider_assistant.evaluation.scorers import Scorer
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,24 +59,28 @@ def score_cases(cases: Sequence[Case], scorers: Sequence[Scorer]) -> pa.Table:
     schema = scores_schema()
     # Convert in pieces: as Python lists, the scores would take ten times the memory.
     pieces = (cases[start : start + _PIECE] for start in range(0, len(cases), _PIECE))
-    batches = [
-        pa.RecordBatch.from_pylist([row for case in piece for row in _rows(case, scorers)], schema) for piece in pieces
-    ]
-    return pa.Table.from_batches(batches, schema)
+    return pa.Table.from_batches([_batch(piece, scorers, schema) for piece in pieces], schema)
 
 
-def _rows(case: Case, scorers: Sequence[Scorer]) -> Iterator[dict[str, Any]]:
+def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    scores, outcomes, errors = zip(*(_score(case, scorer) for case in cases for scorer in scorers), strict=True)
     of_case = {
-        "key": case.key,
-        "case": case.digest,
-        "weight": case.weight,
-        "tags": case.tags,
-        "seconds": case.seconds,
-        "status": case.status,
+        "key": [case.key for case in cases],
+        "case": [case.digest for case in cases],
+        "weight": [case.weight for case in cases],
+        "tags": [case.tags for case in cases],
+        "seconds": [case.seconds for case in cases],
+        "status": [case.status for case in cases],
     }
-    for scorer in scorers:
-        score, outcome, error = _score(case, scorer)
-        yield {**of_case, "scorer": scorer.name, "score": score, "outcome": outcome, "error": error}
+    # Values of a question are converted once and then repeated for its scorers.
+    repeated = arrow.array([number for number in range(len(cases)) for _ in scorers], pa.int32())
+    columns = {name: arrow.array(values, schema.field(name).type).take(repeated) for name, values in of_case.items()}
+    names = [scorer.name for scorer in scorers] * len(cases)
+    for name, of_score in (("scorer", names), ("score", scores), ("outcome", outcomes), ("error", errors)):
+        columns[name] = arrow.array(of_score, schema.field(name).type)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _score(case: Case, scorer: Scorer) -> tuple[float | None, str, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 # JSON types of leaves that are neither strings nor numbers.
 _KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
@@ -28,9 +28,81 @@ class Metric(NamedTuple):
     type: str
 
 
+class Leaves:
+    """
+    Collect the leaves of many JSON values by column, in document order.
+
+    :param list_keys: Field that names the items of a list, by dotted path of the list, see :func:`flatten`. Default:
+        None.
+    """
+
+    def __init__(self, list_keys: Mapping[str, str] | None = None) -> None:
+        self.metrics: list[str] = []
+        self.values: list[float | None] = []
+        self.texts: list[str] = []
+        self.types: list[str] = []
+        self._keys = list_keys or {}
+        # Replies mostly have the same fields, so the paths of an object's members are computed once.
+        self._known: dict[tuple[str, str, tuple[str, ...]], list[_Place]] = {}
+
+    def add(self, raw: Any) -> int:
+        """
+        Add the leaves of a value.
+
+        :param raw: The value.
+        :return: Number of its leaves.
+        """
+        before = len(self.metrics)
+        add_metric, add_value = self.metrics.append, self.values.append
+        add_text, add_type = self.texts.append, self.types.append
+        # Iterate with a stack: JSON may be nested deeper than Python's recursion limit.
+        stack: list[Iterator[tuple[_Place, Any]]] = [iter([(("", "", "$"), raw)])]
+        while stack:
+            for place, value in stack[-1]:
+                kind = type(value)
+                if kind is float:
+                    add_metric(place[2])
+                    add_value(value)
+                    # For finite numbers, repr() equals json.dumps() and is ten times as fast.
+                    text = repr(value)
+                    add_text(text if text[-1] not in "fn" else json.dumps(value))
+                    add_type("number")
+                elif isinstance(value, dict | list) and value:
+                    stack.append(self._members(place[0], place[1], value))
+                    break
+                else:
+                    metric, number, text, name = _leaf(place[2], value)
+                    add_metric(metric)
+                    add_value(number)
+                    add_text(text)
+                    add_type(name)
+            else:
+                stack.pop()
+        return len(self.metrics) - before
+
+    def _members(self, path: str, shape: str, value: dict[Any, Any] | list[Any]) -> Iterator[tuple[_Place, Any]]:
+        if isinstance(value, dict):
+            names = tuple(map(str, value))
+            places = self._known.get((path, shape, names))
+            if places is None:
+                places = [_place(_below(path, name), _below(shape, name)) for name in names]
+                self._known[path, shape, names] = places
+            return zip(places, value.values(), strict=True)
+        key, inner = self._keys.get(shape), _below(shape, "*")
+        return ((_place(_below(path, _name(item, key, at)), inner), item) for at, item in enumerate(value))
+
+
+# The path of a value, the path of its kind, in which "*" is any item of a list, and its metric.
+_Place: TypeAlias = tuple[str, str, str]
+
+
+def _place(path: str, shape: str) -> _Place:
+    return path, shape, storable(path) or "$"
+
+
 def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Metric]:
     """
-    Yield every leaf of a JSON value, in document order.
+    Return every leaf of a JSON value, in document order.
 
     :param raw: The value.
     :param list_keys: Field that names the items of a list, by dotted path of the list, in which ``*`` means any item
@@ -38,20 +110,9 @@ def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Me
         position; two items with the same name have the same paths. Default: None, all items are named by position.
     :return: An iterator over the leaves.
     """
-    keys = list_keys or {}
-    # Iterate with a stack: JSON may be nested deeper than Python's recursion limit.
-    stack: list[tuple[str, str, Any]] = [("", "", raw)]
-    while stack:
-        path, shape, value = stack.pop()
-        if isinstance(value, dict) and value:
-            members = [(_below(path, str(name)), _below(shape, str(name)), inner) for name, inner in value.items()]
-        elif isinstance(value, list) and value:
-            key, shape = keys.get(shape), _below(shape, "*")
-            members = [(_below(path, _name(item, key, at)), shape, item) for at, item in enumerate(value)]
-        else:
-            yield _leaf(storable(path) or "$", value)
-            continue
-        stack.extend(reversed(members))
+    leaves = Leaves(list_keys)
+    leaves.add(raw)
+    return map(Metric, leaves.metrics, leaves.values, leaves.texts, leaves.types)
 
 
 def as_text(raw: Any) -> str:
@@ -90,7 +151,6 @@ def _leaf(path: str, raw: Any) -> Metric:
 
 
 def _digits(number: float) -> str:
-    # For finite numbers, repr() equals json.dumps() and is ten times as fast. json.dumps() has words for the others.
     return repr(number) if isinstance(number, int) or math.isfinite(number) else json.dumps(number)
 
 

@@ -22,6 +22,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,14 +146,20 @@ def _identities_in(file: ObjectStoragePath, names: list[str]) -> set[tuple[Any, 
     import pyarrow.parquet as pq
 
     with contextlib.suppress(KeyError, ValueError), file.open("rb") as opened:
-        return _identities(pq.read_table(opened, columns=names), names)
+        # Not read_table(): it imports pandas.
+        return _identities(pq.ParquetFile(opened).read(names), names)
     return set()
 
 
 def _identities(table: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
-    columns = table.select(names).group_by(names).aggregate([]).to_pydict()
+    import pyarrow.compute as pc
+
+    # Few values repeat in many rows: compare their numbers. group_by() would import pandas.
+    columns = [pc.dictionary_encode(table[name].combine_chunks(), null_encoding="encode") for name in names]
+    values = [arrow.values_of(column.dictionary) for column in columns]
+    found = set(zip(*(column.indices.to_pylist() for column in columns), strict=True))
+    rows = [tuple(named[number] for named, number in zip(values, row, strict=True)) for row in found]
     # A row without an id has no identity.
-    rows = zip(*(columns[name] for name in names), strict=True)
     return {row for row in rows if row[-1] is not None}
 
 

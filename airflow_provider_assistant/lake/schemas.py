@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.lake.flattening import as_text, flatten, storable
+from airflow_provider_assistant.lake.flattening import Leaves, as_text, storable
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -222,10 +223,8 @@ def evaluations_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def _recorded(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
     safe = [{name: storable(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
-    return pa.Table.from_pylist(safe, schema=schema)
+    return arrow.table_of_rows(safe, schema)
 
 
 def _metrics(
@@ -233,19 +232,20 @@ def _metrics(
 ) -> pa.Table:
     import pyarrow as pa
 
-    columns: dict[str, Any] = {"metric": [], "value": [], "text": [], "type": []}
-    found, rows = list(captures), []
-    for number, capture in enumerate(found):
-        metrics = list(flatten(capture.raw, list_keys))
-        for values, more in zip(columns.values(), zip(*metrics, strict=True), strict=True):
-            values.extend(more)
-        rows.extend([number] * len(metrics))
+    found, leaves = list(captures), Leaves(list_keys)
+    rows = [number for number, capture in enumerate(found) for _ in range(leaves.add(capture.raw))]
+    columns: dict[str, Any] = {
+        "metric": leaves.metrics,
+        "value": leaves.values,
+        "text": leaves.texts,
+        "type": leaves.types,
+    }
     # Columns with one value per capture are converted once per capture and then repeated for its rows.
-    of_rows = pa.array(rows, pa.int32())
+    of_rows = arrow.array(rows, pa.int32())
     for field in schema:
         if field.name not in columns:
             values = [_stored(getattr(capture, field.name)) for capture in found]
-            columns[field.name] = pa.array(values, field.type).take(of_rows)
+            columns[field.name] = arrow.array(values, field.type).take(of_rows)
     return _table(columns, schema, order)
 
 
@@ -256,7 +256,13 @@ def _stored(value: Any) -> Any:
 def _table(columns: Mapping[str, Any], schema: pa.Schema, order: tuple[str, ...]) -> pa.Table:
     import pyarrow as pa
 
-    table = pa.table(columns, schema=schema)
+    # Columns that are arrays already have their type.
+    arrays = [
+        column if isinstance(column, pa.Array) else arrow.array(column, field.type)
+        for field in schema
+        for column in [columns[field.name]]
+    ]
+    table = pa.Table.from_arrays(arrays, schema=schema)
     return table.sort_by([(name, "ascending") for name in order])
 
 

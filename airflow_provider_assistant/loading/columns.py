@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
+from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,8 +239,7 @@ def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
                 f"source column {name} is of type {column.type}, but a document needs text; convert it first",
                 field=name,
             )
-    values: list[Any] = column.to_pylist()
-    return values
+    return arrow.values_of(column)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -33,6 +33,7 @@ from airflow_provider_assistant.observability.lineage import LineageDataset, tab
 from airflow_provider_assistant.operators.base import check_choice, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.operators.source import AssistantReaderOperator, UntemplatedField
+from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
@@ -378,7 +379,7 @@ def _read(source: Source) -> pa.Table:
         for values in columns.values():
             values.extend(itertools.repeat(None, rows - len(values)))
     try:
-        return pa.table(columns)
+        return pa.table({name: arrow.array(values) for name, values in columns.items()})
     except (pa.ArrowException, TypeError) as error:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
 

@@ -178,7 +178,7 @@ def _table(path: Any, field: str) -> pa.Table:
 
     try:
         with storage_path(path).open("rb") as file:
-            return pq.read_table(file)
+            return pq.ParquetFile(file).read()
     except (FileNotFoundError, IsADirectoryError, ValueError) as error:
         raise AssistantInputError(
             f"{field} must be a Parquet file, but {path} cannot be read as one: {error}. Nothing was sent.",

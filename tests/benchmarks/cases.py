@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
-from tests.benchmarks import chat_batch_cases, evaluations, lake_cases, loads, metric_cases, page_cases, posts
+from tests.benchmarks import chat_batch_cases, evaluations, lake_cases, loads, metric_cases, page_cases, posts, resumes
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
 from tests.imports import import_seconds
@@ -269,6 +269,7 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     "ledger": ledger,
     "imports": imports,
     **chat_batch_cases.CASES,
+    **resumes.CASES,
     **lake_cases.CASES,
     "evaluate": evaluations.evaluate,
     **metric_cases.CASES,

@@ -27,9 +27,9 @@ def evaluate(_: Service, size: Size) -> list[Figure]:
         measured = worked("tests.benchmarks.evaluations", str(path))
     return [
         Figure(
-            "reading and scoring, seconds of the core", measured["core"], 20, at_most=True, unit="s", samples=measured
+            "reading and scoring, seconds of the core", measured["core"], 6, at_most=True, unit="s", samples=measured
         ),
-        Figure("peak memory of the process", measured["peak_mb"], 300, at_most=True, unit="MB"),
+        Figure("peak memory of the process", measured["peak_mb"], 250, at_most=True, unit="MB"),
         Figure("of that above imports", measured["above_import_mb"], unit="MB"),
         Figure("rendering the report of half of them", report_seconds(size), 3, at_most=True, unit="s"),
     ]
@@ -74,7 +74,6 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 
 def _measure(path: str) -> dict[str, Any]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     from airflow_provider_assistant.evaluation.cases import read_cases
@@ -82,7 +81,6 @@ def _measure(path: str) -> dict[str, Any]:
     from airflow_provider_assistant.evaluation.scoring import score_cases
 
     scorers = scorers_of(list(SCORERS))
-    pa.array([None])  # imports pandas if it is installed
     imported = status("VmHWM")
     started, used = time.perf_counter(), time.process_time()
     cases = read_cases(pq.ParquetFile(path).read(use_threads=False))

@@ -44,7 +44,7 @@ def night(service: Service, size: Size) -> list[Figure]:
         )
     return [
         Figure("operator: sites per second", median(rates["operator"]), unit="/s"),
-        Figure("to a bare script", ratio(rates, "operator", "script"), 0.7, samples=rounded(rates)),
+        Figure("to a bare script", ratio(rates, "operator", "script"), 0.85, samples=rounded(rates)),
     ]
 
 
