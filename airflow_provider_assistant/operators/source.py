@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator, AssistantConcurrentOperator
 from airflow_provider_assistant.storage.paths import files_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_assistant.loading.sources import Source
 
 
 class UntemplatedField:
@@ -95,3 +102,27 @@ class AssistantSourceOperator(AssistantConcurrentOperator, AssistantReaderOperat
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files of the source; empty if the rows do not come from files."""
         return files_in(self.source)
+
+
+def read_table(source: Source) -> pa.Table:
+    """
+    Read a whole source into one table.
+
+    :param source: The open source.
+    :return: All rows and columns; a column that a batch does not have is null there.
+    :raises AssistantInputError: A column holds several types.
+    """
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {}
+    rows = 0
+    for batch in source.batches():
+        for name, values in batch.columns.items():
+            columns.setdefault(name, [None] * rows).extend(values)
+        rows += len(batch)
+        for values in columns.values():
+            values.extend(itertools.repeat(None, rows - len(values)))
+    try:
+        return pa.table(columns)
+    except (pa.ArrowException, TypeError) as error:
+        raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
