@@ -224,7 +224,10 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
     def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
-        written = f"Scores, summary and report were written: {self.report}." if self.report else "Nothing was written."
+        kept = self._judges.kept if self._judges else None
+        written = f"The verdicts so far were saved: {kept}." if kept else "Nothing was written."
+        if self.report:
+            written = f"Scores, summary and report were written: {self.report}."
         return FailureContext(doing, written)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:

@@ -47,6 +47,8 @@ class JudgeTask:
         self._options = JudgeOptions.parse(given)
         self._rubrics = self._options.rubrics_of(scorers)
         self._running: Judging | None = None
+        self.kept: ObjectStoragePath | None = None
+        """The file of verdicts; None before any request is sent."""
 
     def judged(
         self, cases: Sequence[Case], scorers: Sequence[Scorer], rules: Sequence[Rule], file: ObjectStoragePath
@@ -76,6 +78,7 @@ class JudgeTask:
         judging = self._running = Judging(
             work, model, options, known=_known(file), save=lambda table: lake.replace(table, file)
         )
+        self.kept = file
         judging.run(lambda: RateLimitedClient(settings))
         return Judged(
             [judging.bound(scorer) for scorer in scorers], judging.summaries(self._rubrics), judging.reasons()

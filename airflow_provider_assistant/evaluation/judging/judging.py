@@ -218,7 +218,7 @@ class Judging:
 
     def _record_error(self, item: tuple[str, JudgeRequest], error: AssistantError) -> None:
         self._errors[item[0]] = error
-        if len(self._errors) <= LOGGED:
+        if len(self._errors) <= LOGGED and not self._breaker.is_fatal(error):
             log.warning("No verdict: %s", error)
 
     async def _save_sometimes(self) -> None:
