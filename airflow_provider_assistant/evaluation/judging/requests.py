@@ -185,7 +185,7 @@ def parse_verdict(body: Any, _: CallInfo) -> Verdict:
         raise AssistantResponseError(f"the reply of the model is not a verdict: {_first(error)}") from None
     return found.model_copy(
         update={
-            "reason": found.reason[:REASON_LENGTH].encode("utf-8", "replace").decode(),
+            "reason": found.reason[:REASON_LENGTH],
             "input_tokens": usage.prompt_tokens,
             "output_tokens": usage.completion_tokens,
         }
