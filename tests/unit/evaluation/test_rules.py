@@ -164,7 +164,7 @@ def test_a_bad_agreement_is_refused(text, says):
 )
 def test_a_judge_in_a_gate_needs_a_rule_on_its_agreement(rule):
     pass_if = parse_condition("token_f1 >= 0.5 and judge.tone >= 0.5")
-    with pytest.raises(AssistantInputError, match="judge.tone may decide only if they agree with those of people"):
+    with pytest.raises(AssistantInputError, match="may decide only if they agree with those of people"):
         check_calibration([parse_rule(rule)], pass_if)
     other = parse_rule("judge.other agreement >= 0.6 on >= 50 labels")
     with pytest.raises(AssistantInputError):
