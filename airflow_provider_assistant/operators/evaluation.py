@@ -31,9 +31,9 @@ from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import check_choice, day_of_run
-from airflow_provider_assistant.operators.judging import JudgeTask
+from airflow_provider_assistant.operators.judging import AssistantJudgingOperator, JudgeTask
 from airflow_provider_assistant.operators.links import AssistantReportLink
-from airflow_provider_assistant.operators.source import AssistantReaderOperator, UntemplatedField, read_table
+from airflow_provider_assistant.operators.source import UntemplatedField, read_table
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
 
 
-class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
+class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
     """
     Score answers, compare them with a baseline, check the rules of a gate, and write a report.
 
@@ -118,7 +118,6 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
 
     # Path of the report, read by AssistantReportLink.
     report: ObjectStoragePath | None = None
-    _judges: JudgeTask | None = None
 
     def __init__(
         self,
@@ -127,7 +126,6 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         output_path: str,
         expectations: Any = None,
         scorers: Sequence[str] = DEFAULT_SCORERS,
-        judge: Mapping[str, Any] | None = None,
         pass_if: str | None = None,
         gate: Sequence[str] = (),
         on_fail: OnFail = "fail",
@@ -144,7 +142,6 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         self.expectations = expectations
         self.output_path = output_path
         self.scorers = scorers
-        self.judge = judge
         self.pass_if = pass_if
         self.gate = gate
         self.on_fail: OnFail = on_fail
@@ -184,7 +181,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         scorers = scorers_of(self.scorers)
         names = [scorer.name for scorer in scorers]
         pass_if, rules = self._parsed(names)
-        judges = self._judges = JudgeTask(self.judge, names)
+        self.judges = JudgeTask(self.judge, names)
         check_extra()
         run, moment = self._run(context)
         directory = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
@@ -195,7 +192,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         baseline = find_baseline(directory, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
-        judged = judges.judged(cases, scorers, rules, directory.verdicts)
+        judged = self.judges.judged(cases, scorers, rules, directory.verdicts)
         scores = score_cases(cases, judged.scorers)
         summary = summarise(
             cases,
@@ -216,15 +213,10 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         lake_file = self._write(context, directory, summary, scores, page)
         return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
 
-    def on_kill(self) -> None:
-        """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
-        if self._judges:
-            self._judges.cancel()
-
     def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
-        kept = self._judges.kept if self._judges else None
+        kept = self.judges.kept if self.judges else None
         written = f"The verdicts so far were saved: {kept}." if kept else "Nothing was written."
         if self.report:
             written = f"Scores, summary and report were written: {self.report}."
