@@ -47,17 +47,13 @@ def verdicts_table(requests: Sequence[JudgeRequest], hashes: Sequence[str], know
     import pyarrow as pa
 
     rows = [
-        {
-            "key": request.key,
-            "scorer": request.rubric.scorer,
-            "is_label": request.is_label,
-            "hash": content_hash,
-            **known[content_hash].model_dump(),
-        }
+        (request.key, request.rubric.scorer, request.is_label, content_hash, known[content_hash])
         for request, content_hash in zip(requests, hashes, strict=True)
         if content_hash in known
     ]
-    return pa.Table.from_pylist(rows, verdicts_schema())
+    columns = {name: [row[number] for row in rows] for number, name in enumerate(("key", "scorer", "is_label", "hash"))}
+    columns |= {name: [getattr(row[-1], name) for row in rows] for name in Verdict.model_fields}
+    return pa.table(columns, verdicts_schema())
 
 
 def known_verdicts(table: pa.Table) -> dict[str, Verdict]:
