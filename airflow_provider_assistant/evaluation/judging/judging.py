@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.agreement import agreement
@@ -23,6 +25,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantPermissionError,
     AssistantStorageError,
 )
+from airflow_provider_assistant.observability import tracing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,23 +185,27 @@ class Judging:
         log.info("Judging %d answers; %d others have a verdict already.", len(waiting), len(self._known))
         if not waiting:
             return
-        async with open_client() as client:
-            await client.prepare()
+        jitter = random.Random()  # noqa: S311 (jitter is no secret)
+        # One span for all requests: a trace with thousands of spans is not readable.
+        with tracing.span("judge", requests=len(waiting)):
+            async with open_client() as client:
+                await client.prepare()
 
-            async def work(item: tuple[str, JudgeRequest]) -> None:
-                self._check_limit(len(unique))
-                verdict = await client.asend(item[1].call(self._model))
-                self._known[item[0]] = verdict
-                self._tokens += verdict.input_tokens + verdict.output_tokens
-                await self._save_sometimes()
+                async def work(item: tuple[str, JudgeRequest]) -> None:
+                    self._check_limit(len(unique))
+                    call = item[1].call(self._model)
+                    verdict = await client.arun(flow.perform(call, client.settings.retry, now=client.now, rng=jitter))
+                    self._known[item[0]] = verdict
+                    self._tokens += verdict.input_tokens + verdict.output_tokens
+                    await self._save_sometimes()
 
-            await for_each(
-                waiting,
-                work,
-                max_concurrency=self._options.max_concurrency,
-                breaker=self._breaker,
-                on_error=self._record_error,
-            )
+                await for_each(
+                    waiting,
+                    work,
+                    max_concurrency=self._options.max_concurrency,
+                    breaker=self._breaker,
+                    on_error=self._record_error,
+                )
 
     def _check_limit(self, total: int) -> None:
         limit = self._options.max_judge_tokens
