@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.source import AssistantReaderOperator
 
@@ -45,6 +44,8 @@ class JudgeTask:
     """
 
     def __init__(self, given: Mapping[str, Any] | None, scorers: Sequence[str]) -> None:
+        from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
+
         self._options = JudgeOptions.parse(given)
         self._rubrics = self._options.rubrics_of(scorers)
         self._running: Judging | None = None
