@@ -31,9 +31,8 @@ from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import check_choice, day_of_run
-from airflow_provider_assistant.operators.judging import AssistantJudgingOperator, JudgeTask
 from airflow_provider_assistant.operators.links import AssistantReportLink
-from airflow_provider_assistant.operators.source import UntemplatedField, read_table
+from airflow_provider_assistant.operators.source import AssistantJudgingOperator, UntemplatedField, read_table
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
@@ -177,6 +176,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
+        from airflow_provider_assistant.operators.judging import JudgeTask
 
         scorers = scorers_of(self.scorers)
         names = [scorer.name for scorer in scorers]
@@ -233,6 +233,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         :raises AssistantInputError: An argument is invalid.
         """
         from airflow_provider_assistant.evaluation.scorers import SCORERS
+        from airflow_provider_assistant.operators.judging import JudgeTask
 
         names = None if _is_template(self.scorers) else [str(name) for name in self.scorers]
         for name in names or ():

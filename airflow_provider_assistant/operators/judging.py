@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.operators.source import AssistantReaderOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
@@ -44,8 +44,6 @@ class JudgeTask:
     """
 
     def __init__(self, given: Mapping[str, Any] | None, scorers: Sequence[str]) -> None:
-        from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
-
         self._options = JudgeOptions.parse(given)
         self._rubrics = self._options.rubrics_of(scorers)
         self._running: Judging | None = None
@@ -90,31 +88,6 @@ class JudgeTask:
         """Stop asking. The verdicts so far are saved. A signal handler may call this."""
         if self._running:
             self._running.cancel()
-
-
-class AssistantJudgingOperator(AssistantReaderOperator):
-    """
-    Base of the operators that read answers and ask judges about them.
-
-    :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
-        ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
-        :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
-    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``).
-    :param allow_empty: Whether a source without rows or files succeeds with zero counts. Default: False, an empty
-        source is an error.
-    """
-
-    judges: JudgeTask | None = None
-
-    def __init__(self, *, judge: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.judge = judge
-
-    def on_kill(self) -> None:
-        """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
-        if self.judges:
-            self.judges.cancel()
 
 
 def _known(file: ObjectStoragePath) -> dict[str, Verdict]:

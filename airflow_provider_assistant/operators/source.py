@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.loading.sources import Source
+    from airflow_provider_assistant.operators.judging import JudgeTask
 
 
 class UntemplatedField:
@@ -102,6 +103,31 @@ class AssistantSourceOperator(AssistantConcurrentOperator, AssistantReaderOperat
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files of the source; empty if the rows do not come from files."""
         return files_in(self.source)
+
+
+class AssistantJudgingOperator(AssistantReaderOperator):
+    """
+    Base of the operators that read answers and ask judges about them.
+
+    :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
+        ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
+        :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``).
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts. Default: False, an empty
+        source is an error.
+    """
+
+    judges: JudgeTask | None = None
+
+    def __init__(self, *, judge: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.judge = judge
+
+    def on_kill(self) -> None:
+        """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
+        if self.judges:
+            self.judges.cancel()
 
 
 def read_table(source: Source) -> pa.Table:
