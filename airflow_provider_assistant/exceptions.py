@@ -28,6 +28,7 @@ All exceptions of this package.
     ├── AssistantStorageError          a file cannot be written; also an OSError
     ├── AssistantWarehouseError        the warehouse cannot be opened or written; it was not changed
     ├── AssistantGateFailedError            an evaluation did not pass its gate; its files are written      *
+    ├── AssistantJudgeLimitError            the judges have used max_judge_tokens; their verdicts are kept      *
     └── AssistantLedgerError           the ledger's database is unreachable, locked or full: a retry may help
         └── AssistantLedgerPermanentError  wrong settings, no permission or a newer version: a retry cannot help   *
 
@@ -266,6 +267,10 @@ class AssistantWarehouseError(AssistantError):
 
 class AssistantGateFailedError(AssistantError, AirflowFailException):
     """Raised when an evaluation does not pass its gate; a retry with the same answers would not help."""
+
+
+class AssistantJudgeLimitError(AssistantError, AirflowFailException):
+    """Raised when the judges of an evaluation have used ``max_judge_tokens``; their verdicts so far are kept."""
 
 
 class AssistantLedgerError(AssistantError):

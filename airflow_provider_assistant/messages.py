@@ -220,6 +220,13 @@ MESSAGES: Final[tuple[Message, ...]] = (
         "The scores, the summary and the report are written.",
         "Open the report and read the worst answers. Correct the knowledge base and ask again, or change the gate.",
     ),
+    Message(
+        errors.AssistantJudgeLimitError,
+        "The judges of an evaluation have used max_judge_tokens.",
+        "The questions are more, or longer, than the limit allows. The evaluation has no scores yet.",
+        "The verdicts so far are saved in verdicts.parquet. A retry does not pay for them again.",
+        "Raise max_judge_tokens, or evaluate fewer questions.",
+    ),
     # -- async chats -------------------------------------------------------------------------------
     Message(
         errors.AssistantRequestFailedError,

@@ -27,8 +27,11 @@ def request_headers(settings: ClientSettings) -> dict[str, str]:
     :param settings: Settings of the client.
     :return: Value by header name.
     """
+    key = {"X-API-Key": settings.api_key}
+    if settings.bearer:
+        key = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
     return {
-        "X-API-Key": settings.api_key,
+        **key,
         "User-Agent": f"airflow-provider-assistant/{__version__}",
         "Accept": "application/json",
         "Accept-Encoding": ENCODINGS,

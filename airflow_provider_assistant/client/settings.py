@@ -24,6 +24,8 @@ class ClientSettings:
     :param max_response_bytes: Maximum size of a response body in bytes, after decompression; reading stops there.
         Default: 16 MiB.
     :param words: Status words that end polling. Default: the built-in ones.
+    :param bearer: Whether to send the API key as ``Authorization: Bearer`` instead of ``X-API-Key``, or no header if
+        the key is empty. Default: False.
     """
 
     base_url: str
@@ -34,3 +36,4 @@ class ClientSettings:
     verify: bool | str = True
     max_response_bytes: int = 16 * 1024 * 1024
     words: StatusMapping = StatusMapping()
+    bearer: bool = False

@@ -194,7 +194,7 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
         expected=_text(row.get("expected")),
         must_include=_several(key, "must_include", row.get("must_include")),
         must_not_include=_several(key, "must_not_include", row.get("must_not_include")),
-        expect_no_answer=_truth(key, "expect_no_answer", row.get("expect_no_answer")),
+        expect_no_answer=truth(key, "expect_no_answer", row.get("expect_no_answer")),
         weight=_weight(key, row.get("weight")),
         tags=_several(key, "tags", row.get("tags")),
         row=row,
@@ -226,7 +226,15 @@ def _several(key: str, column: str, value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.strip() for text in texts if text is not None))
 
 
-def _truth(key: str, column: str, value: Any) -> bool | None:
+def truth(key: str, column: str, value: Any) -> bool | None:
+    """
+    Return a cell as a bool, or None if it is empty.
+
+    :param key: Key of the question, for messages.
+    :param column: Name of the column, for messages.
+    :param value: The cell: a bool, or a word such as ``true``, ``no`` or ``1``.
+    :raises AssistantInputError: The cell is something else.
+    """
     text = _text(value)
     if text is None:
         return None

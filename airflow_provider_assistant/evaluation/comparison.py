@@ -46,6 +46,7 @@ def compare(
     *,
     higher_is_better: Mapping[str, bool],
     baseline: Mapping[str, str | None],
+    changed_judges: Sequence[str] = (),
 ) -> Comparison:
     """
     Pair the questions of two evaluations by key, and compare the scores of unchanged questions.
@@ -59,6 +60,8 @@ def compare(
         earlier evaluation did not have are omitted.
     :param baseline: Description of the earlier evaluation, as in
         :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
+    :param changed_judges: Judges whose model, rubric or prompt is not that of the earlier evaluation. They are not
+        compared. Default: none.
     :return: The counts and the differences by scorer and by tag.
     :raises AssistantInputError: ``baseline_scores`` is not a table of scores.
     """
@@ -70,7 +73,8 @@ def compare(
     now, before = _hashes(scores), _hashes(baseline_scores)
     same = {key for key, content_hash in now.items() if before.get(key) == content_hash}
     had = set(baseline_scores["scorer"].unique().to_pylist())
-    higher_is_better = {name: is_up for name, is_up in higher_is_better.items() if name in had}
+    changed = [name for name in changed_judges if name in had]
+    higher_is_better = {name: is_up for name, is_up in higher_is_better.items() if name in had and name not in changed}
     pairs = {name: _pairs(of_scorer(scores, name), _scores(baseline_scores, name), same) for name in higher_is_better}
     tags = sorted({tag for found in pairs.values() for pair in found for tag in pair.tags})
     return Comparison(
@@ -89,6 +93,7 @@ def compare(
             }
             for tag in tags
         },
+        changed_judges=changed,
     )
 
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.evaluation import statistics
 from airflow_provider_assistant.evaluation.comparison import Scored, compare, of_scorer
 from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
-from airflow_provider_assistant.evaluation.summary import Gate, PassRate, Questions, ScorerSummary, Summary, TagSummary
+from airflow_provider_assistant.evaluation.summary import (
+    Gate,
+    JudgeSummary,
+    PassRate,
+    Questions,
+    ScorerSummary,
+    Summary,
+    TagSummary,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,10 +36,12 @@ class Baseline(NamedTuple):
     :param scores: Its table of scores.
     :param about: Its ``path``, ``name``, ``run_id``, ``tag`` and ``asked_at``, see
         :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
+    :param judges: Its judges by scorer. Default: none are known, so no judge is compared.
     """
 
     scores: pa.Table
     about: Mapping[str, str | None]
+    judges: Mapping[str, JudgeSummary] = MappingProxyType({})
 
 
 def summarise(
@@ -45,6 +56,7 @@ def summarise(
     rules: Sequence[Rule] = (),
     on_fail: OnFail = "report",
     baseline: Baseline | None = None,
+    judges: Mapping[str, JudgeSummary] = MappingProxyType({}),
 ) -> Summary:
     """
     Return the summary of an evaluation. The same input gives the same summary.
@@ -59,6 +71,7 @@ def summarise(
     :param rules: Rules of the gate. Default: none.
     :param on_fail: What a failed gate does. The summary only records it. Default: ``report``.
     :param baseline: An earlier evaluation to compare with. Default: None.
+    :param judges: Model, rubric, tokens and agreement of every scorer that is a judge. Default: none.
     :return: The summary, as written to ``summary.json``.
     :raises AssistantInputError: The baseline is not a table of scores.
     """
@@ -67,16 +80,22 @@ def summarise(
     higher_is_better = {scorer.name: scorer.higher_is_better for scorer in scorers}
     findings = Findings(
         _questions(cases),
-        {scorer.name: _scorer(scorer, by_scorer[scorer.name]) for scorer in scorers},
+        {scorer.name: _scorer(scorer, by_scorer[scorer.name], judges.get(scorer.name)) for scorer in scorers},
         _passes(pass_if, [passed[case.key] for case in cases]) if pass_if else None,
         statistics.distribution(_known(case.seconds for case in cases if case.answer is not None)),
         _tags(cases, by_scorer, passed),
-        compare(scores, baseline.scores, higher_is_better=higher_is_better, baseline=baseline.about)
+        compare(
+            scores,
+            baseline.scores,
+            higher_is_better=higher_is_better,
+            baseline=baseline.about,
+            changed_judges=[name for name, own in judges.items() if not own.judges_like(baseline.judges.get(name))],
+        )
         if baseline
         else None,
         statistics.distribution(_known(case.noticed_after for case in cases if case.answer is not None)),
     )
-    verdicts = judge(rules, findings)
+    verdicts = judge(rules, findings, pass_if)
     return Summary(
         name=name,
         run=dict(run or {}),
@@ -102,7 +121,7 @@ def _questions(cases: Sequence[Case]) -> Questions:
     )
 
 
-def _scorer(scorer: Scorer, rows: Sequence[Scored]) -> ScorerSummary:
+def _scorer(scorer: Scorer, rows: Sequence[Scored], judged: JudgeSummary | None) -> ScorerSummary:
     outcomes = Counter(row.outcome for row in rows)
     values, _ = scored = _scored(rows)
     return ScorerSummary(
@@ -115,6 +134,7 @@ def _scorer(scorer: Scorer, rows: Sequence[Scored]) -> ScorerSummary:
         mean=statistics.weighted_mean(*scored),
         spread=statistics.distribution(values),
         histogram=statistics.histogram(values) if scorer.is_share else [],
+        judge=judged,
     )
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, NOTICED_AFTER, PASS_RATE, Rule, Term
+from airflow_provider_assistant.evaluation.rules import (
+    COVERAGE,
+    LATENCY,
+    NOTICED_AFTER,
+    PASS_RATE,
+    Condition,
+    Rule,
+    Term,
+    judges_of,
+)
 from airflow_provider_assistant.evaluation.summary import (
     Comparison,
     Distribution,
@@ -32,7 +41,7 @@ class Findings(NamedTuple):
     noticed_after: Distribution = Distribution(count=0)
 
 
-def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
+def judge(rules: Sequence[Rule], findings: Findings, pass_if: Condition | None = None) -> list[RuleVerdict]:
     """
     Return the verdict on each rule.
 
@@ -41,11 +50,25 @@ def judge(rules: Sequence[Rule], findings: Findings) -> list[RuleVerdict]:
     service have no timestamps. The time until a poll found an answer says little about the service, so only a rule on
     ``noticed_after`` checks it.
 
+    The verdicts of a judge that does not agree with people decide nothing: the rule on its agreement fails, and the
+    rules that rely on it are ``not_judged``.
+
     :param rules: The rules.
     :param findings: The figures of the evaluation.
+    :param pass_if: The condition behind the pass rate. Default: None.
     :return: One verdict per rule, in the order of ``rules``.
     """
-    return [_drop(rule, findings) if rule.is_drop else _absolute(rule, findings) for rule in rules]
+    agreements = {rule.text: _agreement(rule, findings) for rule in rules if rule.is_agreement}
+    refuted = {rule.name for rule in rules if rule.is_agreement and agreements[rule.text].verdict == "failed"}
+
+    def verdict(rule: Rule) -> RuleVerdict:
+        if rule.is_agreement:
+            return agreements[rule.text]
+        if doubtful := [name for name in judges_of(rule, pass_if) if name in refuted]:
+            return _not_judged(rule, f"the agreement of {doubtful[0]} with people is not sufficient")
+        return _drop(rule, findings) if rule.is_drop else _absolute(rule, findings)
+
+    return [verdict(rule) for rule in rules]
 
 
 def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "none"]:
@@ -91,13 +114,34 @@ def _value(rule: Rule, findings: Findings) -> float | None:
     return tag.means.get(rule.name) if tag else findings.scorers[rule.name].mean
 
 
+def _agreement(rule: Rule, findings: Findings) -> RuleVerdict:
+    judged = findings.scorers[rule.name].judge
+    found = judged.agreement if judged else None
+    count = found.labels if found else 0
+    if found is None or count < (rule.labels or 0):
+        return _no_data(rule, f"{count} labels were judged, and {rule.labels} are necessary")
+    if found.kappa is None or found.low is None or found.high is None:
+        return _no_data(rule, f"people and judge gave all {count} answers the same verdict, so kappa is not defined")
+    return RuleVerdict(
+        rule=rule.text,
+        verdict="passed" if rule.term.holds(found.kappa) else "failed",
+        value=found.kappa,
+        reason=(
+            f"Cohen's kappa of {rule.name} and people is {_shown(found.kappa, rule.term)} (95 %: {found.low:.2f} to "
+            f"{found.high:.2f}) over {count} labels"
+        ),
+    )
+
+
 def _drop(rule: Rule, findings: Findings) -> RuleVerdict:
     comparison = findings.comparison
     if comparison is None:
         return _not_judged(rule, "there is no baseline yet; this evaluation can become the baseline of the next")
     difference = comparison.scorers.get(rule.name)
     if difference is None:
-        return _not_judged(rule, f"the baseline was not scored with {rule.name}")
+        is_changed = rule.name in comparison.changed_judges
+        reason = "had another model, rubric or prompt for" if is_changed else "was not scored with"
+        return _not_judged(rule, f"the baseline {reason} {rule.name}")
     if rule.tag is not None:
         tagged = comparison.tags.get(rule.tag, {}).get(rule.name)
         if tagged is None or tagged.paired == 0:

@@ -7,13 +7,15 @@ Parse conditions on scores and rules of a gate. The text is never evaluated as c
     term      = name comparison number
     rule      = name [ "[" tag "]" ] [ "p95" | "drop" ] comparison number
                                               token_f1[billing] >= 0.5, latency p95 <= 20, token_f1 drop <= 0.02
+              | name "agreement" comparison number "on" ">=" count "labels"
+                                              judge.correctness agreement >= 0.6 on >= 50 labels
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -28,7 +30,9 @@ PREVIOUS = "previous"
 # Names in rules that are not scorers.
 COVERAGE, PASS_RATE, LATENCY, NOTICED_AFTER = "coverage", "pass_rate", "latency", "noticed_after"
 QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
-DROP = "drop"
+DROP, AGREEMENT = "drop", "agreement"
+# Scorers whose name begins like this ask a model, see :mod:`~airflow_provider_assistant.evaluation.judging`.
+JUDGE = "judge."
 # Compare with a tolerance: binary floats cannot represent most decimal means exactly.
 TOLERANCE = 1e-9
 
@@ -45,8 +49,9 @@ _NAME = r"[A-Za-z_][\w.:-]*"
 # Compiled on first use: importing an operator in a DAG file must stay fast.
 _TERM = rf"\s*(?P<name>{_NAME})\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
 _RULE = (
-    rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP})\b)?"
+    rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP}|{AGREEMENT})\b)?"
     rf"\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
+    r"(?:\bon\s*>=\s*(?P<labels>\d{1,9})\s*labels\s*)?"
 )
 
 
@@ -112,13 +117,15 @@ class Rule:
     :param text: The rule as the user wrote it.
     :param term: The number and its threshold.
     :param tag: Tag of the questions that the rule checks, or None for all questions.
-    :param of: A quantile such as ``p95``, or ``drop``, or None for the mean or share.
+    :param of: A quantile such as ``p95``, or ``drop``, or ``agreement``, or None for the mean or share.
+    :param labels: Smallest number of labels that an ``agreement`` needs; None for other rules.
     """
 
     text: str
     term: Term
     tag: str | None = None
     of: str | None = None
+    labels: int | None = None
 
     @property
     def name(self) -> str:
@@ -129,6 +136,11 @@ class Rule:
     def is_drop(self) -> bool:
         """Whether the rule compares with the baseline."""
         return self.of == DROP
+
+    @property
+    def is_agreement(self) -> bool:
+        """Whether the rule compares the verdicts of a judge with those of people."""
+        return self.of == AGREEMENT
 
 
 def parse_condition(text: str, scorers: Collection[str] | None = None) -> Condition:
@@ -160,9 +172,10 @@ def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
             text,
             "rule",
             "write it like 'coverage >= 0.98', 'pass_rate >= 0.8', 'token_f1 >= 0.6', 'token_f1[billing] >= 0.5', "
-            "'latency p95 <= 20' or 'token_f1 drop <= 0.02', with a number without % or unit",
+            "'latency p95 <= 20', 'token_f1 drop <= 0.02' or 'judge.correctness agreement >= 0.6 on >= 50 labels', "
+            "with a number without % or unit",
         )
-    rule = Rule(text, _term_of(found), found["tag"], found["of"])
+    rule = Rule(text, _term_of(found), found["tag"], found["of"], int(found["labels"]) if found["labels"] else None)
     _check_rule(rule, scorers)
     return rule
 
@@ -181,6 +194,40 @@ def check_baseline(baseline: Any) -> None:
         )
 
 
+def check_calibration(rules: Sequence[Rule], pass_if: Condition | None) -> None:
+    """
+    Check that every judge that decides the gate has a rule on its agreement with people.
+
+    :param rules: The rules of the gate.
+    :param pass_if: The condition for a question to pass, or None.
+    :raises AssistantInputError: A rule, or ``pass_if`` through a rule on the pass rate, uses a judge without such a
+        rule.
+    """
+    calibrated = {rule.name for rule in rules if rule.is_agreement}
+    for rule in rules:
+        for name in judges_of(rule, pass_if):
+            if name not in calibrated:
+                raise _refused(
+                    rule.text,
+                    "rule",
+                    f"the verdicts of {name} may decide only if they agree with those of people; add a rule such as "
+                    f"'{name} agreement >= 0.6 on >= 50 labels', and labels in the column human",
+                )
+
+
+def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
+    """
+    Return the judges whose verdicts a rule relies on.
+
+    :param rule: The rule. A rule on the agreement of a judge does not rely on its verdicts.
+    :param pass_if: The condition behind the pass rate, or None.
+    """
+    if rule.is_agreement:
+        return []
+    names = pass_if.names if rule.name == PASS_RATE and pass_if else (rule.name,)
+    return [name for name in names if name.startswith(JUDGE)]
+
+
 def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
     is_scorer = rule.name not in {COVERAGE, PASS_RATE}
     # Quantiles of latency and noticed_after do not need a scorer. Their means do.
@@ -189,8 +236,13 @@ def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
         raise _refused(rule.text, "rule", f"there is no scorer {rule.name!r}, only {_listed(scorers)}")
     if rule.tag == "":
         raise _refused(rule.text, "rule", "there is no tag between the brackets")
-    if rule.of is None:
-        return
+    if rule.is_agreement or rule.labels is not None:
+        _check_agreement(rule)
+    elif rule.of is not None:
+        _check_quantity(rule, is_scorer=is_scorer)
+
+
+def _check_quantity(rule: Rule, *, is_scorer: bool) -> None:
     if not is_scorer:
         raise _refused(rule.text, "rule", f"{rule.name} is one number and has no {rule.of}")
     if rule.is_drop:
@@ -202,6 +254,17 @@ def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
         raise _refused(rule.text, "rule", f"the quantiles are {', '.join(QUANTILES)}")
     elif rule.tag is not None:
         raise _refused(rule.text, "rule", "quantiles are computed over all questions only, not per tag")
+
+
+def _check_agreement(rule: Rule) -> None:
+    if not rule.is_agreement or not rule.name.startswith(JUDGE):
+        raise _refused(rule.text, "rule", "only the agreement of a judge, such as judge.correctness, is 'on' labels")
+    if rule.tag is not None:
+        raise _refused(rule.text, "rule", "agreement is computed over all labels only, not per tag")
+    if rule.term.comparison not in {">=", ">"}:
+        raise _refused(rule.text, "rule", "an agreement can only be limited with >= or >")
+    if not rule.labels:
+        raise _refused(rule.text, "rule", "end it with the number of labels that are enough: 'on >= 50 labels'")
 
 
 def _term(part: str, text: str) -> Term:

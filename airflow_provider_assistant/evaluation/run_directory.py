@@ -25,7 +25,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCORES, SUMMARY, REPORT = "scores.parquet", "summary.json", "report.html"
+SCORES, SUMMARY, REPORT, VERDICTS = "scores.parquet", "summary.json", "report.html", "verdicts.parquet"
 # Number of earlier runs in the trend.
 TREND = 30
 
@@ -67,6 +67,28 @@ class RunDirectory:
     def report(self) -> ObjectStoragePath:
         """Path of the report, an HTML file."""
         return self.folder / REPORT
+
+    @property
+    def verdicts(self) -> ObjectStoragePath:
+        """Path of the verdicts of the judges, a Parquet file. It exists only if a scorer is a judge."""
+        return self.folder / VERDICTS
+
+    def check_owner(self, run: Mapping[str, str | None]) -> None:
+        """
+        Check that the folder does not contain the evaluation of another task instance.
+
+        :param run: Ids of the task instance, as in the summary.
+        :raises AssistantInputError: The folder belongs to another task instance.
+        """
+        found = self.read_summary()
+        of = ("dag_id", "task_id", "run_id", "map_index", "region")
+        if found and any(found.run.get(item) != run.get(item) for item in of):
+            raise AssistantInputError(
+                f"{str(self.folder)!r} holds the evaluation of "
+                f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one another name or "
+                "output_path",
+                field="name",
+            )
 
     def read_summary(self) -> Summary | None:
         """
@@ -154,14 +176,16 @@ def _at(path: ObjectStoragePath, place: RunDirectory) -> Baseline:
 
 def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
     about = {"path": str(scores), "name": None, "run_id": None, "tag": None, "asked_at": None}
+    judges = {}
     if summary:
+        judges = {name: scorer.judge for name, scorer in summary.scorers.items() if scorer.judge}
         about |= {
             "name": summary.name,
             "run_id": summary.run.get("run_id"),
             "tag": summary.tag,
             "asked_at": summary.asked_at,
         }
-    return Baseline(_read(scores), about)
+    return Baseline(_read(scores), about, judges)
 
 
 def _read(scores: ObjectStoragePath) -> pa.Table:

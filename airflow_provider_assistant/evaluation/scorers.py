@@ -17,10 +17,11 @@ from airflow_provider_assistant.evaluation.cases import Case
 from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.refusals import refuses
+from airflow_provider_assistant.evaluation.rules import JUDGE
 from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-LEXICAL, CHECK, LATENCY, CUSTOM = "lexical similarity", "check", "latency", "custom"
+LEXICAL, CHECK, LATENCY, CUSTOM, JUDGED = "lexical similarity", "check", "latency", "custom", "judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Scorer:
     A scorer.
 
     :param name: Name of the scorer, or dotted path of a user's function.
-    :param kind: ``lexical similarity``, ``check``, ``latency`` or ``custom``.
+    :param kind: ``lexical similarity``, ``check``, ``latency``, ``judge`` or ``custom``.
     :param score: Function that scores a question with an answer. It returns None if the scorer is not applicable.
     :param higher_is_better: Whether a higher score is better. Default: True; False for latency.
     :param is_share: Whether scores are between 0 and 1. Default: True.
@@ -48,8 +49,9 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
     """
     Return the scorers of the given names.
 
-    :param names: Names in ``SCORERS``, or dotted paths of functions ``score(question, expected, answer, row)`` that
-        return a bool, a number from 0 to 1, or None if they are not applicable to the question.
+    :param names: Names in ``SCORERS``, names of judges, such as ``judge.correctness``, or dotted paths of functions
+        ``score(question, expected, answer, row)`` that return a bool, a number from 0 to 1, or None if they are not
+        applicable to the question.
     :return: The scorers, in the order of ``names``.
     :raises AssistantInputError: A name is unknown or a duplicate, a function cannot be imported or called, or a library
         is not installed.
@@ -58,7 +60,7 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
         raise AssistantInputError(f"scorers must be a list of at least one name, not {names!r}", field="scorers")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise AssistantInputError(f"scorers name {', '.join(twice)} more than once", field="scorers")
-    scorers = [SCORERS[name] if name in SCORERS else _own(name) for name in names]
+    scorers = [SCORERS[name] if name in SCORERS else _judge(name) or _own(name) for name in names]
     for scorer in scorers:
         if scorer.library:
             require_extra(scorer.library)
@@ -143,6 +145,15 @@ SCORERS = {
         Scorer("latency", LATENCY, lambda case: case.seconds, higher_is_better=False, is_share=False),
     )
 }
+
+
+def _judge(name: str) -> Scorer | None:
+    """Return the scorer of a judge, which :meth:`.Judging.bound` gives its verdicts; None for other names."""
+    return Scorer(name, JUDGED, _unasked) if name.startswith(JUDGE) else None
+
+
+def _unasked(case: Case) -> float:
+    raise AssistantInputError(f"no judge was asked about question {case.key!r}")
 
 
 def _own(path: str) -> Scorer:

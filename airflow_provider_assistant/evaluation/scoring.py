@@ -66,7 +66,7 @@ def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) 
     import pyarrow as pa
 
     scores, outcomes, errors = zip(*(_score(case, scorer) for case in cases for scorer in scorers), strict=True)
-    of_case = {
+    of_case: dict[str, list[Any]] = {
         "key": [case.key for case in cases],
         "case": [case.digest for case in cases],
         "weight": [case.weight for case in cases],

@@ -50,11 +50,71 @@ class Distribution(_Model):
     maximum: float | None = None
 
 
+class Agreement(_Model):
+    """
+    Agreement of a judge with people, over the labels that the judge has judged.
+
+    :param labels: Number of labels for which the judge has a verdict. The four counts below add up to it.
+    :param both_pass: Number of labels that pass, and pass the judge.
+    :param only_human: Number of labels that pass, and fail the judge.
+    :param only_judge: Number of labels that fail, and pass the judge.
+    :param both_fail: Number of labels that fail, and fail the judge.
+    :param kappa: Cohen's kappa; None if both people and judge gave only one and the same verdict, or without labels.
+    :param low: Lower end of the bootstrap interval of kappa.
+    :param high: Upper end of the interval.
+    :param true_pass_rate: Share of the labels that pass which also pass the judge; None without such labels.
+    :param true_fail_rate: Share of the labels that fail which also fail the judge; None without such labels.
+    """
+
+    labels: int
+    both_pass: int
+    only_human: int
+    only_judge: int
+    both_fail: int
+    kappa: float | None
+    low: float | None
+    high: float | None
+    true_pass_rate: float | None
+    true_fail_rate: float | None
+
+
+class JudgeSummary(_Model):
+    """
+    How a judge came to its verdicts. Verdicts are comparable only if the first three fields are equal.
+
+    :param model: Name of the model.
+    :param rubric: Text of the rubric.
+    :param prompt_version: Version of the prompt.
+    :param input_tokens: Number of tokens of the prompts.
+    :param output_tokens: Number of tokens of the replies.
+    :param cost: Cost of these tokens at the given price; None without a price.
+    :param agreement: Agreement with people; None without labels.
+    """
+
+    model: str
+    rubric: str
+    prompt_version: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None = None
+    agreement: Agreement | None = None
+
+    def judges_like(self, other: JudgeSummary | None) -> bool:
+        """
+        Return whether the verdicts of another evaluation are comparable with these.
+
+        :param other: The judge of the other evaluation, or None if it is not known.
+        """
+        return other is not None and all(
+            getattr(self, name) == getattr(other, name) for name in ("model", "rubric", "prompt_version")
+        )
+
+
 class ScorerSummary(_Model):
     """
     One scorer over all questions: ``scored``, ``unanswered``, ``not_applicable`` and ``errors`` add up to the total.
 
-    :param kind: Kind of the scorer: ``lexical similarity``, ``check``, ``latency`` or ``custom``.
+    :param kind: Kind of the scorer: ``lexical similarity``, ``check``, ``latency``, ``judge`` or ``custom``.
     :param higher_is_better: Whether a higher score is better; False for latency.
     :param scored: Number of questions with a score. The figures below include only these.
     :param unanswered: Number of questions without an answer.
@@ -63,6 +123,7 @@ class ScorerSummary(_Model):
     :param mean: Weighted mean of the scores; None if no question was scored.
     :param spread: Unweighted quantiles of the scores.
     :param histogram: Number of scores in 20 equal bins from 0 to 1; empty for scorers with another range.
+    :param judge: Model, rubric, tokens and agreement of a judge; None for other scorers.
     """
 
     kind: str
@@ -74,6 +135,7 @@ class ScorerSummary(_Model):
     mean: float | None
     spread: Distribution
     histogram: list[int] = Field(default_factory=list)
+    judge: JudgeSummary | None = None
 
 
 class PassRate(_Model):
@@ -157,6 +219,7 @@ class Comparison(_Model):
     :param coverage_before: Coverage of the baseline.
     :param scorers: Differences by scorer, for the scorers of both evaluations.
     :param tags: Differences by tag and scorer, without lists of questions.
+    :param changed_judges: Judges of both evaluations whose model, rubric or prompt differ. These are not compared.
     """
 
     baseline: dict[str, str | None]
@@ -168,6 +231,7 @@ class Comparison(_Model):
     coverage_before: float
     scorers: dict[str, Difference]
     tags: dict[str, dict[str, Difference]] = Field(default_factory=dict)
+    changed_judges: list[str] = Field(default_factory=list)
 
 
 class RuleVerdict(_Model):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
@@ -20,6 +19,7 @@ from airflow_provider_assistant.evaluation.rules import (
     OnFail,
     Rule,
     check_baseline,
+    check_calibration,
     parse_condition,
     parse_rule,
 )
@@ -27,13 +27,12 @@ from airflow_provider_assistant.exceptions import AssistantGateFailedError, Assi
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.sources import Source, open_source
+from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import check_choice, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
-from airflow_provider_assistant.operators.source import AssistantReaderOperator, UntemplatedField
-from airflow_provider_assistant.storage import arrow
+from airflow_provider_assistant.operators.source import AssistantJudgingOperator, UntemplatedField, read_table
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
@@ -45,14 +44,16 @@ if TYPE_CHECKING:
 DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
 
 
-class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
+class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
     """
     Score answers, compare them with a baseline, check the rules of a gate, and write a report.
 
     The operator writes three files to ``<output_path>/<name>/<time and id of the run>/``: ``scores.parquet``, one row
     per question and scorer; ``report.html``; and, last, ``summary.json``, see
     :class:`~airflow_provider_assistant.evaluation.summary.Summary`. The files do not contain the time of the
-    evaluation, so a retry writes the same bytes. The operator needs the extra ``evaluation`` and sends no requests.
+    evaluation, so a retry writes the same bytes. The operator needs the extra ``evaluation`` and sends requests only if
+    a scorer is a judge, such as ``judge.correctness``; then it also writes ``verdicts.parquet``, and a retry asks only
+    for the verdicts that are missing.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -67,12 +68,16 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
     :param output_path: Folder of the evaluations: a local path or an object storage URL.
     :param scorers: Names of scorers, or dotted paths of your own functions. Default: ``exact_match``, ``token_f1``,
         ``must_include``, ``must_not_include``, ``refusal`` and ``latency``.
+    :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
+        ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
+        :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
     :param pass_if: Condition for a question to pass, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that
         is not applicable to a question is ignored for that question. Default: None, no pass rate.
     :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. The
         gate passes if all rules hold. ``latency p95 <= 20`` checks the latency in seconds by the service's timestamps
         and is not judged if the replies have none; ``noticed_after p95 <= 60`` checks the seconds until a poll found
-        the answer. Default: no rules.
+        the answer. A rule on a judge needs another one on its agreement with people, such as
+        ``judge.correctness agreement >= 0.6 on >= 50 labels``. Default: no rules.
     :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``
         succeeds and skips the tasks directly downstream; ``report`` succeeds.
     :param baseline: The evaluation to compare with: ``previous``, the latest run before this one whose gate did not
@@ -96,6 +101,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         "expectations",
         "output_path",
         "scorers",
+        "judge",
         "pass_if",
         "gate",
         "baseline",
@@ -158,6 +164,9 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
             XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is ``none`` and the paths are
             None.
         :raises AssistantInputError: A rule, a scorer, the baseline or a source is invalid, and nothing was written.
+        :raises AssistantJudgeLimitError: The judges have used ``max_judge_tokens``. Their verdicts are saved.
+        :raises AssistantError: The model of the judges is not available. The verdicts so far are saved, and a retry
+            continues.
         :raises AssistantGateFailedError: The gate failed, and ``on_fail`` is ``fail``. All files are written. Airflow
             does not retry the task.
         """
@@ -167,20 +176,24 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
+        from airflow_provider_assistant.operators.judging import JudgeTask
 
         scorers = scorers_of(self.scorers)
-        pass_if, rules = self._parsed([scorer.name for scorer in scorers])
+        names = [scorer.name for scorer in scorers]
+        pass_if, rules = self._parsed(names)
+        self.judges = JudgeTask(self.judge, names)
         check_extra()
         run, moment = self._run(context)
         directory = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
-        _check_owner(directory, run)
+        directory.check_owner(run)
         answers = self._table(self.answers)
         if not answers.num_rows:
-            return self._empty(context, [scorer.name for scorer in scorers])
+            return self._empty(context, names)
         baseline = find_baseline(directory, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
-        scores = score_cases(cases, scorers)
+        judged = self.judges.judged(cases, scorers, rules, directory.verdicts)
+        scores = score_cases(cases, judged.scorers)
         summary = summarise(
             cases,
             scores,
@@ -192,17 +205,21 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
             rules=rules,
             on_fail=self.on_fail,
             baseline=baseline,
+            judges=judged.summaries,
         )
         from airflow_provider_assistant.evaluation.report import render
 
-        page = render(summary, cases, scores, directory.trend())
+        page = render(summary, cases, scores, directory.trend(), judged.reasons)
         lake_file = self._write(context, directory, summary, scores, page)
         return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
-        written = f"Scores, summary and report were written: {self.report}." if self.report else "Nothing was written."
+        kept = self.judges.kept if self.judges else None
+        written = f"The verdicts so far were saved: {kept}." if kept else "Nothing was written."
+        if self.report:
+            written = f"Scores, summary and report were written: {self.report}."
         return FailureContext(doing, written)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
@@ -216,6 +233,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         :raises AssistantInputError: An argument is invalid.
         """
         from airflow_provider_assistant.evaluation.scorers import SCORERS
+        from airflow_provider_assistant.operators.judging import JudgeTask
 
         names = None if _is_template(self.scorers) else [str(name) for name in self.scorers]
         for name in names or ():
@@ -224,6 +242,8 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
                     f"scorers: there is no {name!r}, only {', '.join(SCORERS)}, and dotted paths of your own functions",
                     field="scorers",
                 )
+        if names is not None and not _is_template(self.judge):
+            JudgeTask(self.judge, names)
         gate = self.gate if isinstance(self.gate, str | list | tuple) else ()
         if any(map(_is_template, (gate, self.pass_if, self.baseline))):
             for rule in [] if isinstance(gate, str) else gate:
@@ -243,6 +263,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
             raise AssistantInputError(f"gate must be a list of rules, not {self.gate!r}", field="gate")
         rules = [parse_rule(rule, names) for rule in self.gate]
         pass_if = None if self.pass_if is None else parse_condition(self.pass_if, names)
+        check_calibration(rules, pass_if)
         check_baseline(self.baseline)
         if pass_if is None and (rates := [rule.text for rule in rules if rule.name == PASS_RATE]):
             raise AssistantInputError(
@@ -255,7 +276,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
     def _table(self, source: Any) -> pa.Table:
         wanted = ColumnSelection((), rest=True)
         with open_source(source, wanted, csv_options=self.csv_options, allow_empty=self.allow_empty) as opened:
-            return _read(opened)
+            return read_table(opened)
 
     def _empty(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
         """
@@ -364,37 +385,3 @@ def _is_template(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(_is_template, value.values()))
     return any(map(_is_template, value)) if isinstance(value, list | tuple) else True
-
-
-def _read(source: Source) -> pa.Table:
-    """Read a whole source into one table."""
-    import pyarrow as pa
-
-    columns: dict[str, list[Any]] = {}
-    rows = 0
-    for batch in source.batches():
-        for name, values in batch.columns.items():
-            columns.setdefault(name, [None] * rows).extend(values)
-        rows += len(batch)
-        for values in columns.values():
-            values.extend(itertools.repeat(None, rows - len(values)))
-    try:
-        return pa.table({name: arrow.array(values) for name, values in columns.items()})
-    except (pa.ArrowException, TypeError) as error:
-        raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
-
-
-def _check_owner(directory: RunDirectory, run: Mapping[str, str | None]) -> None:
-    """
-    Check that the folder does not contain the evaluation of another task instance.
-
-    :raises AssistantInputError: The folder belongs to another task instance.
-    """
-    found = directory.read_summary()
-    of = ("dag_id", "task_id", "run_id", "map_index", "region")
-    if found and any(found.run.get(item) != run.get(item) for item in of):
-        raise AssistantInputError(
-            f"{str(directory.folder)!r} holds the evaluation of "
-            f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one another name or output_path",
-            field="name",
-        )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator, AssistantConcurrentOperator
+from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.storage.paths import files_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_assistant.loading.sources import Source
+    from airflow_provider_assistant.operators.judging import JudgeTask
 
 
 class UntemplatedField:
@@ -95,3 +104,52 @@ class AssistantSourceOperator(AssistantConcurrentOperator, AssistantReaderOperat
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files of the source; empty if the rows do not come from files."""
         return files_in(self.source)
+
+
+class AssistantJudgingOperator(AssistantReaderOperator):
+    """
+    Base of the operators that read answers and ask judges about them.
+
+    :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
+        ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
+        :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``).
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts. Default: False, an empty
+        source is an error.
+    """
+
+    judges: JudgeTask | None = None
+
+    def __init__(self, *, judge: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.judge = judge
+
+    def on_kill(self) -> None:
+        """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
+        if self.judges:
+            self.judges.cancel()
+
+
+def read_table(source: Source) -> pa.Table:
+    """
+    Read a whole source into one table.
+
+    :param source: The open source.
+    :return: All rows and columns; a column that a batch does not have is null there.
+    :raises AssistantInputError: A column holds several types.
+    """
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {}
+    rows = 0
+    for batch in source.batches():
+        for name, values in batch.columns.items():
+            columns.setdefault(name, [None] * rows).extend(values)
+        rows += len(batch)
+        for values in columns.values():
+            values.extend(itertools.repeat(None, rows - len(values)))
+    try:
+        return pa.table({name: arrow.array(values) for name, values in columns.items()})
+    except (pa.ArrowException, TypeError) as error:
+        raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error

@@ -1,4 +1,4 @@
-"""The application: the API under ``/api/v1``, the control plane under ``/_sandbox``."""
+"""The application: the API under ``/api/v1``, the judge under ``/v1``, the control plane under ``/_sandbox``."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,14 @@ from airflow_provider_assistant.sandbox.admin import create_control
 from airflow_provider_assistant.sandbox.chat_routes import chat_routes
 from airflow_provider_assistant.sandbox.document_routes import document_routes
 from airflow_provider_assistant.sandbox.errors import ApiError
+from airflow_provider_assistant.sandbox.judge import judge_routes
 from airflow_provider_assistant.sandbox.middleware import Gate
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.session_routes import session_routes
 from airflow_provider_assistant.sandbox.settings import Settings
 
 API_ROOT = "/api/v1"
+MODELS_ROOT = "/v1"
 _LOG = logging.getLogger(__name__)
 
 
@@ -99,9 +101,12 @@ def create_app(settings: Settings | None = None, *, clock: Callable[[], float] =
         api.include_router(routes(service))
     control = create_control(service)
     app = FastAPI(openapi_url=None, lifespan=lifespan)
-    for part in (app, api, control):
+    models = FastAPI(openapi_url=None)
+    models.include_router(judge_routes(service.clock))
+    for part in (app, api, control, models):
         _handle_errors(part)
     app.mount(API_ROOT, Gate(api, service))
+    app.mount(MODELS_ROOT, Gate(models, service, prefix="/chat/", bearer=True))
     app.mount("/_sandbox", control)
     app.state.service = service
     return app

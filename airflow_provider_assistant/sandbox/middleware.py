@@ -55,16 +55,20 @@ class Gate:
 
     :param app: ASGI application of the API.
     :param service: components of the sandbox.
+    :param prefix: beginning of the paths to check; others, such as the OpenAPI document, need no key.
+    :param bearer: whether the key is in ``Authorization: Bearer`` instead of ``X-API-Key``.
     """
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service, *, prefix: str = "/m2m/", bearer: bool = False) -> None:
         self._app = app
         self._service = service
+        self._prefix = prefix
+        self._bearer = bearer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if scope["type"] != "http" or not path.startswith("/m2m/"):
+        if scope["type"] != "http" or not path.startswith(self._prefix):
             await self._app(scope, receive, send)
             return
         self._service.in_flight += 1
@@ -76,7 +80,7 @@ class Gate:
     async def _serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         body, oversized = await _read(receive)
-        key = KEYS.get(Headers(scope=scope).get("x-api-key", ""))
+        key = self._key(Headers(scope=scope))
         entry = service.journal.add(service.clock(), scope["method"], path, key.name if key else None, body)
 
         async def watched(message: Message) -> None:
@@ -99,9 +103,15 @@ class Gate:
         else:
             await self._misbehave(Action.parse(entry.fault), scope, again, watched)
 
+    def _key(self, headers: Headers) -> Key | None:
+        if self._bearer:
+            return KEYS.get(headers.get("authorization", "").removeprefix("Bearer "))
+        return KEYS.get(headers.get("x-api-key", ""))
+
     def _admit(self, key: Key | None, *, oversized: bool) -> Key:
         if key is None:
-            raise ApiError(401, "The X-API-Key header is missing or its key is not known.")
+            header = "Authorization" if self._bearer else "X-API-Key"
+            raise ApiError(401, f"The {header} header is missing or its key is not known.")
         wait = self._service.rate.wait(key.name, self._service.settings, self._service.clock())
         if wait:
             raise ApiError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from airflow_provider_assistant.sandbox.app import API_ROOT, create_app
+from airflow_provider_assistant.sandbox.app import API_ROOT, MODELS_ROOT, create_app
 from airflow_provider_assistant.sandbox.middleware import DROP_EXTENSION
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import DEFAULT_KEY, DEFAULT_SITE, KEYS
@@ -130,6 +130,21 @@ class SandboxServer:
                 "host": self.url,
                 "password": key,
                 "extra": {"tenant_id": tenant_id, "site_id": site_id, **extra},
+            },
+            separators=(",", ":"),
+        )
+
+    def judge_conn_json(self, *, key: str = DEFAULT_KEY) -> str:
+        """Return an Airflow connection to the judge of the service, as JSON.
+
+        :param key: API key.
+        """
+        return json.dumps(
+            {
+                "conn_type": "pydanticai",
+                "host": self.root + MODELS_ROOT,
+                "password": key,
+                "extra": {"model": "openai:word-overlap"},
             },
             separators=(",", ":"),
         )

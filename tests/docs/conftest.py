@@ -28,6 +28,19 @@ FAQ = [
 
 QUESTIONS = [{"id": row["id"], "message": row["question"], "expected": row["answer"], "language": "en"} for row in FAQ]
 
+# Every second answer that a person has seen is the answer to another question.
+LABELLED = [
+    {
+        "id": f"{row['id']}.{number}",
+        "message": row["message"],
+        "expected": row["expected"],
+        "human_answer": row["expected"] if number % 2 else "At any time, if you ask.",
+        "human": str(bool(number % 2)),
+    }
+    for row in QUESTIONS
+    for number in range(20)
+]
+
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     with path.open("w", newline="") as file:
@@ -64,6 +77,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     write_csv(mixed / "older" / "c.csv", FAQ[2:])
     (mixed / "_SUCCESS").touch()
     pq.write_table(pa.Table.from_pylist(QUESTIONS), tmp_path / "questions.parquet")
+    pq.write_table(pa.Table.from_pylist(LABELLED), tmp_path / "labelled.parquet")
     with contextlib.closing(sqlite3.connect(tmp_path / "warehouse.db")) as warehouse, warehouse:
         warehouse.execute("CREATE TABLE faq (id, headline, question, answer, published)")
         warehouse.executemany("INSERT INTO faq VALUES (:id, :headline, :question, :answer, 1)", FAQ)
@@ -74,6 +88,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
         "faq_files": mixed,
         "faq_parquet": parquet,
         "questions": tmp_path / "questions.parquet",
+        "labelled_questions": tmp_path / "labelled.parquet",
         "assistant_lake": tmp_path / "lake",
         "assistant_warehouse": tmp_path / "lake.duckdb",
     }

@@ -58,10 +58,12 @@ def test_block_runs(
     service: RunningService,
     dags_folder: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
     """Run a block. Run DAGs with a load twice, and check that the second run sends nothing."""
     connect(retries=4)
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
     if is_dag(block):
         dags = dags_of(in_folder(block, tmp_path))
         run_well(dags, run_dag)

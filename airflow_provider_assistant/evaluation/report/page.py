@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.report import charts, formats, sections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
     from jinja2 import Template
@@ -29,7 +30,13 @@ FORMATS: dict[str, Callable[..., str]] = {
 TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
 
 
-def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Sequence[Summary] = ()) -> str:
+def render(
+    summary: Summary,
+    cases: Sequence[Case],
+    scores: pa.Table,
+    trend: Sequence[Summary] = (),
+    reasons: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> str:
     """
     Return the report of an evaluation as one HTML page that loads nothing and runs no scripts.
 
@@ -40,6 +47,7 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
     :param cases: The questions. Questions with equal scores are listed in this order.
     :param scores: The table of scores, one row per question and scorer.
     :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30. Default: none.
+    :param reasons: Reasons of judges by key of the question and scorer. Default: none.
     :return: The HTML page.
     """
     runs = sections.runs(summary, trend)
@@ -60,6 +68,7 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
         changes=sections.changes(summary, cases),
         unanswered=sections.unanswered(cases),
         errors=sections.scoring_errors(scores),
+        reasons=reasons,
     )
 
 

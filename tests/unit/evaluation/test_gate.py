@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
-from airflow_provider_assistant.evaluation.rules import parse_rule
+from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
 from airflow_provider_assistant.evaluation.summary import (
+    Agreement,
     Comparison,
     Difference,
     Distribution,
+    JudgeSummary,
     PassRate,
     Questions,
     ScorerSummary,
@@ -195,3 +197,49 @@ def test_one_failed_rule_fails_the_gate():
 
 def test_no_rules_are_no_verdict():
     assert verdict_of(judge([], findings())) == "none"
+
+
+def by_judge(kappa, labels=50, mean=0.9):
+    ends = (None, None) if kappa is None else (kappa - 0.1, kappa + 0.1)
+    counts = dict.fromkeys(("both_pass", "only_human", "only_judge", "both_fail"), 0)
+    rates = {"true_pass_rate": 0.9, "true_fail_rate": 0.9}
+    found = Agreement(labels=labels, **counts, kappa=kappa, low=ends[0], high=ends[1], **rates) if labels else None
+    judged = JudgeSummary(model="m", rubric="r", prompt_version=1, input_tokens=1, output_tokens=1, agreement=found)
+    return findings(scorers={"judge.tone": scorer(mean).model_copy(update={"judge": judged})})
+
+
+AGREES = "judge.tone agreement >= 0.6 on >= 50 labels"
+
+
+@pytest.mark.parametrize(
+    ("kappa", "labels", "verdict", "says"),
+    [
+        (0.6, 50, "passed", "kappa of judge.tone and people is 0.6 (95 %: 0.50 to 0.70) over 50 labels"),
+        (0.59, 50, "failed", "is 0.59"),
+        (0.9, 49, "failed", "no data: 49 labels were judged, and 50 are necessary"),
+        (None, 50, "failed", "gave all 50 answers the same verdict"),
+        (None, 0, "failed", "no data: 0 labels"),
+    ],
+)
+def test_the_agreement_of_a_judge_is_kappa_over_enough_labels(kappa, labels, verdict, says):
+    found = judged(AGREES, by_judge(kappa, labels))
+    assert found.verdict == verdict
+    assert says in found.reason
+
+
+@pytest.mark.parametrize(
+    "rule", ["judge.tone >= 0.5", "judge.tone p5 >= 0.5", "pass_rate >= 0.5", "judge.tone drop <= 1"]
+)
+def test_a_judge_without_agreement_decides_nothing(rule):
+    rules, pass_if = [parse_rule(rule), parse_rule(AGREES)], parse_condition("judge.tone >= 0.5")
+    [first, second] = judge(rules, by_judge(0.1), pass_if)
+    assert (first.verdict, second.verdict) == ("not_judged", "failed")
+    assert "agreement of judge.tone with people" in first.reason
+    assert judge(rules[:1], by_judge(0.1))[0].rule == rule
+
+
+def test_a_drop_of_a_changed_judge_is_not_judged():
+    changed = comparison({}).model_copy(update={"changed_judges": ["judge.tone"]})
+    found = judged("judge.tone drop <= 0.02", by_judge(0.9)._replace(comparison=changed))
+    assert found.verdict == "not_judged"
+    assert "another model, rubric or prompt for judge.tone" in found.reason

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
+from airflow_provider_assistant.evaluation.rules import check_calibration, parse_condition, parse_rule
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 NAMES = ("token_f1", "must_include", "my.own.score")
@@ -125,3 +127,51 @@ def test_a_bad_rule_is_refused_with_what_is_wrong(text, says):
     assert says in str(caught.value)
     assert repr(text) in str(caught.value)
     assert caught.value.field == "gate"
+
+
+AGREES = "judge.tone agreement >= 0.6 on >= 50 labels"
+
+
+@pytest.mark.parametrize(
+    "text", [AGREES, "judge.tone agreement>=.6 on>=50 labels", " judge.tone  agreement >= 6e-1 on >= 50  labels "]
+)
+def test_an_agreement_is_read(text):
+    rule = parse_rule(text, ["judge.tone"])
+    assert (rule.name, rule.is_agreement, rule.term.threshold, rule.labels) == ("judge.tone", True, 0.6, 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("judge.tone agreement >= 0.6", "end it with the number of labels"),
+        ("judge.tone agreement >= 0.6 on >= 0 labels", "end it with the number of labels"),
+        ("judge.tone agreement <= 0.6 on >= 50 labels", "only be limited with >= or >"),
+        ("judge.tone[billing] agreement >= 0.6 on >= 50 labels", "not per tag"),
+        ("token_f1 agreement >= 0.6 on >= 50 labels", "only the agreement of a judge"),
+        ("judge.tone >= 0.6 on >= 50 labels", "only the agreement of a judge"),
+        ("judge.tone agreement >= 0.6 on <= 50 labels", "write it like"),
+        ("judge.tone agreement >= 0.6 on >= fifty labels", "write it like"),
+        ("judge.other agreement >= 0.6 on >= 50 labels", "there is no scorer 'judge.other'"),
+    ],
+)
+def test_a_bad_agreement_is_refused(text, says):
+    with pytest.raises(AssistantInputError, match=re.escape(says)):
+        parse_rule(text, ["judge.tone", "token_f1"])
+
+
+@pytest.mark.parametrize(
+    "rule", ["judge.tone >= 0.5", "judge.tone[a] >= 0.5", "judge.tone drop <= 0.1", "pass_rate >= 0.5"]
+)
+def test_a_judge_in_a_gate_needs_a_rule_on_its_agreement(rule):
+    pass_if = parse_condition("token_f1 >= 0.5 and judge.tone >= 0.5")
+    with pytest.raises(AssistantInputError, match="may decide only if they agree with those of people"):
+        check_calibration([parse_rule(rule)], pass_if)
+    other = parse_rule("judge.other agreement >= 0.6 on >= 50 labels")
+    with pytest.raises(AssistantInputError):
+        check_calibration([parse_rule(rule), other], pass_if)
+    check_calibration([parse_rule(rule), parse_rule(AGREES)], pass_if)
+
+
+def test_a_judge_that_decides_nothing_needs_no_labels():
+    check_calibration([parse_rule("token_f1 >= 0.5"), parse_rule("pass_rate >= 0.5")], parse_condition("token_f1 >= 1"))
+    check_calibration([parse_rule("coverage >= 0.5")], parse_condition("judge.tone >= 0.5"))

@@ -96,7 +96,7 @@ def operator(tmp_path):
 @pytest.fixture
 def evaluate(operator, monkeypatch):
     """Evaluate as the run of a given day, without charts, which are slow."""
-    monkeypatch.setattr(report, "render", lambda summary, cases, scores, trend: f"{len(trend)} runs before")
+    monkeypatch.setattr(report, "render", lambda summary, cases, scores, trend, reasons: f"{len(trend)} runs before")
 
     def run(answers, *, night=0, run_id=None, map_index=-1, **arguments):
         moment = NIGHT + timedelta(days=night)
@@ -522,6 +522,14 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
         ({"pass_if": "token_f1 > high"}, "is not 'scorer >= number'"),
         ({"gate": ["pass_rate >= 0.5"]}, "needs pass_if"),
         ({"gate": ["token_f1 drop <= 0.1"]}, "needs a baseline"),
+        ({"scorers": ["judge.policy"]}, "needs the text of your policy"),
+        ({"scorers": ["judge.tone"], "judge": {"retries": 3}}, "there is no option 'retries'"),
+        ({"judge": {"rubrics": {"tone": "Be polite."}}}, "add 'judge.tone' to scorers"),
+        ({"scorers": ["judge.tone"], "gate": ["judge.tone >= 0.8"]}, "add a rule such as 'judge.tone agreement"),
+        (
+            {"scorers": ["judge.tone"], "pass_if": "judge.tone >= 0.8", "gate": ["pass_rate >= 0.8"]},
+            "add a rule such as 'judge.tone agreement",
+        ),
         ({"baseline": {"run": "x"}}, "baseline must be a path"),
         ({"baseline": ""}, "baseline must be a path"),
     ],

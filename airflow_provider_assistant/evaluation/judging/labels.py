@@ -1,0 +1,110 @@
+"""Labels: the verdicts of people, with which a judge is compared before it may decide a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_assistant.evaluation.cases import Case, truth
+from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
+from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
+from airflow_provider_assistant.evaluation.rules import Rule
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import is_missing
+
+HUMAN, HUMAN_ANSWER = "human", "human_answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """
+    The verdict of a person on one answer.
+
+    :param request: The request that gets the verdict of the judge on the same answer.
+    :param passes: Whether the answer passes by the label.
+    """
+
+    request: JudgeRequest
+    passes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """
+    Everything that the judges of an evaluation have to judge.
+
+    :param requests: The requests, by question, then by rubric: for its answer, and for another labelled answer.
+    :param labels: The labels of both.
+    """
+
+    requests: Sequence[JudgeRequest]
+    labels: Sequence[Label]
+
+
+def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric]) -> Work:
+    """
+    Return what the judges have to judge.
+
+    A label is about one answer, and the next evaluation gets other answers. So the column ``human_answer`` holds the
+    answer that the person has labelled, and the judge gets this one as well. Without it, the label is about the answer
+    of this evaluation.
+
+    :param cases: The questions.
+    :param rubrics: The rubrics.
+    :raises AssistantInputError: A label is not true, false or empty, or it is not clear which rubric it is about.
+    """
+    requests: list[JudgeRequest] = []
+    labels: list[Label] = []
+    for case in cases:
+        for rubric in rubrics:
+            request = None if case.answer is None else JudgeRequest.of(case, rubric, case.answer)
+            if request:
+                requests.append(request)
+            passes = _label(case, rubric, is_only=len(rubrics) == 1)
+            if passes is None:
+                continue
+            if labelled := _labelled(case, rubric, request):
+                if labelled.is_label:
+                    requests.append(labelled)
+                labels.append(Label(labelled, passes))
+    return Work(requests, labels)
+
+
+def check_labels(labels: Sequence[Label], rules: Sequence[Rule]) -> None:
+    """
+    Check that there are as many labels as the gate requires, before the judges cost anything.
+
+    :param labels: The labels.
+    :param rules: The rules of the gate.
+    :raises AssistantInputError: A rule requires more labels.
+    """
+    for rule in rules:
+        count = sum(label.request.rubric.scorer == rule.name for label in labels)
+        if rule.labels is not None and count < rule.labels:
+            raise AssistantInputError(
+                f"gate: {rule.text!r} needs {rule.labels} labels, and only {count} questions have one in the column "
+                f"{HUMAN} with an answer to judge; label more answers, or require fewer",
+                field="gate",
+            )
+
+
+def _labelled(case: Case, rubric: Rubric, request: JudgeRequest | None) -> JudgeRequest | None:
+    """Return the request for the labelled answer: that of the evaluation if the answers are equal."""
+    answer = case.row.get(HUMAN_ANSWER)
+    if is_missing(answer) or answer == case.answer:
+        return request
+    return JudgeRequest.of(case, rubric, str(answer), is_label=True)
+
+
+def _label(case: Case, rubric: Rubric, *, is_only: bool) -> bool | None:
+    row: Mapping[str, Any] = case.row
+    own = f"{HUMAN}.{rubric.name}"
+    if own in row:
+        return truth(case.key, own, row[own])
+    if is_only or is_missing(row.get(HUMAN)):
+        return truth(case.key, HUMAN, row.get(HUMAN))
+    raise AssistantInputError(
+        f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them; name it {own!r}",
+        field=HUMAN,
+    )

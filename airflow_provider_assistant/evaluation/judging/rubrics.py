@@ -1,0 +1,165 @@
+"""What a judge checks, and the options of the judges of an evaluation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, TypeAlias
+
+from airflow_provider_assistant.evaluation.rules import JUDGE
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+# Columns without which a rubric is not applicable.
+Reference: TypeAlias = Literal["expected", "passages"]
+POLICY = "policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """
+    What a judge checks.
+
+    :param name: Name of the rubric; the scorer is ``judge.<name>``.
+    :param text: Instruction to the model: when an answer passes.
+    :param reference: Column with the text to compare with. Questions without it are not applicable. Default: None.
+    """
+
+    name: str
+    text: str
+    reference: Reference | None = None
+
+    @property
+    def scorer(self) -> str:
+        """Name of the scorer."""
+        return f"{JUDGE}{self.name}"
+
+
+BUILT_IN = {
+    rubric.name: rubric
+    for rubric in (
+        Rubric(
+            "correctness",
+            "The answer passes if it states the same facts as the expected answer. Other words, another order and "
+            "further correct details do not matter. A missing or different number, name, date, condition or negation "
+            "does.",
+            "expected",
+        ),
+        Rubric(
+            "groundedness",
+            "The answer passes if the passages support every claim that it makes. A claim that is true but that no "
+            "passage supports fails. An answer that says that it does not know makes no claim.",
+            "passages",
+        ),
+        Rubric(
+            "tone",
+            "The answer passes if it is polite, addresses the user's question and is neither sarcastic nor blaming.",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOptions:
+    """
+    Options of the judges of an evaluation.
+
+    :param conn_id: Airflow connection of the model's host. Default: ``pydanticai_default``.
+    :param model: Name of the model, ``provider:name``. Default: None, the ``model`` in the extra of the connection.
+    :param rubrics: Text of further rubrics by name, or another text for a built-in one. ``policy`` needs a text here.
+        Default: none.
+    :param max_concurrency: Maximum number of requests in flight. Default: 16.
+    :param max_judge_tokens: Number of tokens, of prompts and replies together, after which no more questions are
+        judged and the task fails. Requests in flight still finish. Default: None, no limit.
+    :param price: Price of a million tokens: a mapping with ``input`` and ``output``. Default: None, no cost is given.
+    """
+
+    conn_id: str = "pydanticai_default"
+    model: str | None = None
+    rubrics: Mapping[str, str] = field(default_factory=dict)
+    max_concurrency: int = 16
+    max_judge_tokens: int | None = None
+    price: Mapping[str, float] | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any] | None) -> Self:
+        """
+        Return the options of the parameter ``judge``.
+
+        :param given: The parameter of the operator, a mapping with some of the fields of this class, or None.
+        :raises AssistantInputError: A field is unknown or invalid.
+        """
+        if given is not None and not isinstance(given, Mapping):
+            raise _refused(f"it must be a mapping, not {given!r}")
+        known = [found.name for found in fields(cls)]
+        if unknown := [name for name in given or () if name not in known]:
+            raise _refused(f"there is no option {unknown[0]!r}, only {', '.join(known)}")
+        options = cls(**(given or {}))
+        options._check()
+        return options
+
+    def rubrics_of(self, scorers: Sequence[str]) -> list[Rubric]:
+        """
+        Return the rubrics of those scorers that are judges.
+
+        :param scorers: Names of the scorers of the evaluation.
+        :return: The rubrics, in the order of ``scorers``.
+        :raises AssistantInputError: A rubric has no text, or a text belongs to no scorer.
+        """
+        names = [name.removeprefix(JUDGE) for name in scorers if name.startswith(JUDGE)]
+        if unused := [name for name in self.rubrics if name not in names]:
+            raise _refused(f"rubrics has a text for {unused[0]!r}; add {JUDGE + unused[0]!r} to scorers, or remove it")
+        return [self._rubric(name) for name in names]
+
+    def cost(self, input_tokens: int, output_tokens: int) -> float | None:
+        """
+        Return the cost of tokens, or None without a price.
+
+        :param input_tokens: Number of tokens of prompts.
+        :param output_tokens: Number of tokens of replies.
+        """
+        if self.price is None:
+            return None
+        return (input_tokens * self.price["input"] + output_tokens * self.price["output"]) / 1_000_000
+
+    def _rubric(self, name: str) -> Rubric:
+        built_in, text = BUILT_IN.get(name), self.rubrics.get(name)
+        if text is not None:
+            return Rubric(name, text, built_in.reference if built_in else None)
+        if built_in is None:
+            own = "the text of your policy" if name == POLICY else "a text that says when an answer passes"
+            raise AssistantInputError(
+                f"scorers: {JUDGE + name!r} needs {own}: judge={{'rubrics': {{{name!r}: '…'}}}}. The built-in rubrics "
+                f"are {', '.join(BUILT_IN)}",
+                field="scorers",
+            )
+        return built_in
+
+    def _check(self) -> None:
+        texts = self.rubrics
+        if not isinstance(texts, Mapping) or not all(isinstance(text, str) and text.strip() for text in texts.values()):
+            raise _refused("rubrics must map names to texts")
+        if bad := [name for name in texts if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
+            raise _refused(f"rubrics: {bad[0]!r} must consist of letters, digits and _")
+        if not _is_count(self.max_concurrency):
+            raise _refused(f"max_concurrency must be a whole number above 0, not {self.max_concurrency!r}")
+        if self.max_judge_tokens is not None and not _is_count(self.max_judge_tokens):
+            raise _refused(f"max_judge_tokens must be a whole number above 0, not {self.max_judge_tokens!r}")
+        price = self.price
+        is_price = (
+            isinstance(price, Mapping) and set(price) == {"input", "output"} and all(map(_is_amount, price.values()))
+        )
+        if price is not None and not is_price:
+            raise _refused(f"price must be a mapping with the numbers 'input' and 'output', not {price!r}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _refused(reason: str) -> AssistantInputError:
+    return AssistantInputError(f"judge: {reason}", field="judge")

@@ -1,0 +1,97 @@
+"""Read the Airflow connection of a model's host: any service with OpenAI's ``POST …/chat/completions``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from airflow.providers.common.compat.sdk import BaseHook, Connection
+
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks.connection import LOOPBACK, extra_of
+
+log = logging.getLogger(__name__)
+
+# Models take longer than the assistant's other requests.
+TIMEOUT = 120.0
+# Base URL by provider of the model, for connections without a host.
+BASE_URLS = {"openai": "https://api.openai.com/v1"}
+
+
+class JudgeConnection(NamedTuple):
+    """
+    The settings of a model's host.
+
+    :param client: Settings of the HTTP client.
+    :param model: Name of the model, without its provider.
+    """
+
+    client: ClientSettings
+    model: str
+
+
+def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> JudgeConnection:
+    """
+    Read the connection of a model's host.
+
+    It has the fields of the type ``pydanticai`` of apache-airflow-providers-common-ai: the password is the API key, the
+    host is the base URL, and the extra ``model`` is ``provider:name``. That provider need not be installed.
+
+    :param conn_id: Id of the Airflow connection.
+    :param model: Model that overrides the connection's, ``provider:name`` or only the name; or None.
+    :param max_concurrency: Maximum number of requests in flight.
+    :raises AssistantInputError: No model is given, or the connection has no host and the provider is not ``openai``.
+    """
+    connection: Connection = BaseHook.get_connection(conn_id)
+    provider, name = _model(conn_id, model or extra_of(connection).get("model"))
+    api_key = (connection.password or "").strip()
+    if not api_key.isascii() or not (api_key.isprintable()):
+        raise AssistantInputError(
+            f"connection {conn_id!r}: the API key has characters that an HTTP header cannot carry", field="password"
+        )
+    settings = ClientSettings(
+        base_url=_base_url(connection, provider),
+        api_key=api_key,
+        timeout=TIMEOUT,
+        max_concurrency=max_concurrency,
+        bearer=True,
+    )
+    return JudgeConnection(settings, name)
+
+
+def _model(conn_id: str, given: Any) -> tuple[str, str]:
+    """Return provider and name of a model."""
+    if not isinstance(given, str) or not given.strip():
+        raise AssistantInputError(
+            f"judge: no model is given; set 'model' in the extra of connection {conn_id!r}, such as "
+            '{"model": "openai:gpt-5.6"}, or in the operator\'s judge',
+            field="judge",
+        )
+    provider, colon, name = given.strip().partition(":")
+    return (provider, name) if colon else ("openai", provider)
+
+
+def _base_url(connection: Connection, provider: str) -> str:
+    name = f"connection {connection.conn_id!r}"
+    host = (connection.host or "").strip().rstrip("/")
+    if not host:
+        if provider not in BASE_URLS:
+            raise AssistantInputError(
+                f"{name}: set the host to the OpenAI-compatible base URL of {provider!r}, such as "
+                "http://localhost:11434/v1",
+                field="host",
+            )
+        return BASE_URLS[provider]
+    if set(host) & set("@?#") or "://" not in host or not urlsplit(host).hostname:
+        # Keep the host out of the message: a user may have put the API key there.
+        raise AssistantInputError(
+            f"{name}: the host must be a base URL with its protocol, such as https://models.example.com/v1, without a "
+            "user, a query or a fragment",
+            field="host",
+        )
+    netloc = urlsplit(host).netloc
+    if host.startswith("http://") and connection.password and not LOOPBACK.fullmatch(netloc):
+        log.warning("%s uses http: the API key travels unencrypted to %s", name, netloc)
+    return host

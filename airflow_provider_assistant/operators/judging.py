@@ -1,0 +1,107 @@
+"""The judges of an evaluation in a task: their connection, their file of verdicts, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.judging.judging import Judging
+    from airflow_provider_assistant.evaluation.judging.requests import Verdict
+    from airflow_provider_assistant.evaluation.rules import Rule
+    from airflow_provider_assistant.evaluation.scorers import Scorer
+    from airflow_provider_assistant.evaluation.summary import JudgeSummary
+
+
+class Judged(NamedTuple):
+    """
+    What the judges said.
+
+    :param scorers: The scorers of the evaluation; those that are judges look up their verdicts.
+    :param summaries: Model, rubric, tokens and agreement by scorer.
+    :param reasons: Reasons by key of the question and scorer.
+    """
+
+    scorers: Sequence[Scorer]
+    summaries: Mapping[str, JudgeSummary]
+    reasons: Mapping[tuple[str, str], str]
+
+
+class JudgeTask:
+    """
+    The judges of one task.
+
+    :param given: The parameter ``judge`` of the operator.
+    :param scorers: Names of the scorers.
+    :raises AssistantInputError: An option or a rubric is invalid.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None, scorers: Sequence[str]) -> None:
+        self._options = JudgeOptions.parse(given)
+        self._rubrics = self._options.rubrics_of(scorers)
+        self._running: Judging | None = None
+        self.kept: ObjectStoragePath | None = None
+        """The file of verdicts; None before any request is sent."""
+
+    def judged(
+        self, cases: Sequence[Case], scorers: Sequence[Scorer], rules: Sequence[Rule], file: ObjectStoragePath
+    ) -> Judged:
+        """
+        Ask the judges about the answers, if there are any judges.
+
+        :param cases: The questions.
+        :param scorers: The scorers.
+        :param rules: The rules of the gate.
+        :param file: The file of verdicts. Verdicts that it has already are not asked for again.
+        :raises AssistantInputError: There are fewer labels than a rule requires, or the connection is incomplete.
+            Nothing was sent.
+        :raises AssistantError: See :meth:`.Judging.run`.
+        """
+        if not self._rubrics:
+            return Judged(scorers, {}, {})
+        from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+        from airflow_provider_assistant.evaluation.judging.judging import Judging
+        from airflow_provider_assistant.evaluation.judging.labels import check_labels, work_of
+        from airflow_provider_assistant.hooks.judge import judge_connection
+
+        options = self._options
+        work = work_of(cases, self._rubrics)
+        check_labels(work.labels, rules)
+        settings, model = judge_connection(options.conn_id, options.model, options.max_concurrency)
+        judging = self._running = Judging(
+            work, model, options, known=_known(file), save=lambda table: lake.replace(table, file)
+        )
+        self.kept = file
+        judging.run(lambda: RateLimitedClient(settings))
+        return Judged(
+            [judging.bound(scorer) for scorer in scorers], judging.summaries(self._rubrics), judging.reasons()
+        )
+
+    def cancel(self) -> None:
+        """Stop asking. The verdicts so far are saved. A signal handler may call this."""
+        if self._running:
+            self._running.cancel()
+
+
+def _known(file: ObjectStoragePath) -> dict[str, Verdict]:
+    """Return the verdicts that an earlier attempt of the task saved."""
+    import pyarrow.parquet as pq
+
+    from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts
+
+    try:
+        with file.open("rb") as opened:
+            return known_verdicts(pq.ParquetFile(opened).read())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise AssistantInputError(
+            f"{str(file)!r} cannot be read: {error}. Delete it to judge all answers again"
+        ) from error

@@ -1,0 +1,139 @@
+"""A judge behind OpenAI's ``POST /v1/chat/completions``: it compares words, so the same request gets the same verdict.
+
+It shares no code with the client. Like a model, it sees the messages only: a user message with a JSON object, and the
+JSON schema that the reply must have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from airflow_provider_assistant.sandbox import search
+from airflow_provider_assistant.sandbox.errors import ApiError
+
+PASSES_FROM = 0.6
+# The most that an answer gets if a number or a negation is wrong, however many words it shares.
+WRONG_FACT = 0.3
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NEGATION = re.compile(r"\b(?:not|no|never|cannot|without|nicht|kein\w*|nie)\b|n[’']t\b", re.IGNORECASE)  # noqa: RUF001
+_RUDE = re.compile(r"\b(?:stupid|idiot\w*|dumb|shut up|nonsense|obviously|your (?:own )?fault)\b|!!", re.IGNORECASE)
+_CHARACTERS_PER_TOKEN = 4
+
+
+def judge_routes(clock: Callable[[], float]) -> APIRouter:
+    """Return the endpoint of the judge.
+
+    :param clock: returns the current time in seconds since the epoch.
+    """
+    router = APIRouter()
+
+    @router.post("/chat/completions")
+    async def complete_chat(request: Request) -> Response:
+        """Judge the answer in the last user message."""
+        body = _parsed(await request.body())
+        prompt, question = _messages(body)
+        score, reason = judge(question)
+        verdict = {"reason": reason, "score": score, "verdict": "pass" if score >= PASSES_FROM else "fail"}
+        text = json.dumps({name: verdict[name] for name in _wanted(body)}, ensure_ascii=False)
+        sent, received = len(prompt) // _CHARACTERS_PER_TOKEN + 1, len(text) // _CHARACTERS_PER_TOKEN + 1
+        return JSONResponse(
+            {
+                "id": "chatcmpl-sandbox",
+                "object": "chat.completion",
+                "created": int(clock()),
+                "model": body.get("model"),
+                "choices": [
+                    {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}},
+                ],
+                "usage": {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received},
+            }
+        )
+
+    return router
+
+
+def judge(question: dict[str, Any]) -> tuple[float, str]:
+    """Return the score of an answer, from 0 to 1, and the reason.
+
+    With ``expected``, the score is the share of its content words that the answer has; with ``passages``, the share of
+    the answer's content words that the passages have. A number or a negation that differs limits it to 0.3. Without
+    both, only rude words and shouting lower it.
+
+    :param question: ``answer``, and optionally ``expected`` or ``passages``.
+    """
+    answer = str(question["answer"])
+    expected, passages = question.get("expected"), question.get("passages")
+    if expected:
+        return _overlap(str(expected), answer, answer, is_negated=bool(_NEGATION.search(answer)))
+    if passages:
+        # Passages say more than one answer, so a negation in them need not be about it.
+        is_negated = bool(_NEGATION.search(answer))
+        text = " ".join(map(str, passages))
+        return _overlap(answer, text, answer, is_negated=is_negated and bool(_NEGATION.search(text)))
+    rude = _RUDE.findall(answer) or [word for word in answer.split() if len(word) > 4 and word.isupper()]
+    if rude:
+        return 0.0, f"The answer is not polite: it says {_quoted(str(rude[0]))}."
+    return 1.0, f"The answer says {_quoted(answer)}, which is polite."
+
+
+def _overlap(wanted: str, text: str, answer: str, *, is_negated: bool) -> tuple[float, str]:
+    """Return the share of the content words of one text that another one has, and the reason."""
+    beginning = f"The answer says {_quoted(answer)}"
+    words = search.terms(wanted)
+    there = set(search.terms(text))
+    missing = [word for word in words if word not in there]
+    score = 1 - len(missing) / len(words) if words else 1.0
+    numbers = set(_NUMBER.findall(wanted)) - set(_NUMBER.findall(text))
+    if numbers:
+        return min(score, WRONG_FACT), f"{beginning}; {min(numbers)} is in only one of the two texts."
+    if bool(_NEGATION.search(wanted)) != is_negated:
+        return min(score, WRONG_FACT), f"{beginning}; only one of the two texts has a negation."
+    if missing:
+        return round(score, 4), f"{beginning}; these words are missing: {', '.join(missing[:5])}."
+    return 1.0, f"{beginning}; no word is missing."
+
+
+def _quoted(text: str) -> str:
+    words = " ".join(text.split())
+    return f'"{words[:80]}{"…" if len(words) > 80 else ""}"'
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        raise ApiError(400, "The body is not valid JSON.", code="malformed_json") from None
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("model"), str):
+        raise ApiError(400, "model is required.", code="missing_field", field="model")
+    return parsed
+
+
+def _messages(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the whole prompt, and the JSON object in the last user message."""
+    try:
+        texts = [(message["role"], message["content"]) for message in body["messages"]]
+        last = [text for role, text in texts if role == "user"][-1]
+        question = json.loads(last)
+        _ = question["answer"]
+    except (KeyError, IndexError, TypeError, ValueError):
+        message = "This model only judges: the last user message must be a JSON object with an answer."
+        raise ApiError(400, message, code="invalid_field", field="messages") from None
+    return "\n".join(str(text) for _, text in texts), question
+
+
+def _wanted(body: dict[str, Any]) -> list[str]:
+    """Return the properties that the JSON schema of the request requires."""
+    try:
+        wanted = list(body["response_format"]["json_schema"]["schema"]["required"])
+    except (KeyError, TypeError):
+        wanted = []
+    if not wanted or set(wanted) - {"reason", "score", "verdict"}:
+        message = "This model needs a JSON schema in response_format, with reason, score or verdict."
+        raise ApiError(400, message, code="invalid_field", field="response_format")
+    return wanted

@@ -1,0 +1,288 @@
+"""Evaluations whose scorers are judges, through a real socket to the judge of the embedded service."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantGateFailedError,
+    AssistantIncompleteError,
+    AssistantInputError,
+    AssistantJudgeLimitError,
+)
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.sandbox import SandboxServer
+from tests.processes import preload, processes
+
+preload(__name__, "jinja2", "numpy", "airflow_provider_assistant.evaluation.judging.judging")
+
+NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
+AGREES = "judge.correctness agreement >= 0.6 on >= 20 labels"
+RIGHT = "Refunds are paid within 5 days."
+
+
+def answer(number: int, text: str | None = None, **more: Any) -> dict[str, Any]:
+    """Every second answer is wrong, in a number."""
+    text = text or (RIGHT if number % 2 else "Refunds are paid within 9 days.")
+    message, expected = f"Question {number}?", RIGHT
+    return {"key": f"q{number:04}", "message": message, "expected": expected, "answer": text, **more}
+
+
+def labelled(count: int = 40, wrong: int = 2) -> list[dict[str, Any]]:
+    """Return answers that people have labelled, of which they see some otherwise than the judge."""
+    return [answer(number, human=str(bool(number % 2) != (number < wrong))) for number in range(count)]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SandboxServer]:
+    with SandboxServer() as running:
+        monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", running.judge_conn_json())
+        yield running
+
+
+def judging(folder: Path, answers: Any, **arguments: Any) -> AssistantEvaluateOperator:
+    arguments = {"scorers": ["token_f1", "judge.correctness"], "name": "golden", **arguments}
+    return AssistantEvaluateOperator(task_id="judge", answers=answers, output_path=str(folder), **arguments)
+
+
+def evaluate(operator: AssistantEvaluateOperator, night: int = 0) -> dict[str, Any]:
+    operator.render_template_fields({})
+    moment = NIGHT + timedelta(days=night)
+    run_id = f"scheduled__{moment.isoformat()}"
+    ti = SimpleNamespace(
+        dag_id="nightly", task_id="judge", run_id=run_id, map_index=-1, xcom_push=lambda key, value: None
+    )
+    run = SimpleNamespace(run_after=moment, logical_date=moment, run_id=run_id)
+    return operator.execute({"ti": ti, "dag_run": run, "task": operator})  # type: ignore[arg-type]
+
+
+def summary_of(head: dict[str, Any]) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads(Path(head["summary_path"].removeprefix("file://")).read_text())
+    return summary
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.*")) if path.is_file()}
+
+
+def asked(server: SandboxServer) -> int:
+    return len(server.service.journal.entries(path="/chat/completions"))
+
+
+def test_verdicts_are_scores_and_figures(server, tmp_path):
+    price = {"input": 2.0, "output": 10.0}
+    head = evaluate(judging(tmp_path, [answer(0), answer(1)], judge={"price": price}))
+    scores = pq.read_table(head["scores_path"]).to_pylist()
+    assert [row["score"] for row in scores if row["scorer"] == "judge.correctness"] == [0.3, 1.0]
+    judge = summary_of(head)["scorers"]["judge.correctness"]["judge"]
+    assert judge["model"] == "word-overlap"
+    assert judge["cost"] == pytest.approx((2 * judge["input_tokens"] + 10 * judge["output_tokens"]) / 1e6)
+    assert judge["agreement"] is None
+    [wrong, right] = pq.read_table(Path(head["scores_path"]).with_name("verdicts.parquet")).to_pylist()
+    assert (wrong["verdict"], right["verdict"]) == ("fail", "pass")
+    assert '"Refunds are paid within 9 days."' in wrong["reason"]
+    assert wrong["input_tokens"] + right["input_tokens"] == judge["input_tokens"]
+
+
+def test_requests_ask_for_temperature_0_and_a_schema(server, tmp_path, monkeypatch):
+    evaluate(judging(tmp_path, [answer(0)], judge={"model": "openai:other"}))
+    [entry] = server.service.journal.entries(path="/chat/completions")
+    assert (entry.method, entry.key, entry.status) == ("POST", "acme-full", 200)
+
+
+def test_equal_answers_are_judged_once(server, tmp_path):
+    same = [answer(0) | {"key": str(number)} for number in range(5)]
+    head = evaluate(judging(tmp_path, same))
+    assert asked(server) == 1
+    assert summary_of(head)["scorers"]["judge.correctness"]["scored"] == 5
+
+
+def test_rubrics_apply_where_their_reference_is(server, tmp_path):
+    rows = [
+        answer(0, passages=["Refunds are paid within 9 days, not earlier."]),
+        answer(1, passages=None) | {"expected": None},
+        {"key": "none", "message": "?", "answer": None, "expected": None, "passages": None},
+    ]
+    rubrics = {"policy": "No promises.", "brand": "Name the shop."}
+    scorers = [f"judge.{name}" for name in ("correctness", "groundedness", "tone", "policy", "brand")]
+    found = summary_of(evaluate(judging(tmp_path, rows, scorers=scorers, judge={"rubrics": rubrics})))["scorers"]
+    assert [found[name]["scored"] for name in scorers] == [1, 1, 2, 2, 2]
+    assert [found[name]["not_applicable"] for name in scorers] == [1, 1, 0, 0, 0]
+    assert found["judge.groundedness"]["mean"] == 1.0
+    assert found["judge.policy"]["judge"]["rubric"] == "No promises."
+
+
+def test_a_judge_that_fails_is_an_error_and_never_0(server, tmp_path):
+    server.service.faults.add("status:400", path="/chat/completions", body="Question 3", times=None)
+    head = evaluate(judging(tmp_path, [answer(number) for number in range(10)]))
+    found = summary_of(head)["scorers"]["judge.correctness"]
+    assert (found["scored"], found["errors"]) == (9, 1)
+    assert found["mean"] == pytest.approx((4 * 1.0 + 5 * 0.3) / 9)
+    [row] = [row for row in pq.read_table(head["scores_path"]).to_pylist() if row["outcome"] == "error"]
+    assert row["key"] == "q0003"
+    assert row["error"].startswith("AssistantBadRequestError: 400")
+
+
+@pytest.mark.parametrize("action", ["drop", "status:503", "html:502", "retry-after:0"])
+def test_a_request_that_fails_once_is_sent_again(server, tmp_path, action):
+    server.service.faults.add(action, path="/chat/completions", times=1)
+    found = summary_of(evaluate(judging(tmp_path, [answer(0), answer(1)])))["scorers"]["judge.correctness"]
+    assert (found["scored"], found["errors"]) == (2, 0)
+
+
+def test_a_wrong_key_ends_the_task_and_is_not_in_the_message(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", server.judge_conn_json(key="canary-7f3a-secret-key"))
+    with pytest.raises(AssistantAuthenticationError) as raised:
+        evaluate(judging(tmp_path, [answer(0)]))
+    assert "canary" not in str(raised.value)
+    assert "summary.json" not in {Path(name).name for name in files_below(tmp_path)}
+
+
+def test_a_model_that_is_away_ends_the_task_and_a_retry_pays_for_nothing_twice(server, tmp_path):
+    rows = [answer(number) for number in range(300)]
+    operator = judging(tmp_path, rows, judge={"max_concurrency": 4})
+    server.service.faults.add("status:404", path="/chat/completions", skip=120, times=None)
+    with pytest.raises(Exception, match="404"):
+        evaluate(operator)
+    server.service.reset("faults")
+    [saved] = tmp_path.rglob("verdicts.parquet")
+    assert pq.read_table(saved).num_rows == 120
+    before = asked(server)
+    evaluate(operator)
+    assert asked(server) - before == 180
+    interrupted = files_below(tmp_path)
+    evaluate(operator)
+    assert asked(server) - before == 180
+    assert files_below(tmp_path) == interrupted
+
+
+def test_max_judge_tokens_ends_the_task_and_keeps_the_verdicts(server, tmp_path):
+    rows = [answer(number) for number in range(100)]
+    with pytest.raises(AssistantJudgeLimitError, match="max_judge_tokens is 3000") as raised:
+        evaluate(judging(tmp_path, rows, judge={"max_concurrency": 2, "max_judge_tokens": 3000}))
+    first = asked(server)
+    assert "of 100 answers have a verdict" in str(raised.value)
+    assert 10 < first < 20
+    with pytest.raises(AssistantJudgeLimitError):
+        evaluate(judging(tmp_path, rows, judge={"max_judge_tokens": 3000}))
+    assert asked(server) == first
+    evaluate(judging(tmp_path, rows))
+    assert asked(server) == 100
+
+
+def test_a_judge_decides_after_it_has_agreed_with_people(server, tmp_path):
+    gate = [AGREES, "judge.correctness >= 0.6"]
+    summary = summary_of(evaluate(judging(tmp_path, labelled(), gate=gate)))
+    found = summary["scorers"]["judge.correctness"]["judge"]["agreement"]
+    assert [found[name] for name in ("both_pass", "only_human", "only_judge", "both_fail")] == [19, 1, 1, 19]
+    assert found["kappa"] == pytest.approx(0.9)
+    assert found["low"] < 0.9 < found["high"]
+    assert [rule["verdict"] for rule in summary["gate"]["rules"]] == ["passed", "passed"]
+
+
+def test_a_judge_that_disagrees_with_people_decides_nothing(server, tmp_path):
+    operator = judging(
+        tmp_path, labelled(wrong=15), gate=[AGREES, "judge.correctness >= 0.6", "token_f1 >= 0.1"], on_fail="report"
+    )
+    summary = summary_of(evaluate(operator))
+    assert [rule["verdict"] for rule in summary["gate"]["rules"]] == ["failed", "not_judged", "passed"]
+    assert summary["gate"]["verdict"] == "failed"
+    with pytest.raises(AssistantGateFailedError, match="kappa"):
+        evaluate(judging(tmp_path, labelled(wrong=15), gate=[AGREES]))
+
+
+def test_too_few_labels_are_refused_before_a_request(server, tmp_path):
+    with pytest.raises(AssistantInputError, match="needs 20 labels, and only 10 questions"):
+        evaluate(judging(tmp_path, labelled(10), gate=[AGREES, "judge.correctness >= 0.6"]))
+    assert asked(server) == 0
+    assert files_below(tmp_path) == {}
+
+
+def test_a_label_is_about_the_answer_that_the_person_has_seen(server, tmp_path):
+    seen = [
+        answer(number, "I like trains.", human=bool(number % 2), human_answer=answer(number)["answer"])
+        for number in range(40)
+    ]
+    summary = summary_of(evaluate(judging(tmp_path, seen, gate=[AGREES])))
+    found = summary["scorers"]["judge.correctness"]
+    assert found["judge"]["agreement"]["kappa"] == 1.0
+    assert found["mean"] == 0.0
+    assert asked(server) == 80
+
+
+def test_a_baseline_judged_otherwise_is_not_compared(server, tmp_path):
+    arguments = {"baseline": "previous", "gate": [AGREES, "judge.correctness drop <= 0.02", "token_f1 drop <= 0.02"]}
+    evaluate(judging(tmp_path, labelled()))
+    same = summary_of(evaluate(judging(tmp_path, labelled(), **arguments), 1))
+    assert [rule["verdict"] for rule in same["gate"]["rules"]] == ["passed", "passed", "passed"]
+    assert set(same["comparison"]["scorers"]) == {"token_f1", "judge.correctness"}
+    for night, judge in enumerate([{"model": "openai:newer"}, {"rubrics": {"correctness": "Be strict."}}], start=2):
+        other = summary_of(evaluate(judging(tmp_path, labelled(), judge=judge, **arguments), night))
+        assert [rule["verdict"] for rule in other["gate"]["rules"]] == ["passed", "not_judged", "passed"]
+        assert other["comparison"]["changed_judges"] == ["judge.correctness"]
+        assert set(other["comparison"]["scorers"]) == {"token_f1"}
+
+
+def test_the_report_shows_judge_agreement_and_reasons(server, tmp_path):
+    head = evaluate(judging(tmp_path, labelled(), judge={"price": {"input": 1, "output": 1}}))
+    page = Path(head["report_path"]).read_text()
+    for text in ("word-overlap", "Cohen", "0.90", "states the same facts", "5 is in only one of the two texts"):
+        assert text in page
+
+
+def _evaluate_slowly(folder: Path, connection: str) -> None:
+    os.environ["AIRFLOW_CONN_PYDANTICAI_DEFAULT"] = connection
+    evaluate(judging(folder, labelled(400), judge={"max_concurrency": 4}))
+
+
+def test_killed_half_way_and_retried_it_writes_the_same_bytes(server, tmp_path):
+    there, here = tmp_path / "killed", tmp_path / "whole"
+    # The 250th request is held, and with it the process; it is killed there.
+    server.service.faults.add("hold", path="/chat/completions", skip=250, times=None)
+    process = processes.Process(target=_evaluate_slowly, args=(there, server.judge_conn_json()))
+    process.start()
+    while asked(server) < 254 and process.is_alive():
+        process.join(0.02)
+    assert process.is_alive()
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    server.service.reset("faults", "journal")
+    [saved] = there.rglob("verdicts.parquet")
+    known = pq.read_table(saved).num_rows
+    assert 100 <= known <= 250
+    evaluate(judging(there, labelled(400)))
+    assert asked(server) == 400 - known
+    evaluate(judging(here, labelled(400)))
+    names = {"scores.parquet", "verdicts.parquet", "summary.json", "report.html"}
+    retried = {Path(name).name: content for name, content in files_below(there).items()}
+    assert set(retried) == names
+    assert retried == {Path(name).name: content for name, content in files_below(here).items()}
+
+
+def test_a_task_that_is_ended_keeps_its_verdicts(server, tmp_path):
+    server.service.faults.add("hold", path="/chat/completions", skip=50, times=None)
+    operator = judging(tmp_path, [answer(number) for number in range(100)], judge={"max_concurrency": 2})
+
+    def end(*_: Any) -> None:
+        operator.on_kill()
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, 2)
+    try:
+        with pytest.raises(AssistantIncompleteError, match="a retry judges the answers"):
+            evaluate(operator)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    [saved] = tmp_path.rglob("verdicts.parquet")
+    assert pq.read_table(saved).num_rows == 50

@@ -1,0 +1,167 @@
+"""When judges stop, how many requests are in flight, and what is saved, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.flow import RetryPolicy
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.transport import AsyncTransport
+from airflow_provider_assistant.evaluation.judging.judging import Judging
+from airflow_provider_assistant.evaluation.judging.labels import work_of
+from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, JudgeOptions
+from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts
+from airflow_provider_assistant.evaluation.scorers import scorers_of
+from airflow_provider_assistant.exceptions import (
+    AssistantIncompleteError,
+    AssistantJudgeLimitError,
+    AssistantPermissionError,
+    AssistantStorageError,
+)
+from tests.unit.evaluation.test_scorers import make_case
+
+SETTINGS = ClientSettings("http://127.0.0.1:1/v1", "k", retry=RetryPolicy(attempts=1), bearer=True)
+TONE = BUILT_IN["tone"]
+VERDICT = json.dumps({"reason": "Polite.", "score": 1, "verdict": "pass"})
+
+
+class Host(AsyncTransport):
+    """Reply to every request after a turn of the event loop."""
+
+    def __init__(self, *, usage=(8, 2), fails=lambda number: None) -> None:
+        self.sent = self.flying = self.most = 0
+        self._usage = usage
+        self._fails = fails
+
+    async def exchange(self, call):
+        number, self.sent = self.sent, self.sent + 1
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        await asyncio.sleep(0)
+        self.flying -= 1
+        usage = {"prompt_tokens": self._usage[0], "completion_tokens": self._usage[1]} if self._usage else None
+        body = {"choices": [{"message": {"content": VERDICT}}], "usage": usage}
+        return self._fails(number) or Response(200, {}, json.dumps(body).encode())
+
+
+def judging(count=300, *, known=None, save=None, **options):
+    cases = [make_case(f"Answer {number}.", key=str(number)) for number in range(count)]
+    files = []
+    made = Judging(
+        work_of(cases, [TONE]), "m", JudgeOptions.parse(options), known=known or {}, save=save or files.append
+    )
+    return made, files, cases
+
+
+def run(made, host):
+    made.run(lambda: RateLimitedClient(replace(SETTINGS, max_concurrency=64), async_transport=host))
+
+
+def test_no_more_requests_are_in_flight_than_allowed():
+    host = Host()
+    run(judging(max_concurrency=7)[0], host)
+    assert (host.sent, host.most) == (300, 7)
+
+
+def test_the_file_is_saved_on_the_way_and_at_the_end():
+    made, files, _ = judging(max_concurrency=4)
+    run(made, Host())
+    rows = [file.num_rows for file in files]
+    assert rows[-1] == 300
+    assert 2 <= len(rows) <= 4
+    assert rows == sorted(rows)
+
+
+def test_a_retry_asks_only_for_what_is_missing():
+    made, files, _ = judging(200)
+    run(made, Host())
+    again, more, _ = judging(300, known=known_verdicts(files[-1]))
+    host = Host()
+    run(again, host)
+    assert host.sent == 100
+    assert more[-1].num_rows == 300
+    whole, all_of_it, _ = judging(300)
+    run(whole, Host())
+    assert more[-1].equals(all_of_it[-1])
+
+
+def test_a_file_that_cannot_be_saved_on_the_way_loses_no_verdict(caplog):
+    calls = []
+
+    def save(table):
+        calls.append(table.num_rows)
+        if len(calls) == 1:
+            raise AssistantStorageError("full")
+
+    made, _, cases = judging(150, save=save)
+    run(made, Host())
+    assert calls[-1] == 150
+    assert "were not saved" in caplog.text
+    [scorer] = scorers_of(["judge.tone"])
+    assert {made.bound(scorer).score(case) for case in cases} == {1.0}
+
+
+def test_the_limit_of_tokens_counts_the_verdicts_of_earlier_attempts():
+    made, files, _ = judging(max_concurrency=1, max_judge_tokens=1000)
+    host = Host()
+    with pytest.raises(AssistantJudgeLimitError, match="used 1000 tokens, and max_judge_tokens is 1000"):
+        run(made, host)
+    assert host.sent == files[-1].num_rows == 100
+    again, _, _ = judging(max_judge_tokens=1000, known=known_verdicts(files[-1]))
+    other = Host()
+    with pytest.raises(AssistantJudgeLimitError):
+        run(again, other)
+    assert other.sent == 0
+
+
+def test_a_limit_needs_a_host_that_counts():
+    host = Host(usage=None)
+    with pytest.raises(AssistantJudgeLimitError, match="does not report the number of tokens"):
+        run(judging(max_concurrency=1, max_judge_tokens=1000)[0], host)
+    assert host.sent == 1
+
+
+def test_tokens_and_cost_are_figures():
+    made, _, _ = judging(10, price={"input": 1, "output": 10})
+    run(made, Host())
+    summary = made.summaries([TONE])["judge.tone"]
+    assert (summary.input_tokens, summary.output_tokens) == (80, 20)
+    assert summary.cost == pytest.approx(280 / 1e6)
+
+
+def test_one_failure_is_the_error_of_one_answer():
+    made, _, cases = judging(50, max_concurrency=1)
+    run(made, Host(fails=lambda number: Response(500, {}, b"") if number == 3 else None))
+    [scorer] = scorers_of(["judge.tone"])
+    with pytest.raises(Exception, match="500") as raised:
+        made.bound(scorer).score(cases[3])
+    assert "may create a duplicate" not in str(raised.value)
+    assert made.bound(scorer).score(cases[4]) == 1.0
+
+
+def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
+    made, files, _ = judging(max_concurrency=1)
+    dropped = TransportFailure("connection", "dropped", sent=True)
+    host = Host(fails=lambda number: dropped if number >= 50 else None)
+    with pytest.raises(AssistantIncompleteError, match="20 answers in a row could not be judged"):
+        run(made, host)
+    assert host.sent == 70
+    assert files[-1].num_rows == 50
+
+
+def test_a_refused_model_ends_the_task_at_once():
+    host = Host(fails=lambda _: Response(403, {}, b""))
+    with pytest.raises(AssistantPermissionError):
+        run(judging(max_concurrency=1)[0], host)
+    assert host.sent == 1
+
+
+def test_other_scorers_are_left_alone():
+    [scorer] = scorers_of(["token_f1"])
+    assert judging(1)[0].bound(scorer) is scorer
