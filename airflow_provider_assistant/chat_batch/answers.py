@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (
-    *("key", "message", "answer", "status", "error", "request_id", "session_id"),
+    *("key", "repetition", "message", "answer", "status", "error", "request_id", "session_id"),
     *("submitted_at", "completed_at", "seconds", "noticed_after", "polls", "attempts", "raw"),
 )
 # Column with the identity of each question; no source can have a column of this name, and the output does not have it.
 QUESTION_ID = "\0question_id"
 # Columns of the questions in the batch state, beside those of the source.
-QUESTION = (QUESTION_ID, "key", "message", "error", "request_id", "session_id", "submitted_at", "attempts")
+QUESTION = (
+    *(QUESTION_ID, "key", "repetition", "message", "error"),
+    *("request_id", "session_id", "submitted_at", "attempts"),
+)
 # Columns of the output that depend on the answer.
 ANSWER = (
     *("answer", "status", "error", "request_id", "submitted_at"),
@@ -214,7 +217,7 @@ def _typed(name: str, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, pa.timestamp("us", tz="UTC"))
     if name in {"seconds", "noticed_after"}:
         return pa.array(values, pa.float64())
-    if name in {"attempts", "polls"}:
+    if name in {"attempts", "polls", "repetition"}:
         return pa.array(values, pa.int32())
     return pa.array([text and storable(text) for text in values], pa.string())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -17,18 +17,18 @@ from airflow_provider_assistant.api.payloads import ChatMessage, SessionClose, c
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.chat_batch.poller import Poller
+from airflow_provider_assistant.chat_batch.question_findings import QuestionFindings
 from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
-from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES, BatchState, findings_of, folder_of, recording
+from airflow_provider_assistant.chat_batch.state import BatchState, findings_of, folder_of, recording
 from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantNotFoundError
-from airflow_provider_assistant.lake import storable, storing
+from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import BatchLedger, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings, Kind
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    from airflow_provider_assistant.storage.paths import StoragePath
 
 Mode: TypeAlias = Literal["async", "sync"]
 # Final states without an answer: a later attempt submits the question again.
@@ -88,8 +87,9 @@ class Batch:
         self._output = output
         self._scope = scope
         self._ledger = ledger
-        # Counts of the submissions in this attempt.
+        # Counts of the submissions, and number of answers that arrived, in this attempt.
         self.counts: Counts | None = None
+        self.answered = 0
         self._running: Load | None = None
         self._work = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
 
@@ -105,7 +105,7 @@ class Batch:
         """
         self.state.check()
         self._withdraw_unanswered(questions, self._saved_answers(questions))
-        with _Findings(findings_of(self._output), questions.question_ids) as findings:
+        with QuestionFindings(findings_of(self._output), questions) as findings:
             counts, submissions, error = asyncio.run(self._submit(questions, findings))
         if not findings.count:
             findings.path.unlink(missing_ok=True)  # the file of an earlier run
@@ -162,13 +162,13 @@ class Batch:
         }
 
     async def _submit(
-        self, questions: Questions, findings: Findings
+        self, questions: Questions, findings: QuestionFindings
     ) -> tuple[Counts, dict[str, _Submission], AssistantError | None]:
         """Send the questions; return the counts, the accepted questions, and the error that stopped the load."""
         submissions: dict[str, _Submission] = {}
         # Each run may ask other questions, so a mass change is normal here.
         options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
-        async with LoadClient(self._settings, options) as client, recording(self.state) as record:
+        async with LoadClient(self._settings, options) as client, self._recording() as record:
 
             def on_created(row: PreparedRow, reply: ApiReply) -> None:
                 question_id, now, info = row.fingerprint.content_hash, round(client.now(), 6), reply.call_info
@@ -208,7 +208,7 @@ class Batch:
         questions: Questions,
         submissions: dict[str, _Submission],
         counts: Counts,
-        findings: _Findings,
+        findings: QuestionFindings,
         error: AssistantError | None,
     ) -> None:
         """Write all questions to the batch state, with their submissions or the reasons why they have none."""
@@ -218,6 +218,7 @@ class Batch:
         columns: dict[str, Sequence[Any]] = {
             answers.QUESTION_ID: questions.question_ids,
             "key": questions.display_keys,
+            "repetition": questions.repetitions,
             "message": _texts(questions.field("message")),
             "error": [reason or (None if one else otherwise) for reason, one in zip(reasons, found, strict=True)],
             "request_id": [one and one.request_id for one in found],
@@ -260,7 +261,7 @@ class Batch:
             self._work.run(self._collect(pending, interval, deadline))
 
     async def _collect(self, pending: list[PendingRequest], interval: float, deadline: float) -> None:
-        async with RateLimitedClient(self._settings) as client, recording(self.state) as record:
+        async with RateLimitedClient(self._settings) as client, self._recording() as record:
             poller = Poller(
                 client=client,
                 site_id=self._site_id,
@@ -270,6 +271,17 @@ class Batch:
                 on_finished=record,
             )
             await poller.run(pending)
+
+    @contextlib.asynccontextmanager
+    async def _recording(self) -> AsyncIterator[Callable[[FinishedRequest], None]]:
+        """Return a function that records and counts answers."""
+        async with recording(self.state) as record:
+
+            def recorded(answer: FinishedRequest) -> None:
+                self.answered += 1
+                record(answer)
+
+            yield recorded
 
     def close_sessions(self, table: pa.Table) -> tuple[int, int]:
         """
@@ -367,24 +379,3 @@ def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedReque
     seconds = round(reply.call_info.seconds, 6)
     answer = (reply.text, None, reply.raw, now, seconds)
     return FinishedRequest(question_id, reply.request_id, "complete", *answer, polls=0, latency=seconds)
-
-
-class _Findings(Findings):
-    """Findings that also keep the reason of each question that was not submitted, for the output."""
-
-    def __init__(self, path: StoragePath, question_ids: Sequence[str]) -> None:
-        super().__init__(path, always=False)
-        self.reasons: dict[str, str] = {}
-        self._question_ids = question_ids
-
-    def add(
-        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
-    ) -> None:
-        with storing(self.path, RETRY_CONTINUES):
-            super().add(kind, key, reason, row=row, document_ids=document_ids)
-        if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
-            self.reasons[self._question_ids[row - 1]] = storable(f"{kind}: {reason}")
-
-    def close(self) -> None:
-        with storing(self.path, RETRY_CONTINUES):
-            super().close()

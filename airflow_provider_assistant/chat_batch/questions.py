@@ -32,6 +32,8 @@ class Questions:
         the same identity.
     :param keys: Hash of each question's key.
     :param display_keys: Readable key of each question, for the output and for messages.
+    :param repetitions: Number of each question's repetition, from 1.
+    :param row_numbers: Number of each question's row in the source, from 1.
     :param has_key_columns: Whether columns identify a question; if not, its whole content does.
     :param fields: Values by field of a message, for fields that vary by question.
     :param names: Name by field, for messages about a value of the field.
@@ -44,6 +46,8 @@ class Questions:
     question_ids: list[str]
     keys: list[str]
     display_keys: list[str]
+    repetitions: list[int]
+    row_numbers: list[int]
     has_key_columns: bool
     fields: Mapping[str, list[Any]]
     names: Mapping[str, str]
@@ -100,7 +104,7 @@ class QuestionRows:
             texts = {name: str(value) for name, value in fields.items() if value is not None}
             label = storable(key_label(tuple(texts), tuple(texts.values())))
         fingerprint = RowFingerprint(questions.keys[position], questions.question_ids[position])
-        row = PreparedRow(number, fingerprint, label, place=f"row {number}")
+        row = PreparedRow(number, fingerprint, label, place=f"row {questions.row_numbers[position]}")
         if problem := questions.problems.get(position):
             return replace(row, problem=problem)
         try:
@@ -118,6 +122,7 @@ def read_questions(
     key_columns: Sequence[str],
     session: str | None,
     scope: str,
+    repeat: int = 1,
     allowed_root: str | None = None,
     csv_options: Mapping[str, str] | None = None,
     allow_empty: bool = False,
@@ -134,13 +139,15 @@ def read_questions(
     :param session: ``per_row`` for one generated session per question, ``shared`` for one generated session for all, or
         the name of a column with session ids. None for the column of the field ``session_id``, or else ``per_row``.
     :param scope: Scope from which session ids are generated.
+    :param repeat: Number of times to ask each question, each time in its own session. The repetitions of a question
+        follow each other. Default: 1.
     :param allowed_root: Folder that must contain all files of the source, after resolving symbolic links. Default:
         None, any folder.
     :param csv_options: Dialect of CSV files. Default: None.
     :param allow_empty: Whether the source may have no rows or files. Default: False.
     :return: The questions; rows that cannot be read are in its ``problems``.
     :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, or has a column with an invalid
-        name.
+        name; or ``repeat`` is more than 1 and the session ids are not generated per question.
     """
     names, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
     if "message" not in names:
@@ -169,8 +176,19 @@ def read_questions(
     own_sessions = session in {"per_row", "shared"} or not ({"session_id"} & {*names, *constants})
     if own_sessions:
         names.pop("session_id", None)
+    if repeat > 1 and (session == "shared" or not own_sessions):
+        raise AssistantInputError(
+            "repeat: the repetitions of a question would share a session, and each would see the answers before it; "
+            "set session='per_row'. Nothing was sent.",
+            field="repeat",
+        )
+    read = {name: [value for value in values for _ in range(repeat)] for name, values in read.items()}
+    problems = {position * repeat + n: problem for position, problem in problems.items() for n in range(repeat)}
+    repetitions = list(range(1, repeat + 1)) * count
     fields = {field: _without_blanks(read[column], field) for field, column in names.items()}
     keys, display_keys = _keys(read, tuple(key_columns), fields, constants, problems)
+    # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
+    keys = [key if n == 1 else hash_of(encoded([key, str(n)])) for key, n in zip(keys, repetitions, strict=True)]
     if session == "shared":
         constants["session_id"] = session_id("thread", scope)
     elif own_sessions:
@@ -182,6 +200,8 @@ def read_questions(
         ],
         keys=keys,
         display_keys=display_keys,
+        repetitions=repetitions,
+        row_numbers=[row for row in range(1, count + 1) for _ in range(repeat)],
         has_key_columns=bool(key_columns),
         fields=fields,
         names={field: f"column {column!r}" for field, column in names.items()},

@@ -51,9 +51,10 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
     requests and asks only the remaining questions. A later try also submits questions again whose request failed or was
     lost.
 
-    The file has one row per question, in the order of the source. Its columns are ``key``, ``message``, ``answer``,
-    ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds``,
-    ``noticed_after``, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the source.
+    The file has one row per question and repetition, in the order of the source. Its columns are ``key``,
+    ``repetition``, ``message``, ``answer``, ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``,
+    ``completed_at``, ``seconds``, ``noticed_after``, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all
+    other columns of the source.
     ``status`` is ``complete``, ``failed``, ``timed_out`` (not finished before the deadline), ``lost`` (the service no
     longer knows the request) or ``not_submitted``. ``seconds`` is the latency of the service, by its own timestamps or,
     in ``sync`` mode, by the round trip; it is null if the replies have no timestamps. ``noticed_after`` is the time in
@@ -74,6 +75,7 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         Default: None.
     :param constants: Mapping from a field to one value for all questions. Default: None.
     :param key_columns: Column or columns that identify a question. Default: the message.
+    :param repeat: Number of times to ask each question, each time in a session of its own. Default: 1.
     :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
     :param allow_empty: Whether a source without rows or files succeeds with zero counts and a file without rows.
@@ -127,6 +129,7 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         mode: Mode = "async",
         session: str | None = None,
         close_sessions: bool | None = None,
+        repeat: int = 1,
         deferrable: bool | None = None,
         timeout: float | timedelta = 3600.0,
         poll_interval: float = 20.0,
@@ -139,12 +142,15 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         check_choice("mode", mode, ("async", "sync"))
         if max_failed < 0:
             raise ValueError(f"max_failed must be a count or a fraction below 1, not {max_failed!r}")
+        if not isinstance(repeat, int) or repeat < 1:
+            raise ValueError(f"repeat must be a whole number, at least 1, not {repeat!r}")
         if poll_interval <= 0:
             raise ValueError(f"poll_interval must be more than 0 seconds, not {poll_interval!r}")
         self.output_path = output_path
         self.mode = mode
         self.session = session
         self.close_sessions = close_sessions
+        self.repeat = repeat
         self.deferrable = is_deferrable(deferrable)
         self.timeout = seconds_of(timeout)
         self.poll_interval = poll_interval
@@ -184,6 +190,7 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
                 key_columns=key_names(self.key_columns),
                 session=self.session,
                 scope=self._scope(context),
+                repeat=self.repeat,
                 allowed_root=self.allowed_root,
                 csv_options=self.csv_options,
                 allow_empty=self.allow_empty,
