@@ -21,7 +21,8 @@ def scores_schema() -> pa.Schema:
     """
     Return the schema of the table of scores.
 
-    ``key``, ``weight``, ``tags``, ``seconds`` and ``status`` come from the question; ``case`` is its content hash.
+    ``key``, ``repetition``, ``weight``, ``tags``, ``seconds`` and ``status`` come from the question; ``case`` is its
+    content hash.
     ``score`` is null unless the ``outcome`` is ``scored``; ``error`` is null unless it is ``error``.
     """
     import pyarrow as pa
@@ -29,6 +30,7 @@ def scores_schema() -> pa.Schema:
     return pa.schema(
         {
             "key": pa.string(),
+            "repetition": pa.int32(),
             "case": pa.string(),
             "scorer": pa.string(),
             "score": pa.float64(),
@@ -67,6 +69,7 @@ def score_cases(cases: Sequence[Case], scorers: Sequence[Scorer]) -> pa.Table:
 def _rows(case: Case, scorers: Sequence[Scorer]) -> Iterator[dict[str, Any]]:
     of_case = {
         "key": case.key,
+        "repetition": case.repetition,
         "case": case.digest,
         "weight": case.weight,
         "tags": case.tags,

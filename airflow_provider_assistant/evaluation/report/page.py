@@ -6,7 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.evaluation.report import charts, formats, sections
+from airflow_provider_assistant.evaluation.report import charts, formats, sections, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,14 @@ FORMATS: dict[str, Callable[..., str]] = {
 TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
 
 
-def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Sequence[Summary] = ()) -> str:
+def render(
+    summary: Summary,
+    cases: Sequence[Case],
+    scores: pa.Table,
+    trend: Sequence[Summary] = (),
+    *,
+    baseline_cases: Sequence[Case] = (),
+) -> str:
     """
     Return the report of an evaluation as one HTML page that loads nothing and runs no scripts.
 
@@ -40,6 +47,8 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
     :param cases: The questions. Questions with equal scores are listed in this order.
     :param scores: The table of scores, one row per question and scorer.
     :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30. Default: none.
+    :param baseline_cases: Questions with the answers of the baseline, to show both answers side by side. Default: not
+        known.
     :return: The HTML page.
     """
     runs = sections.runs(summary, trend)
@@ -57,7 +66,9 @@ def render(summary: Summary, cases: Sequence[Case], scores: pa.Table, trend: Seq
         quantiles=QUANTILES,
         tags=sections.tags(summary),
         worst=sections.worst(summary, cases, scores),
+        repeated=sections.repeated(summary, cases, scores),
         changes=sections.changes(summary, cases),
+        pairs=side_by_side.pairs(summary, cases, baseline_cases),
         unanswered=sections.unanswered(cases),
         errors=sections.scoring_errors(scores),
     )
