@@ -5,9 +5,10 @@ from __future__ import annotations
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
 
 EPILOG = (
-    "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry); "
-    "2 invalid arguments, input or connection; 3 the service rejected the request (400, 401, 403, 404); 4 the service "
-    "failed, is busy or cannot be reached: try again later; 5 the ledger cannot be used; 70 a bug; 130 interrupted."
+    "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry, a "
+    "failed gate); 2 evaluate could not judge, or invalid arguments, input or connection; 3 the service rejected the "
+    "request (400, 401, 403, 404); 4 the service failed, is busy or cannot be reached: try again later; 5 the ledger "
+    "cannot be used; 70 a bug; 130 interrupted."
 )
 
 OUTPUT = Arg(
@@ -183,6 +184,55 @@ COMMANDS = (
             metavar="KIND",
             help="only this kind of finding, such as superseded; repeatable",
         ),
+    ),
+    _command(
+        "evaluate",
+        "Ask a golden set, score the answers and check a gate, for continuous integration",
+        Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines, local or in object storage"),
+        Arg(
+            ("-c", "--conn-id"),
+            metavar="CONN_ID",
+            help="Airflow connection of type assistant (default: ASSISTANT_BASE_URL and ASSISTANT_API_KEY of the "
+            "environment, or else assistant_default)",
+        ),
+        SITE,
+        Arg(("--gate",), metavar="FILE", help="YAML file with scorers, pass_if and gate, as in the operator"),
+        Arg(("--against",), metavar="PATH", help="compare with an earlier evaluation: its folder or scores.parquet"),
+        Arg(("--against-site",), metavar="SITE_ID", help="also ask this site, and compare with its answers"),
+        Arg(("--repeat",), type=int, default=1, metavar="N", help="number of times to ask each question"),
+        Arg(("--junit",), metavar="FILE", help="write the verdict as JUnit XML"),
+        Arg(("--report",), metavar="FILE", help="write the report as HTML"),
+        Arg(("--save",), metavar="FOLDER", help="write answers, scores, report and summary, for a later --against"),
+        Arg(
+            ("--mode",),
+            choices=("async", "sync"),
+            default="async",
+            help="async submits all questions and polls; sync waits for each answer",
+        ),
+        Arg(
+            ("--timeout",),
+            type=float,
+            default=3600.0,
+            metavar="SECONDS",
+            help="longest wait for the answers after all questions have been submitted, in seconds",
+        ),
+        Arg(
+            ("--poll-interval",),
+            type=float,
+            default=5.0,
+            metavar="SECONDS",
+            help="longest time between two polls of one request, in seconds",
+        ),
+        COLUMN,
+        Arg(
+            ("--key",),
+            action="append",
+            metavar="COLUMN",
+            help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
+        ),
+        DELIMITER,
+        ENCODING,
+        QUOTE,
     ),
     GroupCommand(
         name="ledger",

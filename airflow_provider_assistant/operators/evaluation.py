@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
@@ -11,23 +10,16 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, means_of, rows_of, xcom_summary
 from airflow_provider_assistant.evaluation.extra import check_extra
-from airflow_provider_assistant.evaluation.rules import (
-    PASS_RATE,
-    BaselineOf,
-    Condition,
-    OnFail,
-    Rule,
-    check_baseline,
-    parse_condition,
-    parse_rule,
-)
+from airflow_provider_assistant.evaluation.rules import ANSWERS, BaselineOf, OnFail, check_baseline, parse_rule
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.sources import Source, open_source
+from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import check_choice, day_of_run
@@ -40,8 +32,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import Summary
-
-DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
 
 
 class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
@@ -75,7 +65,8 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
     :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``
         succeeds and skips the tasks directly downstream; ``report`` succeeds.
     :param baseline: The evaluation to compare with: ``previous``, the latest run before this one whose gate did not
-        fail; ``{"tag": name}``, the latest run before this one with that tag; or the path of an evaluation's folder.
+        fail; ``{"tag": name}``, the latest run before this one with that tag; the path of an evaluation's folder; or
+        ``{"answers": path}``, the answers of another site or another day, which are scored with the same scorers.
         Default: None, no comparison.
     :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
     :param key_columns: Column or columns that identify a question, in ``answers`` and ``expectations``. Default:
@@ -162,7 +153,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         """
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
-        from airflow_provider_assistant.evaluation.evaluate import summarise
+        from airflow_provider_assistant.evaluation.evaluate import baseline_of, summarise
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
@@ -176,9 +167,13 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         answers = self._table(self.answers)
         if not answers.num_rows:
             return self._empty(context, [scorer.name for scorer in scorers])
-        baseline = find_baseline(directory, self.baseline)
+        other = self._other_answers()
+        baseline = None if other else find_baseline(directory, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
+        if other:
+            other_cases = read_cases(self._table(other), expectations, key_columns=self.key_columns)
+            baseline = baseline_of(other_cases, scorers, name=None, path=other)
         scores = score_cases(cases, scorers)
         summary = summarise(
             cases,
@@ -194,7 +189,7 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         )
         from airflow_provider_assistant.evaluation.report import render
 
-        page = render(summary, cases, scores, directory.trend())
+        page = render(summary, cases, scores, directory.trend(), baseline_cases=baseline.cases if baseline else ())
         lake_file = self._write(context, directory, summary, scores, page)
         return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
 
@@ -205,8 +200,12 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         return FailureContext(doing, written)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
-        """Return the files with the answers and the expectations."""
-        return [*files_in(self.answers), *files_in(self.expectations)]
+        """Return the files with the answers, the expectations and the answers to compare with."""
+        return [*files_in(self.answers), *files_in(self.expectations), *files_in(self._other_answers())]
+
+    def _other_answers(self) -> str | None:
+        """Return the path of the answers to compare with, or None."""
+        return self.baseline.get(ANSWERS) if isinstance(self.baseline, Mapping) else None
 
     def _check_arguments(self) -> None:
         """
@@ -231,30 +230,20 @@ class AssistantEvaluateOperator(AssistantReaderOperator, SkipMixin):
         else:
             self._parsed(names)
 
-    def _parsed(self, names: Sequence[str] | None) -> tuple[Condition | None, list[Rule]]:
+    def _parsed(self, names: Sequence[str] | None) -> Criteria:
         """
         Return the condition for passing and the rules of the gate.
 
         :param names: Names of the scorers, or None if they are not known yet.
         :raises AssistantInputError: The condition, a rule or the baseline is invalid.
         """
-        if isinstance(self.gate, str):
-            raise AssistantInputError(f"gate must be a list of rules, not {self.gate!r}", field="gate")
-        rules = [parse_rule(rule, names) for rule in self.gate]
-        pass_if = None if self.pass_if is None else parse_condition(self.pass_if, names)
         check_baseline(self.baseline)
-        if pass_if is None and (rates := [rule.text for rule in rules if rule.name == PASS_RATE]):
-            raise AssistantInputError(
-                f"gate: {rates[0]!r} needs pass_if, the condition for a question to pass", field="pass_if"
-            )
-        if self.baseline is None and (drops := [rule.text for rule in rules if rule.is_drop]):
-            raise AssistantInputError(f"gate: {drops[0]!r} needs a baseline, such as 'previous'", field="baseline")
-        return pass_if, rules
+        return parse_criteria(self.pass_if, self.gate, names, has_baseline=self.baseline is not None)
 
     def _table(self, source: Any) -> pa.Table:
         wanted = ColumnSelection((), rest=True)
         with open_source(source, wanted, csv_options=self.csv_options, allow_empty=self.allow_empty) as opened:
-            return _read(opened)
+            return table_of(opened)
 
     def _empty(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
         """
@@ -363,24 +352,6 @@ def _is_template(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(_is_template, value.values()))
     return any(map(_is_template, value)) if isinstance(value, list | tuple) else True
-
-
-def _read(source: Source) -> pa.Table:
-    """Read a whole source into one table."""
-    import pyarrow as pa
-
-    columns: dict[str, list[Any]] = {}
-    rows = 0
-    for batch in source.batches():
-        for name, values in batch.columns.items():
-            columns.setdefault(name, [None] * rows).extend(values)
-        rows += len(batch)
-        for values in columns.values():
-            values.extend(itertools.repeat(None, rows - len(values)))
-    try:
-        return pa.table(columns)
-    except (pa.ArrowException, TypeError) as error:
-        raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
 
 
 def _check_owner(directory: RunDirectory, run: Mapping[str, str | None]) -> None:

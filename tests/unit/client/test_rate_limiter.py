@@ -46,9 +46,7 @@ class Loaded:
     refused: int = 0
 
 
-async def load(
-    bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32, start: float = 0.0
-) -> Loaded:
+async def load(bucket: Bucket, latency: float, rng: random.Random, concurrency: int = 32, start: float = 0.0) -> Loaded:
     """Send requests like the loader, from a start to the end of half a minute."""
     await asyncio.sleep(start)
     limiter, seen = AdaptiveRateLimiter(concurrency), Loaded()
