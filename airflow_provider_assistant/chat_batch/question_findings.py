@@ -15,12 +15,25 @@ class QuestionFindings(Findings):
 
     :param path: Path of the file.
     :param questions: The questions that are submitted; ``row`` of a finding is the row of the source.
+    :param is_first: Whether these are the first questions of the batch; if not, the findings in the file are kept.
     """
 
-    def __init__(self, path: StoragePath, questions: Questions) -> None:
+    def __init__(self, path: StoragePath, questions: Questions, *, is_first: bool) -> None:
         super().__init__(path, always=False)
         self.reasons: dict[str, str] = {}
         self._questions = questions
+        if not is_first:
+            self._keep()
+
+    def _keep(self) -> None:
+        import pyarrow.parquet as pq
+
+        if not self.path.is_file():
+            return
+        with self.path.open("rb") as file:
+            kept = pq.ParquetFile(file).read().to_pylist()
+        for row in kept:
+            super().add(**row)
 
     def add(
         self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None

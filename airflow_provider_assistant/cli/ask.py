@@ -63,15 +63,17 @@ def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Name
         columns=pairs("--column", args.column),
         constants=None,
         key_columns=args.key or (["key"] if "key" in golden.column_names else []),
-        session=None,
+        session=args.session,
         scope=scope,
         repeat=args.repeat,
+        turn=args.turn,
     )
     output = ObjectStoragePath(str(folder / f"{uuid.uuid4().hex}.parquet"))
     batch = Batch(hook.settings.client, site_id=site_id, mode=args.mode, output=output, scope=scope, ledger=None)
     with out.progress(f"asking {site_id}") as shown, _watched(batch, len(questions), shown):
-        batch.submit(questions)
-        batch.collect(interval=args.poll_interval, deadline=time.time() + args.timeout)
+        for turn in range(1, questions.last_turn + 1):
+            batch.submit(questions, turn)
+            batch.collect(interval=args.poll_interval, deadline=time.time() + args.timeout)
     table = batch.table()
     if has_own_sessions(table):
         batch.close_sessions(table)

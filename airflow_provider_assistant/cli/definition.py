@@ -200,6 +200,8 @@ COMMANDS = (
         Arg(("--against",), metavar="PATH", help="compare with an earlier evaluation: its folder or scores.parquet"),
         Arg(("--against-site",), metavar="SITE_ID", help="also ask this site, and compare with its answers"),
         Arg(("--repeat",), type=int, default=1, metavar="N", help="number of times to ask each question"),
+        Arg(("--session",), metavar="COLUMN", help="column with the conversation of each question; only with --turn"),
+        Arg(("--turn",), metavar="COLUMN", help="column with the number of each question within its conversation"),
         Arg(("--junit",), metavar="FILE", help="write the verdict as JUnit XML"),
         Arg(("--report",), metavar="FILE", help="write the report as HTML"),
         Arg(("--save",), metavar="FOLDER", help="write answers, scores, report and summary, for a later --against"),

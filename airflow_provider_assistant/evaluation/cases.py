@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
 
@@ -53,6 +54,7 @@ class Case:
     :param row: All columns of both tables, for user-defined scorers.
     :param noticed_after: Seconds from submission to the poll that found the answer. None without polls.
     :param repetition: Number of the repetition, from 1. Repetitions of a question have the same key.
+    :param transcript: Message and answer of the earlier turns, if the question is a turn of a conversation.
     """
 
     key: str
@@ -72,11 +74,17 @@ class Case:
     row: Mapping[str, Any]
     noticed_after: float | None = None
     repetition: int = 1
+    transcript: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def digest(self) -> str:
-        """Content hash of question and expectations. Two evaluations compare questions with equal hashes."""
-        asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer)
+        """
+        Content hash of question and expectations. Two evaluations compare questions with equal hashes.
+
+        A turn of a conversation is another question if an earlier message of the conversation is another one.
+        """
+        said = tuple(message for message, _ in self.transcript)
+        asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer, *said)
         return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
 
 
@@ -112,7 +120,7 @@ def read_cases(
         expected = {label: row for (label, _), row in _keyed(expectations, names, "expectations").items()}
         _check_pair(asked, expected, expectations.column_names)
     cases = [_case(label, _joined(row, expected.get(label, {})), number) for (label, number), row in repeated.items()]
-    return cases + [
+    return with_transcripts(cases) + [
         _case(label, {**row, "answer": None, "status": NOT_ASKED, "error": "it is not among the answers"})
         for label, row in expected.items()
         if label not in asked
