@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from importlib import import_module
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
@@ -29,12 +31,11 @@ async def pages(scope: Any, receive: Any, send: Any) -> None:
     """
     Serve the routes as an ASGI application.
 
-    The application is imported on the first request: every Airflow process imports the plugins, but only the API server
-    serves pages.
+    The application is imported on the first request, in a thread: every Airflow process imports the plugins, but only
+    the API server serves pages, and it must answer other requests meanwhile.
     """
-    from airflow_provider_assistant.ui.app import app
-
-    await app(scope, receive, send)
+    module = await asyncio.to_thread(import_module, "airflow_provider_assistant.ui.app")
+    await module.app(scope, receive, send)
 
 
 class AssistantPlugin(AirflowPlugin):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
@@ -31,6 +32,7 @@ MOST_METRICS, DEFAULT_METRICS, MOST_DRAWN, MOST_SITES = 500, 4, 6, 20
 MOST_LIMITS = 100
 # Last words of the names of limits and of used amounts. The specification does not name them.
 LIMIT_WORDS, USED_WORDS = ("limit", "max", "maximum", "quota", "allowed"), ("used", "usage", "current", "count")
+DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}")
 MetricQuery = Annotated[list[str] | None, Query(max_length=MOST_DRAWN)]
 
 
@@ -113,10 +115,14 @@ def _first(
 
 
 def _metrics(rights: Rights, site: str | None) -> list[str]:
-    """Return the numeric metrics of the latest partition, in the order of the reply."""
+    """
+    Return the numeric metrics of the latest partition, in the order of the reply.
+
+    A metric with a date in its name, such as ``daily.2026-11-14.chats``, is of that day only and has no trend.
+    """
     found: dict[str, None] = {}
     for row in _rows(rights, "statistics", 1, ("site_id", "metric", "value")):
-        if row["value"] is not None and site in {None, row["site_id"]}:
+        if row["value"] is not None and site in {None, row["site_id"]} and not DATE.search(row["metric"]):
             found[row["metric"]] = None
     return list(found)[:MOST_METRICS]
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -418,8 +419,21 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
     return code
 
 
+def load_ambiguously(home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService) -> None:
+    """Load a document whose response is lost, so that the page has something to settle."""
+    rows = home / "lost_response.csv"
+    rows.write_text("title,question,answer\nOpening hours,When is the office open?,From 9 to 5.\n", encoding="utf-8")
+    service.faults(rules=[{"action": "store-then-drop", "match": {"path": "documents/qa"}}])
+    options = ["--key", "title", "--on-ambiguous", "skip"]
+    command = [sys.executable, "-m", "airflow", "assistant", "load", str(rows), *options]
+    subprocess.run(command, env=airflow.env, cwd=home, capture_output=True, timeout=RUN_TIMEOUT, check=False)
+    service.faults(rules=[])
+    screen.say("the response to one document was lost on purpose: settle it on the page", "bold")
+
+
 def keep(home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantService) -> None:
     """Print the URLs and paths, and keep everything running until Ctrl-C."""
+    load_ambiguously(home, screen, airflow, service)
     screen.show("Airflow and the service are running")
     places = [
         ("start here", f"{airflow.base_url}/plugin/assistant"),

@@ -25,7 +25,7 @@ axe.run(".assistant", {resultTypes: ["violations"], ...arguments[0]}).then(
     (found) => done(found.violations.map((one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html)}`)),
     (error) => done([String(error)]));
 """
-# Without loading Airflow's bundle of 7 MB again. A path that is nothing comes first, so that the page starts anew.
+# Airflow's bundle of 7 MB is not loaded again. An unknown path comes first, so that our page is mounted again.
 NAVIGATE = """
 for (const path of ["plugin/none", arguments[0]]) {
     history.pushState({}, "", new URL(path, document.baseURI));

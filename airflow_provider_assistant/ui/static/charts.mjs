@@ -178,6 +178,8 @@ export function Lines({ title, unit, series, format = number, fromZero = true })
       ),
     );
   const days = [...new Set(points.map((one) => one.at))].sort();
+  const heading = h("span", null, title, " ", h("span", { className: "muted" }, unit));
+  if (days.length === 1) return h(SingleDay, { heading, series, format });
   const found = series.map((one) => new Map(one.points.map((point) => [point.at, point])));
   const columns = [
     ["Day", label],
@@ -190,16 +192,28 @@ export function Lines({ title, unit, series, format = number, fromZero = true })
       "number",
     ]),
   ];
-  return h(Chart, {
-    title: h("span", null, title, " ", h("span", { className: "muted" }, unit)),
-    name,
-    height: HEIGHT,
-    legend,
-    columns,
-    rows: days,
-    draw,
-  });
+  return h(Chart, { title: heading, name, height: HEIGHT, legend, columns, rows: days, draw });
 }
+
+/** The values of the only day or time so far: a line would be a dot. */
+const SingleDay = ({ heading, series, format }) =>
+  h(
+    "figure",
+    { className: "chart" },
+    h("figcaption", null, heading),
+    h(
+      "dl",
+      { className: "legend" },
+      series.map(({ name, points: [point] }) =>
+        h(
+          "div",
+          { key: name },
+          h("dt", null, `${name}, ${label(point.at)}`),
+          h("dd", null, format(point.value), point.title && `, ${point.title}`),
+        ),
+      ),
+    ),
+  );
 
 /** A point of a line: a dot, or a cross for a bad one. The area around it shows its value. */
 function Mark({ x, y, point, color, few, format }) {

@@ -156,13 +156,15 @@ export const When = ({ at }) => (at ? h("time", { dateTime: at, title: utc(at) }
 export const Ago = ({ at, now = Date.now() }) =>
   h("time", { dateTime: at, title: utc(at) }, `${age((new Date(now) - new Date(at)) / 1000)} ago`);
 
+/** "dag.task", "dag.task [3]" of a mapped task, or "command line". */
+export const taskName = (task) =>
+  task.dag_id
+    ? `${task.dag_id}.${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}`
+    : "command line";
+
 /** A task instance as a link inside Airflow; its name only, if Airflow does not know it. */
 export function TaskLink({ task, children }) {
-  const name =
-    children ??
-    (task.dag_id
-      ? `${task.dag_id}.${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}`
-      : "command line");
+  const name = children ?? taskName(task);
   return task.path
     ? h(Link, { to: task.path, title: task.run_id }, name)
     : h("span", { title: task.run_id ?? undefined }, name);

@@ -1,6 +1,19 @@
 // Loads: their last tries as a table, and the documents over time.
 
-import { Choice, Fragment, h, Note, Section, Shown, Table, TaskLink, useData, useState, When } from "./core.mjs";
+import {
+  Choice,
+  Fragment,
+  h,
+  Note,
+  Section,
+  Shown,
+  Table,
+  TaskLink,
+  taskName,
+  useData,
+  useState,
+  When,
+} from "./core.mjs";
 import { Lines } from "./charts.mjs";
 import { duration, number } from "./format.mjs";
 import { Pages, usePages } from "./paging.mjs";
@@ -28,6 +41,16 @@ export function Outcome({ load }) {
   return h("span", { className: `badge ${kind}` }, word);
 }
 
+/** The source as a link to the task; the task on a line of its own if the source is not named after it. */
+const SourceOfLoad = ({ load }) =>
+  h(
+    "span",
+    { className: "text" },
+    load.source === taskName(load.task)
+      ? h(TaskLink, { task: load.task })
+      : [h("div", { key: "source" }, load.source), h(TaskLink, { key: "task", task: load.task })],
+  );
+
 const emphasised = (count) => (count ? h("strong", null, number(count)) : number(count));
 
 export function Loads({ ledger, site, sources, hasSites }) {
@@ -37,7 +60,7 @@ export function Loads({ ledger, site, sources, hasSites }) {
   const data = useData("api/loads", { ledger, site, source, outcome, offset });
   const columns = [
     ["Started", (row) => h(When, { at: row.started_at })],
-    ["Source", (row) => h("span", { className: "text" }, row.source)],
+    ["Source", (row) => h(SourceOfLoad, { load: row })],
     ...(hasSites ? [["Site", (row) => row.site_id]] : []),
     ["Outcome", (row) => h(Outcome, { load: row })],
     ["Rows", (row) => number(row.counts.rows), "number"],
@@ -47,7 +70,6 @@ export function Loads({ ledger, site, sources, hasSites }) {
     ["Failed", (row) => emphasised(row.counts.failed), "number"],
     ["Stale", (row) => number(row.counts.stale), "number"],
     ["Took", (row) => duration(row.seconds), "number"],
-    ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
   const filters = h(
     "div",
@@ -94,7 +116,7 @@ export function DocumentsOverTime({ ledger, site }) {
   const data = useData("api/documents", { ledger, site });
   return h(
     Section,
-    { id: "documents", title: "Documents over time" },
+    { id: "documents", title: "Documents over time", wide: true },
     h(
       Shown,
       {
@@ -105,8 +127,8 @@ export function DocumentsOverTime({ ledger, site }) {
       },
       (found) =>
         h(
-          Fragment,
-          null,
+          "div",
+          { className: "charts" },
           h(Lines, {
             title: "Documents",
             unit: "known to the ledger, by UTC day",

@@ -76,7 +76,7 @@ GUIDES = load(
 
 
 def evaluation(number: int, **changes: Any) -> trends.Evaluation:
-    """The evaluation of so many days ago."""
+    """Return the evaluation of a day, as a number of days before now."""
     at = NOW - timedelta(days=number, hours=3)
     dice = random.Random(number)
     rate = 0.91 + dice.uniform(-0.02, 0.02) - (0.1 if number == 0 else 0)

@@ -74,6 +74,7 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
     for number in range(3):
         day = TODAY - timedelta(days=number)
         raw = {"chats": {"total": 10 + number, "word": "text"}, "users": number}
+        raw["daily"] = {day.isoformat(): {"chats": 1}}
         captures = [lake.Capture(moment(day, hour), raw, "acme", site) for site in ("a", "b") for hour in (3, 2)]
         publish(folder, "statistics", lake.statistics_table(captures), day)
     found = admin.get("/api/statistics?site=a&metric=chats.total&metric=gone").json()
