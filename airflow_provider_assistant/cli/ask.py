@@ -31,16 +31,27 @@ if TYPE_CHECKING:
 TICK = 0.1
 
 
-def read_golden(args: argparse.Namespace) -> pa.Table:
+def read_rows(file: str, args: argparse.Namespace) -> pa.Table:
     """
-    Read the golden set.
+    Read a golden set, or documents.
 
-    :param args: Arguments of the command.
+    :param file: Path, glob, folder or object storage URL.
+    :param args: Arguments of the command, for the format of CSV files.
     :raises AssistantInputError: The file cannot be read.
     """
     csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
-    with open_source(args.file, ColumnSelection((), rest=True), csv_options=csv_options) as source:
+    with open_source(file, ColumnSelection((), rest=True), csv_options=csv_options) as source:
         return table_of(source)
+
+
+def key_columns_of(golden: pa.Table, args: argparse.Namespace) -> list[str]:
+    """
+    Return the columns that identify a question: ``--key``, or else ``key``; empty if there is none.
+
+    :param golden: The golden set.
+    :param args: Arguments of the command.
+    """
+    return args.key or (["key"] if "key" in golden.column_names else [])
 
 
 def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Namespace, folder: Path) -> pa.Table:
@@ -62,7 +73,7 @@ def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Name
         golden,
         columns=pairs("--column", args.column),
         constants=None,
-        key_columns=args.key or (["key"] if "key" in golden.column_names else []),
+        key_columns=key_columns_of(golden, args),
         session=args.session,
         scope=scope,
         repeat=args.repeat,

@@ -68,6 +68,12 @@ DELIMITER = Arg(("--delimiter",), metavar="CHARACTER", help="delimiter of a CSV 
 ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV file, such as cp1252 (default: utf-8)")
 QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file (default: ")')
 ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="succeed if the file has no rows")
+QUESTION_KEY = Arg(
+    ("--key",),
+    action="append",
+    metavar="COLUMN",
+    help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
+)
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, *IN_FILE)
@@ -226,15 +232,34 @@ COMMANDS = (
             help="longest time between two polls of one request, in seconds",
         ),
         COLUMN,
-        Arg(
-            ("--key",),
-            action="append",
-            metavar="COLUMN",
-            help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
-        ),
+        QUESTION_KEY,
         DELIMITER,
         ENCODING,
         QUOTE,
+    ),
+    GroupCommand(
+        name="golden-set",
+        help="Check golden sets",
+        epilog=EPILOG,
+        subcommands=(
+            _command(
+                "check",
+                "List duplicates, missing expectations, tags without questions and leaked questions",
+                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines"),
+                Arg(("--gate",), metavar="FILE", help="gate file; lists tags of its rules that no question has"),
+                Arg(
+                    ("--documents",),
+                    metavar="FILE",
+                    help="rows that were loaded as Q&A documents; lists questions that are in them word by word",
+                ),
+                COLUMN,
+                QUESTION_KEY,
+                DELIMITER,
+                ENCODING,
+                QUOTE,
+                function="golden_set.check",
+            ),
+        ),
     ),
     GroupCommand(
         name="ledger",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.cli.ask import ask, read_golden
+from airflow_provider_assistant.cli.ask import ask, read_rows
 from airflow_provider_assistant.cli.gate_file import GateFile, read_gate
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import BUG, INPUT, OK, WRONG, command, failed, open_hook
@@ -53,7 +53,7 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
         raise AssistantInputError(f"--repeat must be at least 1, not {args.repeat}", field="--repeat")
     check_extra()
     gate = read_gate(args.gate, has_baseline=bool(args.against or args.against_site))
-    golden = read_golden(args)
+    golden = read_rows(args.file, args)
     directory = RunDirectory(ObjectStoragePath(args.save or str(Path(args.file).parent)))
     # Before the first request: a baseline that cannot be read must not cost a run.
     baseline = find_baseline(directory, args.against)

@@ -38,6 +38,7 @@ ACTIONS = dict(actions())
 
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
+        "assistant golden-set check",
         *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "evaluate", "sandbox")),
         *(
             f"assistant ledger {name}"
