@@ -37,7 +37,7 @@ def pairs(summary: Summary, cases: Iterable[Case], baseline_cases: Sequence[Case
     """
     Return the questions whose scores changed most, the greatest change first.
 
-    A change is the mean over the scores from 0 to 1. Of a repeated question, the first answers are shown.
+    A change is that of the scores from 0 to 1. Of a repeated question, the first two different answers are shown.
 
     :param summary: The summary of the evaluation.
     :param cases: The questions.
@@ -50,21 +50,25 @@ def pairs(summary: Summary, cases: Iterable[Case], baseline_cases: Sequence[Case
         if name in summary.scorers and summary.scorers[name].histogram:
             for change in (*found.worst, *found.best):
                 changes.setdefault(change.key, {})[name] = change
-    now, before = _first_answers(cases), _first_answers(baseline_cases)
+    now, before = _answered(cases), _answered(baseline_cases)
     ranked = sorted(
         (key for key in changes if key in now and key in before),
         key=lambda key: (-sum(abs(one.after - one.before) for one in changes[key].values()), key),
     )
-    shown = [
-        AnswerPair(now[key], changes[key], *word_diff.compare(before[key].answer or "", now[key].answer or ""))
-        for key in ranked[:MAX_PAIRS]
-    ]
+    shown = [_pair(now[key], before[key], changes[key]) for key in ranked[:MAX_PAIRS]]
     return Some(shown, len(ranked) - len(shown))
 
 
-def _first_answers(cases: Iterable[Case]) -> dict[str, Case]:
-    found: dict[str, Case] = {}
+def _pair(now: Sequence[Case], before: Sequence[Case], changes: Mapping[str, Change]) -> AnswerPair:
+    pairs = [(old, new) for new in now for old in before]
+    old, new = next(((old, new) for old, new in pairs if old.answer != new.answer), pairs[0])
+    return AnswerPair(new, changes, *word_diff.compare(old.answer or "", new.answer or ""))
+
+
+def _answered(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """Return the questions with an answer, by key."""
+    found: dict[str, list[Case]] = {}
     for case in cases:
         if case.answer is not None:
-            found.setdefault(case.key, case)
+            found.setdefault(case.key, []).append(case)
     return found
