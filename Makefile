@@ -151,6 +151,12 @@ $(CLUSTER_STAMP): $(STAMP)
 cluster: $(CLUSTER_STAMP) redis ## Run a Celery cluster, kill a worker and a triggerer, and print who did what
 	$(BIN)/python -m tests.cluster.demo
 
+.PHONY: loaders
+loaders: venv ## The documents of LangChain, LlamaIndex and Haystack, as sources
+	$(BIN)/uv pip install -q --python $(BIN)/python --target build/loaders -c $(CONSTRAINTS) \
+		haystack-ai langchain-core llama-index-core
+	PYTHONPATH=build/loaders $(BIN)/pytest -q tests/loaders
+
 .PHONY: cluster-test
 cluster-test: $(CLUSTER_STAMP) redis ## The system tests on a Celery cluster
 	$(BIN)/pytest -q -s tests/cluster

@@ -16,7 +16,7 @@ OTHERS = (
     "tests/system/test_otel.py",
 )
 WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py")
-FOLDERS = ("system", "cluster", "benchmarks", "integration", "docs", "live", "contract", "adversary", "unit")
+FOLDERS = ("system", "cluster", "benchmarks", "integration", "docs", "live", "contract", "loaders", "adversary", "unit")
 
 
 def group(nodeid: str) -> str:

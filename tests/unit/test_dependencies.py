@@ -18,6 +18,7 @@ PACKAGE = "airflow_provider_assistant"
 # Which extras a folder may count on, besides the package's own dependencies.
 EXTRAS_OF = {
     f"{PACKAGE}/evaluation": {"evaluation"},
+    f"{PACKAGE}/knowledge": {"knowledge"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},
     f"{PACKAGE}/sandbox": {"sandbox"},
     "dags": set(EXTRAS),

@@ -1,0 +1,23 @@
+"""
+Rows of documents from files, loaders and other objects, split into chunks.
+
+Each function returns an iterator of rows, mappings with the keys :data:`COLUMNS`, and reads only as much as the next
+row needs. Load the rows with ``AssistantLoadTextOperator`` and ``key_columns=["key"]``.
+"""
+
+from airflow_provider_assistant.knowledge.citations import with_source
+from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow
+from airflow_provider_assistant.knowledge.markdown import markdown_documents
+from airflow_provider_assistant.knowledge.objects import documents_of
+from airflow_provider_assistant.knowledge.parquet import write_documents
+from airflow_provider_assistant.knowledge.splitter import split_documents
+
+__all__ = [
+    "COLUMNS",
+    "DocumentRow",
+    "documents_of",
+    "markdown_documents",
+    "split_documents",
+    "with_source",
+    "write_documents",
+]

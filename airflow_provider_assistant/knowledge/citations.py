@@ -1,0 +1,31 @@
+"""The source of a document in its text, so that an answer can name it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from airflow_provider_assistant.knowledge.documents import DocumentRow
+
+# The API has no field for an address or a date: what an answer is to name must be in the text.
+TEMPLATE = "{content}\n\nSource: {source}"
+
+
+def with_source(rows: Iterable[DocumentRow], template: str = TEMPLATE) -> Iterator[DocumentRow]:
+    """
+    Append address and date to the text of each document. Call it after :func:`.split_documents`.
+
+    A row without an address stays as it is.
+
+    :param rows: The documents or chunks.
+    :param template: Text with ``{content}`` and ``{source}``, the address and, if known, the date. Default: the text,
+        an empty line, and ``Source:`` with both.
+    :return: The rows.
+    """
+    for row in rows:
+        source = ", ".join(text for text in (row["url"], row["date"]) if text)
+        if row["url"]:
+            # Not str.format: the text may contain braces.
+            text = template.replace("{source}", source).replace("{content}", row["content"])
+            yield DocumentRow(**{**row, "content": text})
+        else:
+            yield row

@@ -1,0 +1,57 @@
+"""The row of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, TypedDict
+
+
+class DocumentRow(TypedDict):
+    """
+    A document, or a chunk of one.
+
+    :param key: Identifies the row: the parent, and for a chunk also its headings and the hash of its text.
+    :param parent: Page, file or ticket that the row is part of.
+    :param title: Title of the document.
+    :param content: Text of the document.
+    :param category: Category of the document.
+    :param url: Address at which readers find the document.
+    :param date: Day or time of the last change, in ISO format.
+    """
+
+    key: str | None
+    parent: str | None
+    title: str | None
+    content: str
+    category: str | None
+    url: str | None
+    date: str | None
+
+
+COLUMNS = tuple(DocumentRow.__annotations__)
+
+
+def text_of(value: Any) -> str | None:
+    """
+    Return a value of a loader's metadata or of front matter as text.
+
+    :param value: Any value.
+    :return: Text without whitespace around it; dates in ISO format. None for an empty value, a list or a mapping.
+    """
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if value is None or isinstance(value, Mapping | list | tuple | set | bytes):
+        return None
+    return str(value).strip() or None
+
+
+def first_text(values: Mapping[Any, Any], names: tuple[str, ...]) -> str | None:
+    """
+    Return the first value that is not empty.
+
+    :param values: The values by name.
+    :param names: Names to look up, in order.
+    :return: The value as text, see :func:`text_of`. None if there is none.
+    """
+    return next((text for name in names if (text := text_of(values.get(name)))), None)
