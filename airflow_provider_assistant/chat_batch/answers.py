@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (
-    *("key", "message", "answer", "status", "error", "request_id", "session_id"),
+    *("key", "repetition", "turn", "message", "answer", "status", "error", "request_id", "session_id"),
     *("submitted_at", "completed_at", "seconds", "noticed_after", "polls", "attempts", "raw"),
 )
 # Column with the identity of each question; no source can have a column of this name, and the output does not have it.
 QUESTION_ID = "\0question_id"
 # Columns of the questions in the batch state, beside those of the source.
-QUESTION = (QUESTION_ID, "key", "message", "error", "request_id", "session_id", "submitted_at", "attempts")
+QUESTION = (
+    *(QUESTION_ID, "key", "repetition", "turn", "message", "error"),
+    *("request_id", "session_id", "submitted_at", "attempts"),
+)
 # Columns of the output that depend on the answer.
 ANSWER = (
     *("answer", "status", "error", "request_id", "submitted_at"),
@@ -38,6 +41,8 @@ SCOPE = b"assistant.scope"
 FACTS = b"assistant.submissions"
 # Metadata key of the questions: whether their session ids were generated.
 OWN_SESSIONS = b"assistant.own_sessions"
+# Metadata key of the questions: the turn of the conversations that was submitted last.
+TURN = b"assistant.turn"
 _PERCENTS = (50, 95, 99)
 
 
@@ -47,6 +52,7 @@ def questions_table(
     facts: Mapping[str, Any],
     *,
     own_sessions: bool = False,
+    turn: int = 1,
 ) -> pa.Table:
     """
     Return the submitted questions as a table, for the batch state.
@@ -56,12 +62,24 @@ def questions_table(
     :param facts: Facts about the submissions as JSON types; :func:`counts` returns them.
     :param own_sessions: Whether the session ids were generated for these questions. Default: False, the source has
         them.
+    :param turn: The turn of the conversations that was submitted last. Default: 1.
     """
     import pyarrow as pa
 
     arrays = {name: _typed(name, values) for name, values in columns.items()}
     arrays |= {name: _column(values) for name, values in passthrough_columns.items()}
-    return pa.table(arrays, metadata={FACTS: json.dumps(facts), OWN_SESSIONS: json.dumps(own_sessions)})
+    metadata = {FACTS: json.dumps(facts), OWN_SESSIONS: json.dumps(own_sessions), TURN: json.dumps(turn)}
+    return pa.table(arrays, metadata=metadata)
+
+
+def facts_of(questions: pa.Table) -> tuple[dict[str, Any], int]:
+    """
+    Return the facts about the submissions, and the turn that was submitted last.
+
+    :param questions: The table of :func:`questions_table`.
+    """
+    metadata = questions.schema.metadata
+    return json.loads(metadata[FACTS]), json.loads(metadata[TURN])
 
 
 def joined(questions: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Table:
@@ -215,7 +233,7 @@ def _typed(name: str, values: Sequence[Any]) -> pa.Array:
         return arrow.array(values, pa.timestamp("us", tz="UTC"))
     if name in {"seconds", "noticed_after"}:
         return arrow.array(values, pa.float64())
-    if name in {"attempts", "polls"}:
+    if name in {"attempts", "polls", "repetition", "turn"}:
         return arrow.array(values, pa.int32())
     return arrow.array([text and storable(text) for text in values], pa.string())
 

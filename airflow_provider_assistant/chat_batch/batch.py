@@ -5,30 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.payloads import ChatMessage, SessionClose, checked
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.chat_batch import answers
+from airflow_provider_assistant.chat_batch.conversations import next_turn
 from airflow_provider_assistant.chat_batch.poller import Poller
+from airflow_provider_assistant.chat_batch.question_findings import QuestionFindings
 from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
-from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
-from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES, BatchState, findings_of, folder_of, recording
+from airflow_provider_assistant.chat_batch.requests import EarlierTurns, FinishedRequest, PendingRequest, Submission
+from airflow_provider_assistant.chat_batch.sessions import close_sessions, ended_sessions
+from airflow_provider_assistant.chat_batch.state import BatchState, findings_of, folder_of, recording
 from airflow_provider_assistant.client.cancellation import CancellableRunner
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
-from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantNotFoundError
-from airflow_provider_assistant.lake import storable, storing
+from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
+from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import BatchLedger, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings, Kind
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
@@ -40,23 +41,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    from airflow_provider_assistant.storage.paths import StoragePath
 
 Mode: TypeAlias = Literal["async", "sync"]
 # Final states without an answer: a later attempt submits the question again.
 UNANSWERED = {"failed", "lost"}
-# Consecutive failures after which no further session is closed.
-BREAKER = 25
 
 log = logging.getLogger(__name__)
-
-
-class _Submission(NamedTuple):
-    """A question that the service has accepted: its request, the time in seconds since the epoch, and the attempts."""
-
-    request_id: str | None
-    submitted_at: float
-    attempts: int
 
 
 class Batch:
@@ -89,32 +79,68 @@ class Batch:
         self._output = output
         self._scope = scope
         self._ledger = ledger
-        # Counts of the submissions in this attempt.
+        # Counts of the submissions, and number of answers that arrived, in this attempt.
         self.counts: Counts | None = None
+        self.answered = 0
         self._running: Load | None = None
         self._work = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
 
     # -- submitting --------------------------------------------------------------------------------
 
-    def submit(self, questions: Questions) -> None:
+    def submit(self, questions: Questions, turn: int = 1) -> None:
         """
-        Submit the questions that no earlier attempt has submitted, and save all of them in the batch state.
+        Submit the questions of a turn that no earlier attempt has submitted, and save all questions in the batch state.
 
         :param questions: All questions of the source.
+        :param turn: The turn of the conversations. The turns are submitted in order, each after :meth:`collect` for the
+            one before. Default: 1, also for questions that do not depend on each other.
         :raises AssistantStorageError: The batch state cannot be written.
         :raises AssistantError: No question was submitted, or the error is one that Airflow must not retry.
         """
-        self.state.check()
+        if turn == 1:
+            self.state.check()
         self._withdraw_unanswered(questions, self._saved_answers(questions))
-        with _Findings(findings_of(self._output), questions.question_ids) as findings:
-            counts, submissions, error = asyncio.run(self._submit(questions, findings))
+        earlier = self._earlier_turns() if turn > 1 else EarlierTurns()
+        asked, blocked = questions, dict[str, str]()
+        if questions.turns:
+            sessions = questions.field("session_id")
+            next_one = next_turn(turn, questions.turns, questions.question_ids, sessions, earlier.statuses)
+            asked, blocked = questions.at(next_one.positions), next_one.blocked
+        with QuestionFindings(findings_of(self._output), asked, is_first=turn == 1) as findings:
+            findings.reasons |= {**earlier.reasons, **blocked}
+            counts, submissions, error = asyncio.run(self._submit(asked, findings))
         if not findings.count:
             findings.path.unlink(missing_ok=True)  # the file of an earlier run
-        submissions |= self._recorded_submissions(questions.question_ids)
+        submissions |= earlier.submissions | self._recorded_submissions(questions.question_ids)
         if error and not submissions:
             raise error
-        self._save_questions(questions, submissions, counts, findings, error)
+        facts = {
+            "submitted": counts.created + earlier.facts.get("submitted", 0),
+            "possibly_duplicated": counts.possibly_duplicated + earlier.facts.get("possibly_duplicated", 0),
+            "findings": findings.listed,
+        }
+        otherwise = {question_id: f"not submitted: {error}" for question_id in asked.question_ids if error}
+        self._save_questions(questions, submissions, facts, {**otherwise, **findings.reasons}, turn)
         self._save_pending(submissions)
+
+    def submitted_turn(self) -> int:
+        """Return the turn that was submitted last, from the batch state."""
+        return answers.facts_of(self.state.read_questions())[1]
+
+    def _earlier_turns(self) -> EarlierTurns:
+        """Return what the batch state knows about the earlier turns."""
+        questions, statuses = self.state.read_questions(), self.table()["status"].to_pylist()
+        columns = (answers.QUESTION_ID, "request_id", "submitted_at", "attempts", "error")
+        earlier = EarlierTurns(facts=answers.facts_of(questions)[0])
+        rows = zip(*(questions[name].to_pylist() for name in columns), statuses, strict=True)
+        for question_id, request_id, submitted_at, attempts, error, status in rows:
+            earlier.statuses[question_id] = status
+            if submitted_at:
+                submission = Submission(request_id, submitted_at.timestamp(), attempts)
+                earlier.submissions[question_id] = submission
+            elif error:
+                earlier.reasons[question_id] = error
+        return earlier
 
     def _saved_answers(self, questions: Questions) -> list[FinishedRequest]:
         """Return the answers of earlier attempts, and add those of the last output to the batch state."""
@@ -151,29 +177,29 @@ class Batch:
         entries = self._ledger.created_entries() if self._ledger else ()
         return ((entry.key, entry.created_id) for entry in entries if entry.created_id)
 
-    def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, _Submission]:
+    def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, Submission]:
         """Return the submissions of this and earlier attempts from the ledger, by question."""
         if not self._ledger:
             return {}
         wanted = set(question_ids)
         return {
-            entry.content_hash: _Submission(entry.created_id, entry.recorded_at.timestamp(), entry.attempts)
+            entry.content_hash: Submission(entry.created_id, entry.recorded_at.timestamp(), entry.attempts)
             for entry in self._ledger.created_entries()
             if entry.content_hash in wanted
         }
 
     async def _submit(
-        self, questions: Questions, findings: Findings
-    ) -> tuple[Counts, dict[str, _Submission], AssistantError | None]:
+        self, questions: Questions, findings: QuestionFindings
+    ) -> tuple[Counts, dict[str, Submission], AssistantError | None]:
         """Send the questions; return the counts, the accepted questions, and the error that stopped the load."""
-        submissions: dict[str, _Submission] = {}
+        submissions: dict[str, Submission] = {}
         # Each run may ask other questions, so a mass change is normal here.
         options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
-        async with LoadClient(self._settings, options) as client, recording(self.state) as record:
+        async with LoadClient(self._settings, options) as client, self._recording() as record:
 
             def on_created(row: PreparedRow, reply: ApiReply) -> None:
                 question_id, now, info = row.fingerprint.content_hash, round(client.now(), 6), reply.call_info
-                submissions[question_id] = _Submission(reply.created_id, now, info.attempts)
+                submissions[question_id] = Submission(reply.created_id, now, info.attempts)
                 if isinstance(reply, ChatAnswer):
                     record(_answer_of(question_id, reply, now))
 
@@ -207,38 +233,39 @@ class Batch:
     def _save_questions(
         self,
         questions: Questions,
-        submissions: dict[str, _Submission],
-        counts: Counts,
-        findings: _Findings,
-        error: AssistantError | None,
+        submissions: dict[str, Submission],
+        facts: dict[str, Any],
+        reasons_by_id: dict[str, str],
+        turn: int,
     ) -> None:
         """Write all questions to the batch state, with their submissions or the reasons why they have none."""
         found = [submissions.get(question_id) for question_id in questions.question_ids]
-        reasons = [findings.reasons.get(question_id) for question_id in questions.question_ids]
-        otherwise = f"not submitted: {error}" if error else None
+        reasons = [reasons_by_id.get(question_id) for question_id in questions.question_ids]
         columns: dict[str, Sequence[Any]] = {
             answers.QUESTION_ID: questions.question_ids,
             "key": questions.display_keys,
+            "repetition": questions.repetitions,
+            "turn": questions.turns or [None] * len(questions),
             "message": _texts(questions.field("message")),
-            "error": [reason or (None if one else otherwise) for reason, one in zip(reasons, found, strict=True)],
+            "error": reasons,
             "request_id": [one and one.request_id for one in found],
             "session_id": _texts(questions.field("session_id")),
             "submitted_at": [one and datetime.fromtimestamp(one.submitted_at, UTC) for one in found],
             "attempts": [one.attempts if one else 0 for one in found],
         }
         facts = {
-            "submitted": counts.created,
+            **facts,
             # Equal rows are submitted once and share the request.
-            "reused": sum(one is not None for one in found) - counts.created,
+            "reused": sum(one is not None for one in found) - facts["submitted"],
             "rejected": sum(reason is not None and reason.startswith("rejected") for reason in reasons),
-            "possibly_duplicated": counts.possibly_duplicated,
-            "findings": findings.listed,
         }
         self.state.write_questions(
-            answers.questions_table(columns, questions.passthrough_columns, facts, own_sessions=questions.own_sessions)
+            answers.questions_table(
+                columns, questions.passthrough_columns, facts, own_sessions=questions.own_sessions, turn=turn
+            )
         )
 
-    def _save_pending(self, submissions: dict[str, _Submission]) -> None:
+    def _save_pending(self, submissions: dict[str, Submission]) -> None:
         """Write the list of requests to wait for; in sync mode, each answer came with its request."""
         self.state.write_pending(
             PendingRequest(question_id, one.request_id, one.submitted_at)
@@ -261,7 +288,7 @@ class Batch:
             self._work.run(self._collect(pending, interval, deadline))
 
     async def _collect(self, pending: list[PendingRequest], interval: float, deadline: float) -> None:
-        async with RateLimitedClient(self._settings) as client, recording(self.state) as record:
+        async with RateLimitedClient(self._settings) as client, self._recording() as record:
             poller = Poller(
                 client=client,
                 site_id=self._site_id,
@@ -272,6 +299,17 @@ class Batch:
             )
             await poller.run(pending)
 
+    @contextlib.asynccontextmanager
+    async def _recording(self) -> AsyncIterator[Callable[[FinishedRequest], None]]:
+        """Return a function that records and counts answers."""
+        async with recording(self.state) as record:
+
+            def recorded(answer: FinishedRequest) -> None:
+                self.answered += 1
+                record(answer)
+
+            yield recorded
+
     def close_sessions(self, table: pa.Table) -> tuple[int, int]:
         """
         Close the sessions whose questions have all ended (``POST …/chat/session/close``).
@@ -279,35 +317,8 @@ class Batch:
         :param table: The table of :meth:`table`.
         :return: How many sessions were closed, and how many could not be.
         """
-        rows = set(zip(table["session_id"].to_pylist(), table["status"].to_pylist(), strict=True))
-        ended = {session for session, status in rows if session and status in {"complete", "failed"}}
-        # Keep a session open if another of its questions is pending: a retry waits for it.
-        sessions = sorted(ended - {session for session, status in rows if status == "timed_out"})
-        return self._work.run(self._close_sessions(sessions)) if sessions else (0, 0)
-
-    async def _close_sessions(self, sessions: Sequence[str]) -> tuple[int, int]:
-        errors: list[AssistantError] = []
-        closed = 0
-
-        async def close(session: str) -> None:
-            nonlocal closed
-            call = endpoints.close_session(self._site_id, checked(SessionClose, {"session_id": session}))
-            # A 404 means that an earlier attempt has closed the session.
-            with contextlib.suppress(AssistantNotFoundError):
-                await client.asend(call)
-            closed += 1
-
-        async with RateLimitedClient(self._settings) as client:
-            await for_each(
-                sessions,
-                close,
-                max_concurrency=self._settings.max_concurrency,
-                breaker=CircuitBreaker(BREAKER),
-                on_error=lambda _, error: errors.append(error),
-            )
-        if errors:
-            log.warning("A session could not be closed: %s", errors[0])
-        return closed, len(sessions) - closed
+        sessions = ended_sessions(table)
+        return self._work.run(close_sessions(self._settings, self._site_id, sessions)) if sessions else (0, 0)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -368,24 +379,3 @@ def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedReque
     seconds = round(reply.call_info.seconds, 6)
     answer = (reply.text, None, reply.raw, now, seconds)
     return FinishedRequest(question_id, reply.request_id, "complete", *answer, polls=0, latency=seconds)
-
-
-class _Findings(Findings):
-    """Findings that also keep the reason of each question that was not submitted, for the output."""
-
-    def __init__(self, path: StoragePath, question_ids: Sequence[str]) -> None:
-        super().__init__(path, always=False)
-        self.reasons: dict[str, str] = {}
-        self._question_ids = question_ids
-
-    def add(
-        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
-    ) -> None:
-        with storing(self.path, RETRY_CONTINUES):
-            super().add(kind, key, reason, row=row, document_ids=document_ids)
-        if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
-            self.reasons[self._question_ids[row - 1]] = storable(f"{kind}: {reason}")
-
-    def close(self) -> None:
-        with storing(self.path, RETRY_CONTINUES):
-            super().close()

@@ -11,6 +11,7 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
+from airflow_provider_assistant.chat_batch.conversations import read_conversations
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
 from airflow_provider_assistant.lake import storable
@@ -32,6 +33,10 @@ class Questions:
         the same identity.
     :param keys: Hash of each question's key.
     :param display_keys: Readable key of each question, for the output and for messages.
+    :param repetitions: Number of each question's repetition, from 1.
+    :param row_numbers: Number of each question's row in the source, from 1.
+    :param turns: Position of each question in its conversation, from 1; None if the questions do not depend on each
+        other.
     :param has_key_columns: Whether columns identify a question; if not, its whole content does.
     :param fields: Values by field of a message, for fields that vary by question.
     :param names: Name by field, for messages about a value of the field.
@@ -44,6 +49,9 @@ class Questions:
     question_ids: list[str]
     keys: list[str]
     display_keys: list[str]
+    repetitions: list[int]
+    row_numbers: list[int]
+    turns: list[int] | None
     has_key_columns: bool
     fields: Mapping[str, list[Any]]
     names: Mapping[str, str]
@@ -62,6 +70,34 @@ class Questions:
         :param name: Name of the field, such as ``message``.
         """
         return self.fields.get(name) or [self.constants.get(name)] * len(self)
+
+    @property
+    def last_turn(self) -> int:
+        """Number of the last turn; 1 if the questions do not depend on each other."""
+        return max(self.turns or [1])
+
+    def at(self, positions: Sequence[int]) -> Questions:
+        """
+        Return some of the questions.
+
+        :param positions: Their positions.
+        """
+
+        def some(values: list[Any]) -> list[Any]:
+            return [values[position] for position in positions]
+
+        return replace(
+            self,
+            question_ids=some(self.question_ids),
+            keys=some(self.keys),
+            display_keys=some(self.display_keys),
+            repetitions=some(self.repetitions),
+            row_numbers=some(self.row_numbers),
+            turns=self.turns and some(self.turns),
+            fields={name: some(values) for name, values in self.fields.items()},
+            passthrough_columns={},
+            problems={at: self.problems[old] for at, old in enumerate(positions) if old in self.problems},
+        )
 
 
 class QuestionRows:
@@ -100,7 +136,7 @@ class QuestionRows:
             texts = {name: str(value) for name, value in fields.items() if value is not None}
             label = storable(key_label(tuple(texts), tuple(texts.values())))
         fingerprint = RowFingerprint(questions.keys[position], questions.question_ids[position])
-        row = PreparedRow(number, fingerprint, label, place=f"row {number}")
+        row = PreparedRow(number, fingerprint, label, place=f"row {questions.row_numbers[position]}")
         if problem := questions.problems.get(position):
             return replace(row, problem=problem)
         try:
@@ -118,6 +154,8 @@ def read_questions(
     key_columns: Sequence[str],
     session: str | None,
     scope: str,
+    repeat: int = 1,
+    turn: str | None = None,
     allowed_root: str | None = None,
     csv_options: Mapping[str, str] | None = None,
     allow_empty: bool = False,
@@ -134,13 +172,18 @@ def read_questions(
     :param session: ``per_row`` for one generated session per question, ``shared`` for one generated session for all, or
         the name of a column with session ids. None for the column of the field ``session_id``, or else ``per_row``.
     :param scope: Scope from which session ids are generated.
+    :param repeat: Number of times to ask each question, each time in its own session. The repetitions of a question
+        follow each other. Default: 1.
+    :param turn: Column with the number of the question within its conversation; ``session`` is then the column with the
+        conversation, and the session ids are generated. Default: None, the questions do not depend on each other.
     :param allowed_root: Folder that must contain all files of the source, after resolving symbolic links. Default:
         None, any folder.
     :param csv_options: Dialect of CSV files. Default: None.
     :param allow_empty: Whether the source may have no rows or files. Default: False.
     :return: The questions; rows that cannot be read are in its ``problems``.
     :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, or has a column with an invalid
-        name.
+        name; ``repeat`` is more than 1 and the session ids are not generated; or ``turn`` is given without ``session``
+        or ``key_columns``, or a value of it is invalid.
     """
     names, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
     if "message" not in names:
@@ -153,6 +196,7 @@ def read_questions(
         names["session_id"] = str(session)
         constants.pop("session_id", None)
         required.append(names["session_id"])
+    required += [turn] if turn is not None else []
     required += [column for field, column in (columns or {}).items() if field in OPTIONAL]
     wanted = ColumnSelection(tuple(dict.fromkeys(required)), tuple(key_columns), rest=True)
     with open_source(source, wanted, allowed_root, csv_options=csv_options, allow_empty=allow_empty) as opened:
@@ -166,14 +210,25 @@ def read_questions(
             )
         read = {name: [] for name in (*required, *key_columns)} | read
     names = {field: column for field, column in names.items() if column in read}
-    own_sessions = session in {"per_row", "shared"} or not ({"session_id"} & {*names, *constants})
+    own_sessions = bool(turn) or session in {"per_row", "shared"} or not ({"session_id"} & {*names, *constants})
+    _check_sessions(repeat, turn, session, key_columns, own_sessions=own_sessions)
     if own_sessions:
         names.pop("session_id", None)
+    read = {name: [value for value in values for _ in range(repeat)] for name, values in read.items()}
+    problems = {position * repeat + n: problem for position, problem in problems.items() for n in range(repeat)}
+    repetitions = list(range(1, repeat + 1)) * count
     fields = {field: _without_blanks(read[column], field) for field, column in names.items()}
+    turns = None
+    if turn is not None:
+        fields["session_id"], turns = read_conversations(
+            read[str(session)], read[turn], fields["message"], repetitions, scope=scope, problems=problems
+        )
     keys, display_keys = _keys(read, tuple(key_columns), fields, constants, problems)
+    # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
+    keys = [key if n == 1 else hash_of(encoded([key, str(n)])) for key, n in zip(keys, repetitions, strict=True)]
     if session == "shared":
         constants["session_id"] = session_id("thread", scope)
-    elif own_sessions:
+    elif own_sessions and turns is None:
         fields["session_id"] = [session_id("thread", scope, key) for key in keys]
     return Questions(
         question_ids=[
@@ -182,14 +237,33 @@ def read_questions(
         ],
         keys=keys,
         display_keys=display_keys,
+        repetitions=repetitions,
+        row_numbers=[row for row in range(1, count + 1) for _ in range(repeat)],
+        turns=turns,
         has_key_columns=bool(key_columns),
         fields=fields,
         names={field: f"column {column!r}" for field, column in names.items()},
         constants=constants,
-        passthrough_columns=_passthrough_columns(read, names, key_columns),
+        passthrough_columns=_passthrough_columns(read, {**names, "turn": turn or ""}, key_columns),
         own_sessions=own_sessions,
         problems=problems,
     )
+
+
+def _check_sessions(
+    repeat: int, turn: str | None, session: str | None, key_columns: Sequence[str], *, own_sessions: bool
+) -> None:
+    if turn is not None and (session in {None, "per_row", "shared"} or not key_columns):
+        raise AssistantInputError(
+            "turn needs session, the column with the conversation of each question, and key_columns. Nothing was sent.",
+            field="turn",
+        )
+    if repeat > 1 and (session == "shared" or not own_sessions):
+        raise AssistantInputError(
+            "repeat: the repetitions of a question would share a session, and each would see the answers before it; "
+            "set session='per_row'. Nothing was sent.",
+            field="repeat",
+        )
 
 
 def _read_all(source: Source) -> tuple[dict[str, list[Any]], dict[int, str]]:
@@ -255,8 +329,8 @@ def _hashes(
 def _passthrough_columns(
     read: dict[str, list[Any]], names: Mapping[str, str], key_columns: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Return the columns other than message, session id and key, after a check of their names."""
-    used = {names["message"], names.get("session_id")}
+    """Return the columns other than message, session id, turn and key, after a check of their names."""
+    used = {names["message"], names.get("session_id")} | ({"turn"} & {names["turn"]})
     if tuple(key_columns) == ("key",):
         used.add("key")
     columns = {name: values for name, values in read.items() if name not in used}

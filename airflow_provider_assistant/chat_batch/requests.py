@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 State: TypeAlias = Literal["complete", "failed", "lost"]
@@ -51,3 +52,21 @@ class FinishedRequest(NamedTuple):
     polls: int
     latency: float | None = None
     noticed_after: float | None = None
+
+
+class Submission(NamedTuple):
+    """A question that the service has accepted: its request, the time in seconds since the epoch, and the attempts."""
+
+    request_id: str | None
+    submitted_at: float
+    attempts: int
+
+
+@dataclass(slots=True)
+class EarlierTurns:
+    """The earlier turns of the conversations: submissions, reasons and statuses by question, and facts."""
+
+    submissions: dict[str, Submission] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)

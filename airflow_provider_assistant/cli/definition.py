@@ -5,9 +5,10 @@ from __future__ import annotations
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
 
 EPILOG = (
-    "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry); "
-    "2 invalid arguments, input or connection; 3 the service rejected the request (400, 401, 403, 404); 4 the service "
-    "failed, is busy or cannot be reached: try again later; 5 the ledger cannot be used; 70 a bug; 130 interrupted."
+    "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry, a "
+    "failed gate); 2 evaluate could not judge, or invalid arguments, input or connection; 3 the service rejected the "
+    "request (400, 401, 403, 404); 4 the service failed, is busy or cannot be reached: try again later; 5 the ledger "
+    "cannot be used; 70 a bug; 130 interrupted."
 )
 
 OUTPUT = Arg(
@@ -67,6 +68,12 @@ DELIMITER = Arg(("--delimiter",), metavar="CHARACTER", help="delimiter of a CSV 
 ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV file, such as cp1252 (default: utf-8)")
 QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file (default: ")')
 ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="succeed if the file has no rows")
+QUESTION_KEY = Arg(
+    ("--key",),
+    action="append",
+    metavar="COLUMN",
+    help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
+)
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, *IN_FILE)
@@ -182,6 +189,76 @@ COMMANDS = (
             action="append",
             metavar="KIND",
             help="only this kind of finding, such as superseded; repeatable",
+        ),
+    ),
+    _command(
+        "evaluate",
+        "Ask a golden set, score the answers and check a gate, for continuous integration",
+        Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines, local or in object storage"),
+        Arg(
+            ("-c", "--conn-id"),
+            metavar="CONN_ID",
+            help="Airflow connection of type assistant (default: ASSISTANT_BASE_URL and ASSISTANT_API_KEY of the "
+            "environment, or else assistant_default)",
+        ),
+        SITE,
+        Arg(("--gate",), metavar="FILE", help="YAML file with scorers, judge, pass_if and gate, as in the operator"),
+        Arg(("--against",), metavar="PATH", help="compare with an earlier evaluation: its folder or scores.parquet"),
+        Arg(("--against-site",), metavar="SITE_ID", help="also ask this site, and compare with its answers"),
+        Arg(("--repeat",), type=int, default=1, metavar="N", help="number of times to ask each question"),
+        Arg(("--session",), metavar="COLUMN", help="column with the conversation of each question; only with --turn"),
+        Arg(("--turn",), metavar="COLUMN", help="column with the number of each question within its conversation"),
+        Arg(("--junit",), metavar="FILE", help="write the verdict as JUnit XML"),
+        Arg(("--report",), metavar="FILE", help="write the report as HTML"),
+        Arg(("--save",), metavar="FOLDER", help="write answers, scores, report and summary, for a later --against"),
+        Arg(
+            ("--mode",),
+            choices=("async", "sync"),
+            default="async",
+            help="async submits all questions and polls; sync waits for each answer",
+        ),
+        Arg(
+            ("--timeout",),
+            type=float,
+            default=3600.0,
+            metavar="SECONDS",
+            help="longest wait for the answers after all questions have been submitted, in seconds",
+        ),
+        Arg(
+            ("--poll-interval",),
+            type=float,
+            default=5.0,
+            metavar="SECONDS",
+            help="longest time between two polls of one request, in seconds",
+        ),
+        COLUMN,
+        QUESTION_KEY,
+        DELIMITER,
+        ENCODING,
+        QUOTE,
+    ),
+    GroupCommand(
+        name="golden-set",
+        help="Check golden sets",
+        epilog=EPILOG,
+        subcommands=(
+            _command(
+                "check",
+                "List duplicates, missing expectations, tags without questions and leaked questions",
+                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines"),
+                Arg(("--gate",), metavar="FILE", help="gate file; lists tags of its rules that no question has"),
+                Arg(
+                    ("--documents",),
+                    metavar="FILE",
+                    help="rows that were loaded as Q&A documents; lists questions that are in them word by word",
+                ),
+                COLUMN,
+                QUESTION_KEY,
+                DELIMITER,
+                ENCODING,
+                QUOTE,
+                function="golden_set.check",
+            ),
         ),
     ),
     GroupCommand(

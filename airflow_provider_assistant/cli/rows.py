@@ -55,8 +55,8 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
     :raises AssistantInputError: The file does not exist, or a column is missing.
     """
     kind = KINDS[args.kind]
-    constants = _pairs("--constant", args.constant)
-    columns = mapping_of(kind.payload, _pairs("--column", args.column), constants)
+    constants = pairs("--constant", args.constant)
+    columns = mapping_of(kind.payload, pairs("--column", args.column), constants)
     keys = args.key or []
     csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
     options: dict[str, Any] = {"csv_options": csv_options, "allow_empty": args.allow_empty}
@@ -87,13 +87,20 @@ def this_run() -> RunRef:
     return RunRef("airflow assistant", f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{getpid()}", "load", -1)
 
 
-def _pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
+def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
+    """
+    Return the values of a repeatable argument ``NAME=VALUE``.
+
+    :param flag: The argument, for messages.
+    :param given: Its values, or None.
+    :raises AssistantInputError: A value has another form, or a name is repeated.
+    """
+    found: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise AssistantInputError(f"{flag} must look like NAME=VALUE, not {text!r}", field=flag)
-        if name in pairs:
+        if name in found:
             raise AssistantInputError(f"{flag} names {name} twice", field=flag)
-        pairs[name] = value
-    return pairs
+        found[name] = value
+    return found

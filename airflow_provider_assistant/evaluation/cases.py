@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
 from airflow_provider_assistant.storage import arrow
@@ -53,6 +54,8 @@ class Case:
     :param tags: Tags by which the report groups the questions.
     :param row: All columns of both tables, for user-defined scorers.
     :param noticed_after: Seconds from submission to the poll that found the answer. None without polls.
+    :param repetition: Number of the repetition, from 1. Repetitions of a question have the same key.
+    :param transcript: Message and answer of the earlier turns, if the question is a turn of a conversation.
     """
 
     key: str
@@ -71,11 +74,18 @@ class Case:
     tags: tuple[str, ...]
     row: Mapping[str, Any]
     noticed_after: float | None = None
+    repetition: int = 1
+    transcript: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def digest(self) -> str:
-        """Content hash of question and expectations. Two evaluations compare questions with equal hashes."""
-        asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer)
+        """
+        Content hash of question and expectations. Two evaluations compare questions with equal hashes.
+
+        A turn of a conversation is another question if an earlier message of the conversation is another one.
+        """
+        said = tuple(message for message, _ in self.transcript)
+        asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer, *said)
         return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
 
 
@@ -84,6 +94,9 @@ def read_cases(
 ) -> list[Case]:
     """
     Return the questions in the order of the answers, followed by those that were not asked.
+
+    If the answers have a column ``repetition``, each of its numbers is a case of its own; the expectations of a
+    question are those of all its repetitions.
 
     If both tables have a column, those in ``EXPECTATIONS`` are taken from the expectations, others from the answers. A
     cell with several phrases or tags is a list, or text separated by ``|``. An empty cell means no expectation.
@@ -95,7 +108,8 @@ def read_cases(
     :param key_columns: Column or columns that identify a question, in both tables. Default: ``key``.
     :return: The cases.
     :raises AssistantInputError: A column is missing, a key is empty or a duplicate, the tables have no key in common, a
-        question has a different text in the two tables, or a cell of ``EXPECTATIONS`` or ``seconds`` is invalid.
+        question has a different text in the two tables, or a cell of ``EXPECTATIONS``, ``seconds`` or ``repetition`` is
+        invalid.
     """
     import pyarrow as pa
 
@@ -104,20 +118,22 @@ def read_cases(
     names = key_names(key_columns)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
-    asked = _keyed(answers, names, "answers")
-    expected = {} if expectations is None else _keyed(expectations, names, "expectations")
+    repeated = _keyed(answers, names, "answers")
+    asked = {label: row for (label, _), row in repeated.items()}
+    expected = {}
     if expectations is not None:
+        expected = {label: row for (label, _), row in _keyed(expectations, names, "expectations").items()}
         _check_pair(asked, expected, expectations.column_names)
-    cases = [_case(label, _joined(row, expected.get(label, {}))) for label, row in asked.items()]
-    return cases + [
+    cases = [_case(label, _joined(row, expected.get(label, {})), number) for (label, number), row in repeated.items()]
+    return with_transcripts(cases) + [
         _case(label, {**row, "answer": None, "status": NOT_ASKED, "error": "it is not among the answers"})
         for label, row in expected.items()
         if label not in asked
     ]
 
 
-def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[str, Any]]:
-    """Return the rows by key, in its readable form."""
+def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the rows by key, in its readable form, and repetition; expectations have no repetitions."""
     if missing := [name for name in names if name not in table.column_names]:
         raise AssistantInputError(
             f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}; "
@@ -134,13 +150,23 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[str, dict[s
             field="key_columns",
         )
     labels = [key_label(names, texts) for texts in keys]
-    if twice := [label for label, count in Counter(labels).items() if count > 1]:
+    numbers = [_repetition(label, row) if what == "answers" else 1 for label, row in zip(labels, rows, strict=True)]
+    identities = list(zip(labels, numbers, strict=True))
+    if twice := list(dict.fromkeys(label for (label, _), count in Counter(identities).items() if count > 1)):
         raise AssistantInputError(
             f"{what}: {len(twice)} duplicate keys, such as {_listed(twice)}; key_columns must name the "
             "columns that identify a question",
             field="key_columns",
         )
-    return dict(zip(labels, rows, strict=True))
+    return dict(zip(identities, rows, strict=True))
+
+
+def _repetition(key: str, row: Mapping[str, Any]) -> int:
+    """Return the number of a repetition. An answer without the column is the first."""
+    number = _number(key, "repetition", row.get("repetition"))
+    if number is not None and not (number >= 1 and number.is_integer()):
+        raise _unreadable(key, "repetition", row.get("repetition"), "a whole number from 1")
+    return 1 if number is None else int(number)
 
 
 def _check_pair(
@@ -178,7 +204,7 @@ def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any]) -> Mapping
     return {**expected, **answered, **expectations}
 
 
-def _case(key: str, row: Mapping[str, Any]) -> Case:
+def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
     answer = row["answer"]
     status = _text(row.get("status")) or ("complete" if _text(answer) else "failed")
     return Case(
@@ -199,6 +225,7 @@ def _case(key: str, row: Mapping[str, Any]) -> Case:
         tags=_several(key, "tags", row.get("tags")),
         row=row,
         noticed_after=_number(key, "noticed_after", row.get("noticed_after")),
+        repetition=repetition,
     )
 
 

@@ -28,6 +28,7 @@ class Scored(NamedTuple):
     outcome: str
     weight: float
     tags: tuple[str, ...]
+    repetition: int = 1
 
 
 class _Pair(NamedTuple):
@@ -52,7 +53,8 @@ def compare(
     Pair the questions of two evaluations by key, and compare the scores of unchanged questions.
 
     Questions whose text or expectations have changed are counted but not compared. Weights and tags are those of the
-    new evaluation.
+    new evaluation. The score of a repeated question is the mean of its repetitions: they are not independent, so each
+    question counts once.
 
     :param scores: The table that :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` returned.
     :param baseline_scores: The same table of the earlier evaluation.
@@ -75,7 +77,10 @@ def compare(
     had = set(baseline_scores["scorer"].unique().to_pylist())
     changed = [name for name in changed_judges if name in had]
     higher_is_better = {name: is_up for name, is_up in higher_is_better.items() if name in had and name not in changed}
-    pairs = {name: _pairs(of_scorer(scores, name), _scores(baseline_scores, name), same) for name in higher_is_better}
+    pairs = {
+        name: _pairs(by_question(of_scorer(scores, name)), _scores(baseline_scores, name), same)
+        for name in higher_is_better
+    }
     tags = sorted({tag for found in pairs.values() for pair in found for tag in pair.tags})
     return Comparison(
         baseline=dict(baseline),
@@ -102,8 +107,20 @@ def _hashes(scores: pa.Table) -> dict[str, str]:
 
 
 def _coverage(scores: pa.Table) -> float:
-    statuses = dict(zip(scores["key"].to_pylist(), scores["status"].to_pylist(), strict=True))
+    identities = zip(scores["key"].to_pylist(), repetition_column(scores), strict=True)
+    statuses = dict(zip(identities, scores["status"].to_pylist(), strict=True))
     return sum(status == "complete" for status in statuses.values()) / len(statuses) if statuses else 0.0
+
+
+def repetition_column(scores: pa.Table) -> list[int]:
+    """
+    Return the repetition of each row. A table without this column has no repetitions.
+
+    :param scores: The table of scores.
+    """
+    if "repetition" not in scores.column_names:
+        return [1] * scores.num_rows
+    return [1 if number is None else number for number in scores["repetition"].to_pylist()]
 
 
 def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
@@ -119,16 +136,44 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
     rows = scores.filter(pc.equal(scores["scorer"], arrow.scalar(scorer, pa.string())))
     tags = [tuple(found or ()) for found in rows["tags"].to_pylist()]
     columns = (rows[name].to_pylist() for name in ("key", "score", "outcome", "weight"))
-    return [Scored(*values) for values in zip(*columns, tags, strict=True)]
+    return [Scored(*values) for values in zip(*columns, tags, repetition_column(rows), strict=True)]
+
+
+def by_question(rows: Sequence[Scored]) -> Sequence[Scored]:
+    """
+    Return one row per question: the score is the mean of its repetitions that have a score.
+
+    :param rows: The rows of one scorer.
+    """
+    if all(row.repetition == 1 for row in rows):
+        return rows
+    grouped: dict[str, list[Scored]] = {}
+    for row in rows:
+        grouped.setdefault(row.key, []).append(row)
+    return [_mean_row(group) for group in grouped.values()]
+
+
+def _mean_row(rows: Sequence[Scored]) -> Scored:
+    """Return the repetitions of one question as one row."""
+    scored = [row for row in rows if row.score is not None]
+    return (scored or rows)[0]._replace(score=_mean([row.score for row in rows]))
+
+
+def _mean(scores: Sequence[float | None]) -> float | None:
+    known = [score for score in scores if score is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
-    """Return the scores of one scorer by key. None means no score."""
+    """Return the score of one scorer by key, as :func:`by_question`. None means no score."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     rows = scores.filter(pc.equal(scores["scorer"], arrow.scalar(scorer, pa.string())))
-    return dict(zip(rows["key"].to_pylist(), rows["score"].to_pylist(), strict=True))
+    grouped: dict[str, list[float | None]] = {}
+    for key, score in zip(rows["key"].to_pylist(), rows["score"].to_pylist(), strict=True):
+        grouped.setdefault(key, []).append(score)
+    return {key: _mean(found) for key, found in grouped.items()}
 
 
 def _pairs(now: Sequence[Scored], before: Mapping[str, float | None], same: set[str]) -> list[_Pair]:
@@ -153,6 +198,7 @@ def _difference(pairs: Sequence[_Pair], higher_is_better: bool, named: int) -> D
         high=found.high if found else None,
         worse=len(worse),
         better=len(better),
+        unchanged=len(pairs) - len(worse) - len(better),
         worst=[Change(key=pair.key, before=pair.before, after=pair.after) for pair in worse[:named]],
         best=[Change(key=pair.key, before=pair.before, after=pair.after) for pair in better[:named]],
     )

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.evaluation import statistics
-from airflow_provider_assistant.evaluation.comparison import Scored, compare, of_scorer
+from airflow_provider_assistant.evaluation.comparison import Scored, by_question, compare, of_scorer
 from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
+from airflow_provider_assistant.evaluation.repetitions import repetitions_of
+from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.evaluation.summary import (
     Gate,
     JudgeSummary,
@@ -37,11 +39,26 @@ class Baseline(NamedTuple):
     :param about: Its ``path``, ``name``, ``run_id``, ``tag`` and ``asked_at``, see
         :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
     :param judges: Its judges by scorer. Default: none are known, so no judge is compared.
+    :param cases: Its questions with their answers, for the report. Default: not known.
     """
 
     scores: pa.Table
     about: Mapping[str, str | None]
     judges: Mapping[str, JudgeSummary] = MappingProxyType({})
+    cases: Sequence[Case] = ()
+
+
+def baseline_of(cases: Sequence[Case], scorers: Sequence[Scorer], *, name: str | None, path: str | None) -> Baseline:
+    """
+    Score the answers of another site or another day, to compare with.
+
+    :param cases: The other answers, with the same expectations.
+    :param scorers: The scorers of the evaluation.
+    :param name: Name of the other answers, such as their site; or None.
+    :param path: Path of the other answers, or None.
+    """
+    about = {"path": path, "name": name, "run_id": None, "tag": None, "asked_at": _asked_at(cases)}
+    return Baseline(score_cases(cases, scorers), about, cases=cases)
 
 
 def summarise(
@@ -81,7 +98,7 @@ def summarise(
     findings = Findings(
         _questions(cases),
         {scorer.name: _scorer(scorer, by_scorer[scorer.name], judges.get(scorer.name)) for scorer in scorers},
-        _passes(pass_if, [passed[case.key] for case in cases]) if pass_if else None,
+        _passes(pass_if, [passed[_identity(case)] for case in cases]) if pass_if else None,
         statistics.distribution(_known(case.seconds for case in cases if case.answer is not None)),
         _tags(cases, by_scorer, passed),
         compare(
@@ -102,8 +119,13 @@ def summarise(
         asked_at=_asked_at(cases),
         tag=tag,
         **findings._asdict(),
+        repetitions=repetitions_of(cases, by_scorer, higher_is_better, passed),
         gate=Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts),
     )
+
+
+def _identity(one: Case | Scored) -> tuple[str, int]:
+    return one.key, one.repetition
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
@@ -123,7 +145,7 @@ def _questions(cases: Sequence[Case]) -> Questions:
 
 def _scorer(scorer: Scorer, rows: Sequence[Scored], judged: JudgeSummary | None) -> ScorerSummary:
     outcomes = Counter(row.outcome for row in rows)
-    values, _ = scored = _scored(rows)
+    values, _ = _scored(rows)
     return ScorerSummary(
         kind=scorer.kind,
         higher_is_better=scorer.higher_is_better,
@@ -131,7 +153,7 @@ def _scorer(scorer: Scorer, rows: Sequence[Scored], judged: JudgeSummary | None)
         unanswered=outcomes["unanswered"],
         not_applicable=outcomes["not_applicable"],
         errors=outcomes["error"],
-        mean=statistics.weighted_mean(*scored),
+        mean=statistics.weighted_mean(*_scored(by_question(rows))),
         spread=statistics.distribution(values),
         histogram=statistics.histogram(values) if scorer.is_share else [],
         judge=judged,
@@ -144,15 +166,15 @@ def _scored(rows: Sequence[Scored]) -> tuple[list[float], list[float]]:
     return [score for score, _ in found], [weight for _, weight in found]
 
 
-def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> dict[str, bool | None]:
-    """Return for each question whether it fulfils the condition, or None if it cannot be judged."""
-    found: dict[str, dict[str, float | None]] = defaultdict(dict)
+def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> dict[tuple[str, int], bool | None]:
+    """Return whether each question fulfils the condition, or None if it cannot be judged, by key and repetition."""
+    found: dict[tuple[str, int], dict[str, float | None]] = defaultdict(dict)
     for scorer in condition.names:
         for row in by_scorer[scorer]:
-            scores = found[row.key]
+            scores = found[_identity(row)]
             if row.outcome != "not_applicable":
                 scores[scorer] = row.score
-    return {key: condition.holds(scores) for key, scores in found.items()}
+    return {identity: condition.holds(scores) for identity, scores in found.items()}
 
 
 def _passes(condition: Condition, results: Sequence[bool | None]) -> PassRate:
@@ -167,7 +189,9 @@ def _rate(passed: int, failed: int) -> float | None:
 
 
 def _tags(
-    cases: Sequence[Case], by_scorer: Mapping[str, Sequence[Scored]], passed: Mapping[str, bool | None]
+    cases: Sequence[Case],
+    by_scorer: Mapping[str, Sequence[Scored]],
+    passed: Mapping[tuple[str, int], bool | None],
 ) -> dict[str, TagSummary]:
     tagged: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
@@ -182,8 +206,10 @@ def _tags(
         tag: TagSummary(
             questions=len(found),
             answered=sum(case.answer is not None for case in found),
-            means={scorer: statistics.weighted_mean(*_scored(scored[tag, scorer])) for scorer in by_scorer},
-            pass_rate=_rate(*_counts(passed.get(case.key) for case in found)),
+            means={
+                scorer: statistics.weighted_mean(*_scored(by_question(scored[tag, scorer]))) for scorer in by_scorer
+            },
+            pass_rate=_rate(*_counts(passed.get(_identity(case)) for case in found)),
         )
         for tag, found in sorted(tagged.items())
     }

@@ -23,9 +23,10 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 
 # Values of ``on_fail``: what a failed gate does.
 OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
-# Values of ``baseline``: a path, "previous", or {"tag": name}.
+# Values of ``baseline``: a path, "previous", {"tag": name}, or {"answers": path}.
 BaselineOf: TypeAlias = str | Mapping[str, str]
 PREVIOUS = "previous"
+ANSWERS = "answers"
 
 # Names in rules that are not scorers.
 COVERAGE, PASS_RATE, LATENCY, NOTICED_AFTER = "coverage", "pass_rate", "latency", "noticed_after"
@@ -185,12 +186,14 @@ def check_baseline(baseline: Any) -> None:
     Validate the parameter ``baseline``.
 
     :param baseline: The parameter of the operator.
-    :raises AssistantInputError: It is not a path, ``previous``, a mapping with ``tag``, or None.
+    :raises AssistantInputError: It is not a path, ``previous``, a mapping with ``tag`` or ``answers``, or None.
     """
-    is_tag = isinstance(baseline, Mapping) and set(baseline) == {"tag"} and isinstance(baseline["tag"], str)
-    if baseline is not None and not is_tag and not (isinstance(baseline, str) and baseline):
+    is_mapping = isinstance(baseline, Mapping) and set(baseline) in ({"tag"}, {ANSWERS})
+    text = next(iter(baseline.values())) if is_mapping else baseline
+    if baseline is not None and not (isinstance(text, str) and text):
         raise AssistantInputError(
-            f"baseline must be a path, 'previous' or {{'tag': name}}, not {baseline!r}", field="baseline"
+            f"baseline must be a path, 'previous', {{'tag': name}} or {{'answers': path}}, not {baseline!r}",
+            field="baseline",
         )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCORES, SUMMARY, REPORT, VERDICTS = "scores.parquet", "summary.json", "report.html", "verdicts.parquet"
+BASELINE_VERDICTS = "baseline_verdicts.parquet"
 # Number of earlier runs in the trend.
 TREND = 30
 
@@ -72,6 +73,11 @@ class RunDirectory:
     def verdicts(self) -> ObjectStoragePath:
         """Path of the verdicts of the judges, a Parquet file. It exists only if a scorer is a judge."""
         return self.folder / VERDICTS
+
+    @property
+    def baseline_verdicts(self) -> ObjectStoragePath:
+        """Path of the verdicts on other answers that the evaluation is compared with."""
+        return self.folder / BASELINE_VERDICTS
 
     def check_owner(self, run: Mapping[str, str | None]) -> None:
         """

@@ -22,7 +22,8 @@ def scores_schema() -> pa.Schema:
     """
     Return the schema of the table of scores.
 
-    ``key``, ``weight``, ``tags``, ``seconds`` and ``status`` come from the question; ``case`` is its content hash.
+    ``key``, ``repetition``, ``weight``, ``tags``, ``seconds`` and ``status`` come from the question; ``case`` is its
+    content hash.
     ``score`` is null unless the ``outcome`` is ``scored``; ``error`` is null unless it is ``error``.
     """
     import pyarrow as pa
@@ -30,6 +31,7 @@ def scores_schema() -> pa.Schema:
     return pa.schema(
         {
             "key": pa.string(),
+            "repetition": pa.int32(),
             "case": pa.string(),
             "scorer": pa.string(),
             "score": pa.float64(),
@@ -68,6 +70,7 @@ def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) 
     scores, outcomes, errors = zip(*(_score(case, scorer) for case in cases for scorer in scorers), strict=True)
     of_case: dict[str, list[Any]] = {
         "key": [case.key for case in cases],
+        "repetition": [case.repetition for case in cases],
         "case": [case.digest for case in cases],
         "weight": [case.weight for case in cases],
         "tags": [case.tags for case in cases],

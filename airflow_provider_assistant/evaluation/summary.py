@@ -191,6 +191,7 @@ class Difference(_Model):
     :param high: Upper end of the interval.
     :param worse: Number of questions that got worse. This respects ``higher_is_better``.
     :param better: Number of questions that got better.
+    :param unchanged: Number of questions with an equal score.
     :param worst: The greatest losses, largest first; at most 50.
     :param best: The greatest gains, largest first; at most 50.
     """
@@ -201,6 +202,7 @@ class Difference(_Model):
     high: float | None
     worse: int
     better: int
+    unchanged: int = 0
     worst: list[Change] = Field(default_factory=list)
     best: list[Change] = Field(default_factory=list)
 
@@ -232,6 +234,45 @@ class Comparison(_Model):
     scorers: dict[str, Difference]
     tags: dict[str, dict[str, Difference]] = Field(default_factory=dict)
     changed_judges: list[str] = Field(default_factory=list)
+
+
+class RepeatedScorer(_Model):
+    """
+    One scorer over the repetitions of the questions. Every question counts once.
+
+    :param mean: Weighted mean over the questions of their mean score; None if no question was scored.
+    :param low: Lower end of the interval of the mean. The questions are resampled, each with all its repetitions.
+    :param high: Upper end of the interval.
+    :param worst: Weighted mean over the questions of their worst repetition.
+    :param varying: Share of the questions with at least two scores whose scores differ; None if there are none.
+    """
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    worst: float | None
+    varying: float | None
+
+
+class Repetitions(_Model):
+    """
+    The repetitions of the questions.
+
+    :param most: Greatest number of repetitions of a question.
+    :param questions: Number of questions; ``questions`` of the summary counts every repetition.
+    :param repeated: Number of questions with at least two answers.
+    :param disagreement: Share of these whose answers differ after normalisation; None if there are none.
+    :param unstable: Share of the questions with at least two judged repetitions that pass in some repetitions and fail
+        in others; None if there are none.
+    :param scorers: Figures by scorer.
+    """
+
+    most: int
+    questions: int
+    repeated: int
+    disagreement: float | None
+    unstable: float | None
+    scorers: dict[str, RepeatedScorer]
 
 
 class RuleVerdict(_Model):
@@ -283,6 +324,7 @@ class Summary(_Model):
     :param latency: Latency in seconds by the service's timestamps, for the answers that have it.
     :param noticed_after: Seconds from submission to the poll that found the answer. They depend on the poll interval.
     :param tags: Figures by tag, in alphabetical order.
+    :param repetitions: Figures of the repetitions; None if every question was asked once.
     :param comparison: Comparison with the baseline; None without a baseline.
     :param gate: The verdict of the gate.
     """
@@ -298,5 +340,6 @@ class Summary(_Model):
     latency: Distribution
     noticed_after: Distribution = Field(default_factory=lambda: Distribution(count=0))
     tags: dict[str, TagSummary] = Field(default_factory=dict)
+    repetitions: Repetitions | None = None
     comparison: Comparison | None = None
     gate: Gate

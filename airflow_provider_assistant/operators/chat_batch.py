@@ -39,6 +39,7 @@ from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.chat_batch.batch import Batch, Mode
+    from airflow_provider_assistant.chat_batch.questions import Questions
 
 
 class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperator):
@@ -51,9 +52,11 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
     requests and asks only the remaining questions. A later try also submits questions again whose request failed or was
     lost.
 
-    The file has one row per question, in the order of the source. Its columns are ``key``, ``message``, ``answer``,
-    ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``, ``completed_at``, ``seconds``,
-    ``noticed_after``, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all other columns of the source.
+    The file has one row per question and repetition, in the order of the source. Its columns are ``key``,
+    ``repetition``, ``turn``, ``message``,
+    ``answer``, ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``,
+    ``completed_at``, ``seconds``, ``noticed_after``, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all
+    other columns of the source.
     ``status`` is ``complete``, ``failed``, ``timed_out`` (not finished before the deadline), ``lost`` (the service no
     longer knows the request) or ``not_submitted``. ``seconds`` is the latency of the service, by its own timestamps or,
     in ``sync`` mode, by the round trip; it is null if the replies have no timestamps. ``noticed_after`` is the time in
@@ -74,6 +77,11 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         Default: None.
     :param constants: Mapping from a field to one value for all questions. Default: None.
     :param key_columns: Column or columns that identify a question. Default: the message.
+    :param repeat: Number of times to ask each question, each time in a session of its own. Default: 1.
+    :param turn: Name of the column with the number of each question within its conversation. ``session`` is then the
+        column with the conversation. The questions of a conversation are asked in order in a new session, each after
+        the answer to the one before; if one gets no answer, the later ones are not asked. Default: None, the questions
+        do not depend on each other.
     :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
     :param allow_empty: Whether a source without rows or files succeeds with zero counts and a file without rows.
@@ -88,8 +96,8 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         names; False: none.
     :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
         ``[operators] default_deferrable``.
-    :param timeout: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta.
-        Default: 3600.
+    :param timeout: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta; with
+        ``turn``, for each turn. Default: 3600.
     :param poll_interval: Longest time between two polls of one request, in seconds. Default: 20.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection, which is also the
         upper limit in the triggerer.
@@ -127,6 +135,8 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         mode: Mode = "async",
         session: str | None = None,
         close_sessions: bool | None = None,
+        repeat: int = 1,
+        turn: str | None = None,
         deferrable: bool | None = None,
         timeout: float | timedelta = 3600.0,
         poll_interval: float = 20.0,
@@ -139,12 +149,16 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         check_choice("mode", mode, ("async", "sync"))
         if max_failed < 0:
             raise ValueError(f"max_failed must be a count or a fraction below 1, not {max_failed!r}")
+        if not isinstance(repeat, int) or repeat < 1:
+            raise ValueError(f"repeat must be a whole number, at least 1, not {repeat!r}")
         if poll_interval <= 0:
             raise ValueError(f"poll_interval must be more than 0 seconds, not {poll_interval!r}")
         self.output_path = output_path
         self.mode = mode
         self.session = session
         self.close_sessions = close_sessions
+        self.repeat = repeat
+        self.turn = turn
         self.deferrable = is_deferrable(deferrable)
         self.timeout = seconds_of(timeout)
         self.poll_interval = poll_interval
@@ -174,26 +188,8 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
-        from airflow_provider_assistant.chat_batch.questions import read_questions
-
         with self._opened(context) as batch:
-            questions = read_questions(
-                self.source,
-                columns=self.columns,
-                constants=self.constants,
-                key_columns=key_names(self.key_columns),
-                session=self.session,
-                scope=self._scope(context),
-                allowed_root=self.allowed_root,
-                csv_options=self.csv_options,
-                allow_empty=self.allow_empty,
-            )
-            batch.submit(questions)
-            deadline = time.time() + self.timeout
-            if self.deferrable and (count := len(batch.state.read_open())):
-                self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.timeout)
-                self._defer(batch, deadline)
-            return self._finished(batch, context, deadline)
+            return self._ask(batch, context, self._questions(context), turn=1)
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -207,8 +203,14 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         """
         restore_attributes(self, event)
         raise_failure(event)
+        deadline = deadline_of(event)
         with self._opened(context) as batch:
-            return self._finished(batch, context, deadline_of(event))
+            if self.turn is not None:
+                batch.collect(interval=self.poll_interval, deadline=deadline)
+                questions, turn = self._questions(context), batch.submitted_turn()
+                if turn < questions.last_turn:
+                    return self._ask(batch, context, questions, turn=turn + 1)
+            return self._finished(batch, context, deadline)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the target and the counts of this try, for the log lines of a failure."""
@@ -235,6 +237,41 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files with the questions, and the chat asset of the site."""
         return [*super().lineage_inputs(), LineageDataset(self.asset_uri("chat"))]
+
+    def _questions(self, context: Context) -> Questions:
+        from airflow_provider_assistant.chat_batch.questions import read_questions
+
+        return read_questions(
+            self.source,
+            columns=self.columns,
+            constants=self.constants,
+            key_columns=key_names(self.key_columns),
+            session=self.session,
+            scope=self._scope(context),
+            repeat=self.repeat,
+            turn=self.turn,
+            allowed_root=self.allowed_root,
+            csv_options=self.csv_options,
+            allow_empty=self.allow_empty,
+        )
+
+    def _ask(self, batch: Batch, context: Context, questions: Questions, *, turn: int) -> dict[str, Any]:
+        """
+        Submit a turn and the turns after it, and return the result.
+
+        A trigger must not create anything. So the worker submits a turn and defers; the trigger polls its answers; and
+        the task resumes on a worker, which submits the next turn.
+        """
+        while True:
+            batch.submit(questions, turn)
+            deadline = time.time() + self.timeout
+            if self.deferrable and (count := len(batch.state.read_open())):
+                self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.timeout)
+                self._defer(batch, deadline)
+            if turn >= questions.last_turn:
+                return self._finished(batch, context, deadline)
+            batch.collect(interval=self.poll_interval, deadline=deadline)
+            turn += 1
 
     @contextlib.contextmanager
     def _opened(self, context: Context) -> Iterator[Batch]:

@@ -10,29 +10,21 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, means_of, rows_of, xcom_summary
 from airflow_provider_assistant.evaluation.extra import check_extra
-from airflow_provider_assistant.evaluation.rules import (
-    PASS_RATE,
-    BaselineOf,
-    Condition,
-    OnFail,
-    Rule,
-    check_baseline,
-    check_calibration,
-    parse_condition,
-    parse_rule,
-)
+from airflow_provider_assistant.evaluation.rules import ANSWERS, BaselineOf, OnFail, check_baseline, parse_rule
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import check_choice, day_of_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
-from airflow_provider_assistant.operators.source import AssistantJudgingOperator, UntemplatedField, read_table
+from airflow_provider_assistant.operators.source import AssistantJudgingOperator, UntemplatedField
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
@@ -40,8 +32,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import Summary
-
-DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
 
 
 class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
@@ -81,7 +71,8 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
     :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``
         succeeds and skips the tasks directly downstream; ``report`` succeeds.
     :param baseline: The evaluation to compare with: ``previous``, the latest run before this one whose gate did not
-        fail; ``{"tag": name}``, the latest run before this one with that tag; or the path of an evaluation's folder.
+        fail; ``{"tag": name}``, the latest run before this one with that tag; the path of an evaluation's folder; or
+        ``{"answers": path}``, the answers of another site or another day, which are scored with the same scorers.
         Default: None, no comparison.
     :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
     :param key_columns: Column or columns that identify a question, in ``answers`` and ``expectations``. Default:
@@ -172,7 +163,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         """
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
-        from airflow_provider_assistant.evaluation.evaluate import summarise
+        from airflow_provider_assistant.evaluation.evaluate import baseline_of, summarise
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
@@ -189,9 +180,15 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         answers = self._table(self.answers)
         if not answers.num_rows:
             return self._empty(context, names)
-        baseline = find_baseline(directory, self.baseline)
+        other = self._other_answers()
+        baseline = None if other else find_baseline(directory, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
+        if other:
+            other_cases = read_cases(self._table(other), expectations, key_columns=self.key_columns)
+            compared = self.judges.judged(other_cases, scorers, (), directory.baseline_verdicts)
+            about = baseline_of(other_cases, compared.scorers, name=None, path=other)
+            baseline = about._replace(judges=compared.summaries)
         judged = self.judges.judged(cases, scorers, rules, directory.verdicts)
         scores = score_cases(cases, judged.scorers)
         summary = summarise(
@@ -209,7 +206,8 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         )
         from airflow_provider_assistant.evaluation.report import render
 
-        page = render(summary, cases, scores, directory.trend(), judged.reasons)
+        others = baseline.cases if baseline else ()
+        page = render(summary, cases, scores, directory.trend(), judged.reasons, baseline_cases=others)
         lake_file = self._write(context, directory, summary, scores, page)
         return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
 
@@ -223,8 +221,12 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         return FailureContext(doing, written)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
-        """Return the files with the answers and the expectations."""
-        return [*files_in(self.answers), *files_in(self.expectations)]
+        """Return the files with the answers, the expectations and the answers to compare with."""
+        return [*files_in(self.answers), *files_in(self.expectations), *files_in(self._other_answers())]
+
+    def _other_answers(self) -> str | None:
+        """Return the path of the answers to compare with, or None."""
+        return self.baseline.get(ANSWERS) if isinstance(self.baseline, Mapping) else None
 
     def _check_arguments(self) -> None:
         """
@@ -252,31 +254,20 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         else:
             self._parsed(names)
 
-    def _parsed(self, names: Sequence[str] | None) -> tuple[Condition | None, list[Rule]]:
+    def _parsed(self, names: Sequence[str] | None) -> Criteria:
         """
         Return the condition for passing and the rules of the gate.
 
         :param names: Names of the scorers, or None if they are not known yet.
         :raises AssistantInputError: The condition, a rule or the baseline is invalid.
         """
-        if isinstance(self.gate, str):
-            raise AssistantInputError(f"gate must be a list of rules, not {self.gate!r}", field="gate")
-        rules = [parse_rule(rule, names) for rule in self.gate]
-        pass_if = None if self.pass_if is None else parse_condition(self.pass_if, names)
-        check_calibration(rules, pass_if)
         check_baseline(self.baseline)
-        if pass_if is None and (rates := [rule.text for rule in rules if rule.name == PASS_RATE]):
-            raise AssistantInputError(
-                f"gate: {rates[0]!r} needs pass_if, the condition for a question to pass", field="pass_if"
-            )
-        if self.baseline is None and (drops := [rule.text for rule in rules if rule.is_drop]):
-            raise AssistantInputError(f"gate: {drops[0]!r} needs a baseline, such as 'previous'", field="baseline")
-        return pass_if, rules
+        return parse_criteria(self.pass_if, self.gate, names, has_baseline=self.baseline is not None)
 
     def _table(self, source: Any) -> pa.Table:
         wanted = ColumnSelection((), rest=True)
         with open_source(source, wanted, csv_options=self.csv_options, allow_empty=self.allow_empty) as opened:
-            return read_table(opened)
+            return table_of(opened)
 
     def _empty(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
         """

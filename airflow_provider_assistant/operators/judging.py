@@ -26,12 +26,12 @@ class Judged(NamedTuple):
 
     :param scorers: The scorers of the evaluation; those that are judges look up their verdicts.
     :param summaries: Model, rubric, tokens and agreement by scorer.
-    :param reasons: Reasons by key of the question and scorer.
+    :param reasons: Reasons by key of the question, number of its repetition, and scorer.
     """
 
     scorers: Sequence[Scorer]
     summaries: Mapping[str, JudgeSummary]
-    reasons: Mapping[tuple[str, str], str]
+    reasons: Mapping[tuple[str, int, str], str]
 
 
 class JudgeTask:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator, AssistantConcurrentOperator
-from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from airflow_provider_assistant.loading.sources import Source
     from airflow_provider_assistant.operators.judging import JudgeTask
 
 
@@ -129,27 +123,3 @@ class AssistantJudgingOperator(AssistantReaderOperator):
         """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
         if self.judges:
             self.judges.cancel()
-
-
-def read_table(source: Source) -> pa.Table:
-    """
-    Read a whole source into one table.
-
-    :param source: The open source.
-    :return: All rows and columns; a column that a batch does not have is null there.
-    :raises AssistantInputError: A column holds several types.
-    """
-    import pyarrow as pa
-
-    columns: dict[str, list[Any]] = {}
-    rows = 0
-    for batch in source.batches():
-        for name, values in batch.columns.items():
-            columns.setdefault(name, [None] * rows).extend(values)
-        rows += len(batch)
-        for values in columns.values():
-            values.extend(itertools.repeat(None, rows - len(values)))
-    try:
-        return pa.table({name: arrow.array(values) for name, values in columns.items()})
-    except (pa.ArrowException, TypeError) as error:
-        raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error

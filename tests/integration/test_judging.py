@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -78,6 +79,28 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 def asked(server: SandboxServer) -> int:
     return len(server.service.journal.entries(path="/chat/completions"))
+
+
+def test_repetitions_and_other_answers_have_verdicts_of_their_own(server: SandboxServer, tmp_path: Path) -> None:
+    """Two answers of each question, of which the second is wrong, compared with answers that are all right."""
+    answers = [
+        {**answer(number, text), "repetition": repetition}
+        for number in (1, 3)
+        for repetition, text in ((1, RIGHT), (2, "Refunds are paid within 9 days."))
+    ]
+    others = tmp_path / "others.parquet"
+    pq.write_table(pa.Table.from_pylist([answer(1), answer(3)]), others)
+    head = evaluate(
+        judging(tmp_path, answers, scorers=["judge.correctness"], baseline={"answers": str(others)}, on_fail="report")
+    )
+    scores = pq.read_table(head["scores_path"]).to_pylist()
+    assert [(row["key"], row["repetition"], row["score"] == 1) for row in scores] == [
+        (f"q000{number}", repetition, repetition == 1) for number in (1, 3) for repetition in (1, 2)
+    ]
+    compared = summary_of(head)["comparison"]["scorers"]["judge.correctness"]
+    assert (compared["paired"], compared["worse"]) == (2, 2)
+    folder = Path(head["scores_path"].removeprefix("file://")).parent
+    assert pq.read_table(folder / "baseline_verdicts.parquet").num_rows == 2
 
 
 def test_verdicts_are_scores_and_figures(server, tmp_path):

@@ -123,13 +123,13 @@ class Judging:
         if not scorer.name.startswith(JUDGE):
             return scorer
         hashes = {
-            request.key: content_hash
+            (request.key, request.repetition): content_hash
             for request, content_hash in zip(self._work.requests, self._hashes, strict=True)
             if request.rubric.scorer == scorer.name and not request.is_label
         }
 
         def score(case: Case) -> float | None:
-            content_hash = hashes.get(case.key)
+            content_hash = hashes.get((case.key, case.repetition))
             if content_hash in self._errors:
                 raise self._errors[content_hash]
             return None if content_hash is None else self._known[content_hash].score
@@ -145,10 +145,10 @@ class Judging:
         """
         return {rubric.scorer: self._summary(rubric) for rubric in rubrics}
 
-    def reasons(self) -> dict[tuple[str, str], str]:
-        """Return the reasons of the judges by key of the question and scorer."""
+    def reasons(self) -> dict[tuple[str, int, str], str]:
+        """Return the reasons of the judges by key of the question, number of its repetition, and scorer."""
         return {
-            (request.key, request.rubric.scorer): self._known[content_hash].reason
+            (request.key, request.repetition, request.rubric.scorer): self._known[content_hash].reason
             for request, content_hash in zip(self._work.requests, self._hashes, strict=True)
             if content_hash in self._known and not request.is_label
         }

@@ -102,6 +102,7 @@ class JudgeRequest:
     :param expected: The expected answer, or None.
     :param passages: Passages that the answer should be based on.
     :param is_label: Whether a person has labelled this answer, and it is not the answer of this evaluation.
+    :param repetition: Number of the repetition of the question, from 1.
     """
 
     key: str
@@ -111,6 +112,7 @@ class JudgeRequest:
     expected: str | None
     passages: tuple[str, ...]
     is_label: bool = False
+    repetition: int = 1
 
     @classmethod
     def of(cls, case: Case, rubric: Rubric, answer: str, *, is_label: bool = False) -> JudgeRequest | None:
@@ -129,7 +131,7 @@ class JudgeRequest:
         passages = _passages(case) if is_own or rubric.reference == "passages" else ()
         if (rubric.reference == "expected" and expected is None) or (rubric.reference == "passages" and not passages):
             return None
-        return cls(case.key, rubric, case.message, answer, expected, passages, is_label)
+        return cls(case.key, rubric, case.message, answer, expected, passages, is_label, case.repetition)
 
     def content_hash(self, model: str) -> str:
         """

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.evaluation.report import charts, formats, sections
+from airflow_provider_assistant.evaluation.report import charts, formats, sections, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,9 @@ def render(
     cases: Sequence[Case],
     scores: pa.Table,
     trend: Sequence[Summary] = (),
-    reasons: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    reasons: Mapping[tuple[str, int, str], str] = MappingProxyType({}),
+    *,
+    baseline_cases: Sequence[Case] = (),
 ) -> str:
     """
     Return the report of an evaluation as one HTML page that loads nothing and runs no scripts.
@@ -47,7 +49,9 @@ def render(
     :param cases: The questions. Questions with equal scores are listed in this order.
     :param scores: The table of scores, one row per question and scorer.
     :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30. Default: none.
-    :param reasons: Reasons of judges by key of the question and scorer. Default: none.
+    :param reasons: Reasons of judges by key of the question, number of its repetition, and scorer. Default: none.
+    :param baseline_cases: Questions with the answers of the baseline, to show both answers side by side. Default: not
+        known.
     :return: The HTML page.
     """
     runs = sections.runs(summary, trend)
@@ -65,7 +69,9 @@ def render(
         quantiles=QUANTILES,
         tags=sections.tags(summary),
         worst=sections.worst(summary, cases, scores),
+        repeated=sections.repeated(summary, cases, scores),
         changes=sections.changes(summary, cases),
+        pairs=side_by_side.pairs(summary, cases, baseline_cases),
         unanswered=sections.unanswered(cases),
         errors=sections.scoring_errors(scores),
         reasons=reasons,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from airflow_provider_assistant.evaluation.comparison import repetition_column
+from airflow_provider_assistant.evaluation.repetitions import disagree
 from airflow_provider_assistant.evaluation.report import word_diff
 from airflow_provider_assistant.storage import arrow
 
@@ -23,6 +25,7 @@ MAX_WORST = 20
 MAX_UNANSWERED = 50
 MAX_ERRORS = 20
 MAX_CHANGES = 20
+MAX_REPEATED = 20
 MAX_TAGS = 100
 MAX_RUNS = 30
 
@@ -77,6 +80,21 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """
+    A question whose repetitions got different answers.
+
+    :param case: Its first repetition.
+    :param answers: The different answers with their counts, most frequent first.
+    :param spread: Difference between the best and the worst mean score of its repetitions; 0 without scores.
+    """
+
+    case: Case
+    answers: Sequence[tuple[str, int]]
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """The changes of one scorer that are shown."""
 
@@ -96,16 +114,56 @@ def worst(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Ans
     :param cases: The questions.
     :param scores: The table of scores.
     """
-    by_key = _scores(scores)
-    shares = [name for name, scorer in summary.scorers.items() if scorer.histogram and scorer.higher_is_better]
+    scored = _scores(scores)
     ranked: list[tuple[float, Case, str]] = []
     for case in cases:
-        known = [value for name in shares if (value := by_key[case.key].get(name)) is not None]
-        if case.answer is not None and known and (mean := sum(known) / len(known)) < 1:
+        mean = _mean_share(summary, scored[case.key, case.repetition])
+        if case.answer is not None and mean is not None and mean < 1:
             ranked.append((mean, case, case.answer))
     ranked.sort(key=lambda one: one[0])
-    rows = [_answered(case, answer, mean, by_key[case.key]) for mean, case, answer in ranked[:MAX_WORST]]
+    rows = [
+        _answered(case, answer, mean, scored[case.key, case.repetition]) for mean, case, answer in ranked[:MAX_WORST]
+    ]
     return Some(rows, len(ranked) - len(rows))
+
+
+def repeated(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Repeated]:
+    """
+    Return the questions whose repetitions got different answers, with the greatest difference in score first.
+
+    :param summary: The summary of the evaluation.
+    :param cases: The questions.
+    :param scores: The table of scores.
+    """
+    if summary.repetitions is None:
+        return Some([], 0)
+    scored = _scores(scores)
+    grouped: defaultdict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        if case.answer is not None:
+            grouped[case.key].append(case)
+    found = [
+        Repeated(group[0], Counter(case.answer or "" for case in group).most_common(), _spread(summary, group, scored))
+        for group in grouped.values()
+        if disagree(case.answer or "" for case in group)
+    ]
+    found.sort(key=lambda one: -one.spread)
+    return _some(found, MAX_REPEATED)
+
+
+def _spread(
+    summary: Summary, group: Sequence[Case], scored: Mapping[tuple[str, int], Mapping[str, float | None]]
+) -> float:
+    means = [_mean_share(summary, scored[case.key, case.repetition]) for case in group]
+    known = [mean for mean in means if mean is not None]
+    return max(known) - min(known) if known else 0.0
+
+
+def _mean_share(summary: Summary, scores: Mapping[str, float | None]) -> float | None:
+    """Return the mean of the scores from 0 to 1 for which higher is better."""
+    shares = (name for name, scorer in summary.scorers.items() if scorer.histogram and scorer.higher_is_better)
+    known = [value for name in shares if (value := scores.get(name)) is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _answered(case: Case, answer: str, mean: float, scores: Mapping[str, float | None]) -> Answered:
@@ -114,12 +172,13 @@ def _answered(case: Case, answer: str, mean: float, scores: Mapping[str, float |
     return Answered(case, mean, scores, *word_diff.compare(case.expected, answer))
 
 
-def _scores(scores: pa.Table) -> Mapping[str, Mapping[str, float | None]]:
-    by_key: defaultdict[str, dict[str, float | None]] = defaultdict(dict)
+def _scores(scores: pa.Table) -> Mapping[tuple[str, int], Mapping[str, float | None]]:
+    """Return the scores by scorer, by key and repetition."""
+    found: defaultdict[tuple[str, int], dict[str, float | None]] = defaultdict(dict)
     columns = (scores.column(name).to_pylist() for name in ("key", "scorer", "score"))
-    for key, scorer, value in zip(*columns, strict=True):
-        by_key[key][scorer] = value
-    return by_key
+    for key, scorer, value, repetition in zip(*columns, repetition_column(scores), strict=True):
+        found[key, repetition][scorer] = value
+    return found
 
 
 def unanswered(cases: Iterable[Case]) -> Some[Case]:

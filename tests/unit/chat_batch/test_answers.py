@@ -41,6 +41,8 @@ def submitted(names, **changes):
     """Return the columns of questions with these request ids; None is a question that was not submitted."""
     columns = {
         "key": [str(number) for number in range(len(names))],
+        "repetition": [1] * len(names),
+        "turn": [None] * len(names),
         "message": ["?"] * len(names),
         "error": [None] * len(names),
         "request_id": list(names),
@@ -104,7 +106,7 @@ def test_the_columns_have_the_same_types_whatever_is_in_them(tmp_path):
     types = dict(zip(some.schema.names, some.schema.types, strict=True))
     assert types == dict.fromkeys(COLUMNS, pa.string()) | {
         "submitted_at": moment, "completed_at": moment, "seconds": pa.float64(), "noticed_after": pa.float64(),
-        "polls": pa.int32(), "attempts": pa.int32(),
+        "polls": pa.int32(), "attempts": pa.int32(), "repetition": pa.int32(), "turn": pa.int32(),
     }  # fmt: skip
 
 

@@ -38,7 +38,8 @@ ACTIONS = dict(actions())
 
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
-        *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "sandbox")),
+        "assistant golden-set check",
+        *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "evaluate", "sandbox")),
         *(
             f"assistant ledger {name}"
             for name in ("status", "ambiguous", "stale", "superseded", "forget", "resolve", "loads", "prune", "rekey")

@@ -35,6 +35,7 @@ def test_a_row_for_every_question_and_scorer_in_their_order():
     assert table.to_pylist() == [
         {
             "key": case.key,
+            "repetition": 1,
             "case": case.digest,
             "scorer": scorer,
             "score": score,

@@ -488,8 +488,8 @@ def test_a_conversation_that_cannot_be_closed_is_counted_only(fault, service, co
 def test_a_conversation_with_an_open_question_is_not_closed(service, connection, execute, output, monkeypatch):
     submit = Batch.submit
 
-    def submitted(batch, questions):
-        submit(batch, questions)
+    def submitted(batch, questions, turn):
+        submit(batch, questions, turn)
         until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
         # After the deadline, each request is polled once more.
         service.answer("status:503", path=POLL, times=1)
@@ -642,8 +642,8 @@ def test_lost_questions_are_asked_anew_by_the_retry(deferrable, service, connect
 
     submit = Batch.submit
 
-    def submitted(batch, questions):
-        submit(batch, questions)
+    def submitted(batch, questions, turn):
+        submit(batch, questions, turn)
         if len(service.rows("requests")) == 20:
             lose(service, messages=gone)
             service.behave(processing_seconds=0)
@@ -927,8 +927,8 @@ def test_killed_when_most_had_come(service, connection, execute, output, monkeyp
     late = ["Question 3?", "Question 17?"]
     submit = Batch.submit
 
-    def slow(batch, questions):
-        submit(batch, questions)
+    def slow(batch, questions, turn):
+        submit(batch, questions, turn)
         ids = [row["id"] for row in service.rows("requests") if row["message"] in late]
         service.answer("status:503", path=f"{POLL}({'|'.join(ids)})$", times=None)
 
@@ -1127,8 +1127,8 @@ def test_ended_between_submitting_and_waiting(service, connection, execute, outp
     operator = operator_of(many(5), {**DEFAULTS, "output_path": str(output)})
     submit = Batch.submit
 
-    def submitted(batch, questions):
-        submit(batch, questions)
+    def submitted(batch, questions, turn):
+        submit(batch, questions, turn)
         operator.on_kill()
 
     with monkeypatch.context() as patch:

@@ -96,7 +96,9 @@ def operator(tmp_path):
 @pytest.fixture
 def evaluate(operator, monkeypatch):
     """Evaluate as the run of a given day, without charts, which are slow."""
-    monkeypatch.setattr(report, "render", lambda summary, cases, scores, trend, reasons: f"{len(trend)} runs before")
+    monkeypatch.setattr(
+        report, "render", lambda summary, cases, scores, trend, reasons, **_: f"{len(trend)} runs before"
+    )
 
     def run(answers, *, night=0, run_id=None, map_index=-1, **arguments):
         moment = NIGHT + timedelta(days=night)
@@ -619,3 +621,29 @@ def test_the_link_is_that_of_the_instance_below_the_ui(base, prefix, operator, m
     instance = Ti(dag_id="nightly", task_id="judge", run_id="manual__2026-11-21T00:00:00+00:00", map_index=3)
     link = AssistantReportLink().get_link(built, ti_key=instance)
     assert link == f"{prefix}/assistant/reports/nightly/manual__2026-11-21T00%3A00%3A00%2B00%3A00/judge/3"
+
+
+def test_the_answers_of_another_site_are_a_baseline(operator, tmp_path):
+    other = tmp_path / "other.parquet"
+    answers = good(8)
+    for row in answers[:3]:
+        row["answer"] = "In ten days."
+    for row in answers[3:5]:
+        row["answer"] = "In five"
+    pq.write_table(pa.Table.from_pylist(answers), other)
+    now = good(8)
+    now[7]["answer"] = "Never."
+    head = execute(operator(now, baseline={"answers": str(other)}, gate=["token_f1 drop <= 1"], scorers=["token_f1"]))
+    assert (head["verdict"], head["baseline"]) == ("passed", str(other))
+    found = summary_of(head).comparison.scorers["token_f1"]
+    assert (found.better, found.unchanged, found.worse) == (5, 2, 1)
+    page = Path(head["report_path"]).read_text()
+    assert "Questions that changed most" in page
+    assert "<del>ten</del>" in page
+    assert page.index("<del>ten</del>") < page.index("Unanswered questions")
+
+
+@pytest.mark.parametrize("baseline", [{"answers": ""}, {"answers": "a", "tag": "b"}, {}, ""])
+def test_a_baseline_of_another_form_is_refused(baseline, operator):
+    with pytest.raises(AssistantInputError, match="baseline must be a path"):
+        operator(good(2), baseline=baseline)

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_assistant.evaluation import summary as parts
+from airflow_provider_assistant.evaluation.evaluate import summarise
 from airflow_provider_assistant.evaluation.report import render, sections
+from airflow_provider_assistant.evaluation.rules import parse_condition
+from airflow_provider_assistant.evaluation.scorers import scorers_of
+from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.evaluation.summary import Summary
 from tests.unit.evaluation.report.examples import case, nightly, scored, summary_of
 from tests.unit.evaluation.report.hostile import HOSTILE, hostile
@@ -337,3 +341,17 @@ def test_each_hostile_answer_is_shown_as_what_it_is(text: str) -> None:
 @pytest.mark.slow
 def test_the_page_of_five_thousand_questions_is_small() -> None:
     assert len(render(*nightly(5000)).encode()) <= 300_000
+
+
+def test_repetitions_have_a_section_of_their_own() -> None:
+    cases = [case(0), case(0, repetition=2, answer="In <b>ten</b> days."), case(1), case(1, repetition=2)]
+    scores = score_cases(cases, scorers_of(["token_f1"]))
+    summary = summarise(cases, scores, scorers_of(["token_f1"]), name="n", pass_if=parse_condition("token_f1 >= 0.9"))
+    text = page(summary, cases, scores).sections["repetitions"]
+    assert "up to 2 times" in text
+    assert "Answers disagree 50.0 %" in text
+    assert "Unstable 50.0 %" in text
+    assert "1×: Within five working days. 1×: In <b>ten</b> days." in text
+    assert "faq-0001" not in text
+    assert "Repetition 2" in page(summary, cases, scores).sections["worst"]
+    assert "repetitions" not in page(*nightly()).sections

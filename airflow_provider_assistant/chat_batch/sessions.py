@@ -1,0 +1,71 @@
+"""Close the sessions of a chat batch."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.payloads import SessionClose, checked
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
+from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Consecutive failures after which no further session is closed.
+BREAKER = 25
+
+log = logging.getLogger(__name__)
+
+
+def ended_sessions(table: pa.Table) -> list[str]:
+    """
+    Return the sessions that no retry needs.
+
+    A retry waits for pending questions. It also continues conversations that ended early, so these stay open.
+
+    :param table: The questions with their answers.
+    """
+    is_conversation = table["turn"].null_count < table.num_rows
+    unfinished = {"timed_out", "failed", "lost", "not_submitted"} if is_conversation else {"timed_out"}
+    rows = set(zip(table["session_id"].to_pylist(), table["status"].to_pylist(), strict=True))
+    ended = {session for session, status in rows if session and status in {"complete", "failed"}}
+    return sorted(ended - {session for session, status in rows if status in unfinished})
+
+
+async def close_sessions(settings: ClientSettings, site_id: str, sessions: Sequence[str]) -> tuple[int, int]:
+    """
+    Close sessions (``POST …/chat/session/close``).
+
+    :param settings: Settings of the client.
+    :param site_id: Id of the site.
+    :param sessions: Ids of the sessions.
+    :return: How many sessions were closed, and how many could not be.
+    """
+    errors: list[AssistantError] = []
+    closed = 0
+
+    async def close(session: str) -> None:
+        nonlocal closed
+        call = endpoints.close_session(site_id, checked(SessionClose, {"session_id": session}))
+        # A 404 means that an earlier attempt has closed the session.
+        with contextlib.suppress(AssistantNotFoundError):
+            await client.asend(call)
+        closed += 1
+
+    async with RateLimitedClient(settings) as client:
+        await for_each(
+            sessions,
+            close,
+            max_concurrency=settings.max_concurrency,
+            breaker=CircuitBreaker(BREAKER),
+            on_error=lambda _, error: errors.append(error),
+        )
+    if errors:
+        log.warning("A session could not be closed: %s", errors[0])
+    return closed, len(sessions) - closed

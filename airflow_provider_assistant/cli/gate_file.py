@@ -1,0 +1,52 @@
+"""The gate file of ``airflow assistant evaluate``: arguments of the operator, in YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
+from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.operators.judging import JudgeTask
+
+FIELDS = ("scorers", "judge", "pass_if", "gate")
+
+
+class GateFile(NamedTuple):
+    """
+    The content of a gate file.
+
+    :param scorers: The scorers.
+    :param criteria: Condition for passing, and rules.
+    :param judges: The judges among the scorers.
+    """
+
+    scorers: list[Scorer]
+    criteria: Criteria
+    judges: JudgeTask
+
+
+def read_gate(path: str | None, *, has_baseline: bool) -> GateFile:
+    """
+    Read a gate file: a mapping with ``scorers``, ``judge``, ``pass_if`` and ``gate``, as the arguments of the operator.
+
+    :param path: The file; None for the default scorers without rules.
+    :param has_baseline: Whether there is a baseline to compare with.
+    :raises AssistantInputError: The file is not such a mapping, or a scorer, the condition or a rule is invalid.
+    """
+    import yaml
+
+    content = {}
+    if path is not None:
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise AssistantInputError(f"--gate {path}: not YAML: {error}", field="--gate") from error
+    if not isinstance(content, dict) or (unknown := sorted(set(map(str, content)) - set(FIELDS))):
+        found = f"unknown fields {', '.join(unknown)}" if isinstance(content, dict) else "not a mapping"
+        raise AssistantInputError(f"--gate {path}: {found}; a gate file has {', '.join(FIELDS)}", field="--gate")
+    scorers = scorers_of(content.get("scorers") or DEFAULT_SCORERS)
+    names = [scorer.name for scorer in scorers]
+    criteria = parse_criteria(content.get("pass_if"), content.get("gate") or [], names, has_baseline=has_baseline)
+    return GateFile(scorers, criteria, JudgeTask(content.get("judge"), names))

@@ -1,0 +1,55 @@
+"""The condition for passing and the rules of the gate, checked together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from airflow_provider_assistant.evaluation.rules import (
+    PASS_RATE,
+    Condition,
+    Rule,
+    check_calibration,
+    parse_condition,
+    parse_rule,
+)
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
+
+
+class Criteria(NamedTuple):
+    """
+    What an evaluation checks.
+
+    :param pass_if: Condition for a question to pass, or None.
+    :param rules: Rules of the gate.
+    """
+
+    pass_if: Condition | None
+    rules: list[Rule]
+
+
+def parse_criteria(pass_if: str | None, gate: Any, scorers: Sequence[str] | None, *, has_baseline: bool) -> Criteria:
+    """
+    Parse the condition for passing and the rules of the gate.
+
+    :param pass_if: The condition, or None.
+    :param gate: A list of rules.
+    :param scorers: Names of the scorers, or None if they are not known yet.
+    :param has_baseline: Whether there is a baseline to compare with.
+    :raises AssistantInputError: The condition or a rule is invalid, needs a condition or a baseline that is missing, or
+        uses a judge without a rule on its agreement with people.
+    """
+    if not isinstance(gate, list | tuple):
+        raise AssistantInputError(f"gate must be a list of rules, not {gate!r}", field="gate")
+    rules = [parse_rule(rule, scorers) for rule in gate]
+    condition = None if pass_if is None else parse_condition(pass_if, scorers)
+    if condition is None and (rates := [rule.text for rule in rules if rule.name == PASS_RATE]):
+        raise AssistantInputError(
+            f"gate: {rates[0]!r} needs pass_if, the condition for a question to pass", field="pass_if"
+        )
+    if not has_baseline and (drops := [rule.text for rule in rules if rule.is_drop]):
+        raise AssistantInputError(f"gate: {drops[0]!r} needs a baseline, such as 'previous'", field="baseline")
+    check_calibration(rules, condition)
+    return Criteria(condition, rules)

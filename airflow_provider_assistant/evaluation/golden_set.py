@@ -1,0 +1,154 @@
+"""Check a golden set: duplicates, missing expectations, tags without questions, and questions that were loaded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from airflow_provider_assistant.evaluation.cases import Case, read_cases
+from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.text import normalise
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import key_column, key_label
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind: TypeAlias = Literal[
+    "no_key", "duplicate_key", "duplicate", "near_duplicate", "no_expectation", "tag_without_questions", "leaked"
+]
+# Similarity of two normalised questions from which they are near duplicates, in percent.
+NEAR = 95
+# Questions that are compared with all later ones at once; limits the memory of the comparison.
+CHUNK = 500
+_ROW, _EXPECTED = "\0row", ("expected", "must_include", "must_not_include", "expect_no_answer")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenSetFinding:
+    """
+    Something in a golden set that a person should look at.
+
+    :param finding: Kind of the finding.
+    :param keys: Keys of the questions concerned; empty for a tag.
+    :param rows: Numbers of their rows, from 1.
+    :param reason: What was found.
+    """
+
+    finding: Kind
+    keys: tuple[str, ...]
+    rows: tuple[int, ...]
+    reason: str
+
+
+def check_golden_set(
+    golden: pa.Table, *, key_columns: Sequence[str], tags: Iterable[str] = (), documents: Iterable[str] = ()
+) -> list[GoldenSetFinding]:
+    """
+    Return what a person should look at, grouped by kind, in the order of the rows.
+
+    :param golden: The golden set, with a column ``message`` and some of the expectations.
+    :param key_columns: Columns that identify a question; if empty, the message does.
+    :param tags: Tags that the rules of a gate name. Default: none.
+    :param documents: Questions of the loaded Q&A documents. Default: none.
+    :return: The findings: ``no_key`` and ``duplicate_key``; ``duplicate`` and ``near_duplicate`` (at least 95 %
+        similar) questions; ``no_expectation``, a question that no scorer can score; ``tag_without_questions``; and
+        ``leaked``, a question that is also a document word by word: the assistant can only look it up.
+    :raises AssistantInputError: A column is missing, or a cell of the expectations is invalid.
+    """
+    names = tuple(key_columns) or ("message",)
+    if missing := [name for name in ("message", *names) if name not in golden.column_names]:
+        raise AssistantInputError(f"the golden set has no column {', '.join(dict.fromkeys(missing))}", field="file")
+    keys = _keys(golden, names)
+    cases = _cases(golden)
+    texts = [normalise(case.message) for case in cases]
+    checks = (
+        _key_findings(keys),
+        _duplicates(keys, texts),
+        _near_duplicates(keys, texts),
+        _without_expectation(keys, cases),
+        _unused_tags(cases, tags),
+        _leaked(keys, texts, documents),
+    )
+    return [finding for found in checks for finding in found]
+
+
+def _keys(golden: pa.Table, names: Sequence[str]) -> list[str | None]:
+    columns = [key_column(golden[name].to_pylist())[0] for name in names]
+    return [None if None in values else key_label(names, values) for values in zip(*columns, strict=True)]
+
+
+def _cases(golden: pa.Table) -> list[Case]:
+    import pyarrow as pa
+
+    # The number of the row is the key here, because duplicate keys are a finding and not an error.
+    numbered = golden.append_column(_ROW, pa.array(range(1, golden.num_rows + 1)))
+    if "answer" not in golden.column_names:
+        numbered = numbered.append_column("answer", pa.nulls(golden.num_rows, pa.string()))
+    return read_cases(numbered, key_columns=_ROW)
+
+
+def _finding(kind: Kind, keys: Sequence[str | None], positions: Sequence[int], reason: str) -> GoldenSetFinding:
+    named = tuple(keys[position] or "" for position in positions)
+    return GoldenSetFinding(kind, named, tuple(position + 1 for position in positions), reason)
+
+
+def _grouped(texts: Sequence[str | None]) -> Iterator[list[int]]:
+    """Yield the positions of each text that occurs several times."""
+    positions: defaultdict[str, list[int]] = defaultdict(list)
+    for position, text in enumerate(texts):
+        if text:
+            positions[text].append(position)
+    yield from (found for found in positions.values() if len(found) > 1)
+
+
+def _key_findings(keys: Sequence[str | None]) -> Iterator[GoldenSetFinding]:
+    for position, key in enumerate(keys):
+        if key is None:
+            yield _finding("no_key", keys, [position], "the key is empty")
+    for found in _grouped(keys):
+        yield _finding("duplicate_key", keys, found, f"{len(found)} rows have this key")
+
+
+def _duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[GoldenSetFinding]:
+    for found in _grouped(texts):
+        yield _finding("duplicate", keys, found, f"{len(found)} rows ask the same question")
+
+
+def _near_duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[GoldenSetFinding]:
+    import numpy as np
+
+    process, ratio = require_extra("rapidfuzz.process"), require_extra("rapidfuzz.fuzz").ratio
+    for start in range(0, len(texts), CHUNK):
+        rows = texts[start : start + CHUNK]
+        found = process.cdist(rows, texts[start:], scorer=ratio, score_cutoff=NEAR, dtype=np.float32, workers=-1)
+        for one, other in zip(*np.nonzero(found), strict=True):
+            if one < other and texts[start + one] != texts[start + other]:
+                positions = [start + int(one), start + int(other)]
+                yield _finding(
+                    "near_duplicate", keys, positions, f"the questions are {found[one, other]:.0f} % similar"
+                )
+
+
+def _without_expectation(keys: Sequence[str | None], cases: Sequence[Case]) -> Iterator[GoldenSetFinding]:
+    for position, case in enumerate(cases):
+        if not any(getattr(case, name) not in {None, ()} for name in _EXPECTED):
+            yield _finding("no_expectation", keys, [position], f"none of {', '.join(_EXPECTED)} is given")
+
+
+def _unused_tags(cases: Sequence[Case], tags: Iterable[str]) -> Iterator[GoldenSetFinding]:
+    used = {tag for case in cases for tag in case.tags}
+    for tag in dict.fromkeys(tags):
+        if tag not in used:
+            yield GoldenSetFinding(
+                "tag_without_questions", (), (), f"a rule of the gate names the tag {tag!r}, and no question has it"
+            )
+
+
+def _leaked(keys: Sequence[str | None], texts: Sequence[str], documents: Iterable[str]) -> Iterator[GoldenSetFinding]:
+    loaded = {normalise(text) for text in documents} - {""}
+    for position, text in enumerate(texts):
+        if text in loaded:
+            yield _finding("leaked", keys, [position], "a loaded document has this question word by word")

@@ -1,0 +1,189 @@
+"""The evaluate command: asks a golden set, and exits with the verdict of the gate."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+from junitparser import Failure, JUnitXml, Skipped
+
+from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+
+QUESTIONS = {
+    "refunds": ("When are refunds paid?", "Refunds are paid in five days.", "billing"),
+    "hours": ("When is the shop open?", "The shop is open from nine to five.", "shop"),
+    "moon": ("Who built the moon?", "", "none"),
+}
+GATE = """
+scorers: [token_f1, must_include]
+pass_if: token_f1 >= 0.5
+gate:
+  - coverage >= 0.9
+  - token_f1[billing] >= 0.0
+"""
+
+
+@pytest.fixture
+def golden(tmp_path):
+    path = tmp_path / "golden.csv"
+    rows = [f"{key},{message},{expected},{tag}" for key, (message, expected, tag) in QUESTIONS.items()]
+    path.write_text("\n".join(["key,message,expected,tags", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def gate(tmp_path):
+    def written(text=GATE):
+        path = tmp_path / "gate.yaml"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+@pytest.fixture
+def evaluate(cli, golden, connection):
+    return lambda *argv: cli("evaluate", golden, "--poll-interval", "0.05", "--timeout", "30", *argv)
+
+
+def test_a_gate_that_passes(evaluate, gate, tmp_path, service):
+    files = [tmp_path / name for name in ("out.xml", "out.html")]
+    ran = evaluate("--gate", gate(), "--junit", files[0], "--report", files[1], "-o", "json")
+    assert ran.code == 0, ran.err
+    assert (ran.json["verdict"], ran.json["questions"], ran.json["answered"]) == ("passed", 3, 3)
+    assert set(ran.json["means"]) == {"token_f1", "must_include"}
+    assert [rule["verdict"] for rule in ran.json["rules"]] == ["passed", "passed"]
+    assert '<h2 id="coverage">' in files[1].read_text()
+    (suite,) = JUnitXml.fromfile(str(files[0]))
+    assert (suite.name, suite.tests, suite.failures, suite.errors, suite.skipped) == ("golden", 2, 0, 0, 0)
+    assert [case.name for case in suite] == ["coverage >= 0.9", "token_f1[billing] >= 0.0"]
+    assert len(service.journal("POST", "session/close$")) == 3
+
+
+def test_judges_of_a_gate_file(evaluate, gate, golden, tmp_path, service, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+    judged = "scorers: [judge.correctness]\njudge: {conn_id: judge}\n"
+    refused = evaluate("--gate", gate(f"{judged}gate: ['judge.correctness >= 0.1']"))
+    assert refused.code == 2
+    assert "agreement" in refused.err
+    assert service.posts("/chat/") == 0
+    ran = evaluate("--gate", gate(judged), "--save", tmp_path / "saved", "-o", "json")
+    assert ran.code == 0, ran.err
+    # The service has no documents, so its answers are wrong.
+    assert ran.json["means"] == {"judge.correctness": 0}
+    # The question without an expected answer is not judged.
+    assert pq.read_table(tmp_path / "saved" / "verdicts.parquet")["key"].to_pylist() == ["refunds", "hours"]
+
+
+def test_a_gate_that_fails(evaluate, gate, tmp_path):
+    gate_file = gate("gate: ['token_f1 >= 1.0', 'coverage >= 0.9', 'latency p95 <= 100']")
+    ran = evaluate("--gate", gate_file, "--junit", tmp_path / "out.xml")
+    assert ran.code == 1
+    assert "token_f1 >= 1.0\tfailed" in ran.out
+    assert ran.out.splitlines()[-1].startswith("failed: golden, 3 of 3 answered; ")
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "out.xml"))
+    assert (suite.tests, suite.failures) == (3, 1)
+    assert [[type(one) for one in case.result] for case in suite] == [[Failure], [], []]
+
+
+def test_questions_without_an_answer_are_named_in_the_junit_file(evaluate, gate, service, tmp_path):
+    service.behave(fail_messages="moon")
+    ran = evaluate("--gate", gate(), "--junit", tmp_path / "out.xml")
+    assert ran.code == 1
+    printed = ElementTree.parse(tmp_path / "out.xml").findtext("testsuite/system-out")
+    assert "coverage 0.6667: 2 of 3 questions have an answer" in printed
+    assert re.search(r"^moon: failed: ", printed, re.MULTILINE)
+
+
+def test_without_a_gate_there_is_nothing_to_fail(evaluate):
+    ran = evaluate("-o", "json")
+    assert (ran.code, ran.json["verdict"], ran.json["rules"]) == (0, "none", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("gate: [", "not YAML"),
+        ("- coverage >= 1", "not a mapping"),
+        ("rules: [coverage >= 1]", "unknown fields rules; a gate file has scorers, pass_if, gate"),
+        ("gate: coverage >= 1", "gate must be a list of rules"),
+        ("gate: [bleu >= 1]", "there is no scorer 'bleu'"),
+        ("gate: [pass_rate >= 1]", "needs pass_if"),
+        ("gate: [token_f1 drop <= 0.1]", "needs a baseline"),
+    ],
+)
+def test_a_gate_file_with_a_mistake_is_refused_before_the_first_question(text, reason, evaluate, gate, service):
+    ran = evaluate("--gate", gate(text))
+    assert (ran.code, ran.out) == (2, "")
+    assert reason in ran.err
+    assert not service.journal()
+
+
+def test_what_cannot_be_judged_has_an_exit_code_of_its_own(evaluate, gate, golden, service, tmp_path):
+    service.behave(fail_messages=".")
+    ran = evaluate("--gate", gate())
+    assert ran.code == 2
+    assert "none of 3 questions has an answer" in ran.err
+    service.reset()
+    service.answer("status:401", times=None)
+    assert evaluate("--gate", gate()).code == 2
+    assert evaluate("--against", tmp_path / "nothing").code == 2
+    assert evaluate("--against", tmp_path, "--against-site", "b").code == 2
+    assert evaluate("--repeat", "0").code == 2
+    golden.unlink()
+    assert evaluate().code == 2
+
+
+def test_an_evaluation_is_saved_for_a_later_one(evaluate, gate, tmp_path, service):
+    first = evaluate("--save", tmp_path / "first", "--repeat", "2", "-o", "json")
+    assert (first.code, first.json["questions"]) == (0, 6)
+    names = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert names == ["answers.parquet", "report.html", "scores.parquet", "summary.json"]
+    assert pq.read_table(tmp_path / "first" / "answers.parquet")["repetition"].to_pylist() == [1, 2] * 3
+    gate_file = gate("gate: [token_f1 drop <= 0.01]\nscorers: [token_f1]")
+    again = evaluate("--gate", gate_file, "--against", tmp_path / "first", "-o", "json")
+    assert again.code == 0
+    difference = again.json["comparison"]["token_f1"]
+    assert (difference["mean"], difference["unchanged"], difference["worse"]) == (0.0, 2, 0)
+
+
+def test_two_sites_are_compared_question_by_question(evaluate, gate, tmp_path, service):
+    service.answer("status:404", path="sites/other/", times=None)
+    refused = evaluate("--site", "acme-docs", "--against-site", "other")
+    assert refused.code == 2
+    service.reset()
+    ran = evaluate("--site", "acme-docs", "--against-site", "acme-shop", "--report", tmp_path / "r.html", "-o", "json")
+    assert ran.code == 0, ran.err
+    assert ran.json["comparison"]["token_f1"]["paired"] == 2
+    sites = {re.search(r"sites/([^/]+)/", entry.path)[1] for entry in service.journal("POST", "chat/async$")}
+    assert sites == {"acme-docs", "acme-shop"}
+    assert "site acme-shop" in (tmp_path / "r.html").read_text()
+
+
+def test_a_base_url_and_a_key_in_the_environment_are_enough(cli, golden, service, ledger_home, monkeypatch):
+    monkeypatch.setenv("ASSISTANT_BASE_URL", service.url)
+    monkeypatch.setenv("ASSISTANT_API_KEY", ACME_FULL_KEY)
+    ran = cli("evaluate", golden, "--site", "acme-docs", "--mode", "sync", "-o", "json")
+    assert ran.code == 0, ran.err
+    monkeypatch.setenv("ASSISTANT_API_KEY", "a-wrong-key-0123456789")
+    ran = cli("evaluate", golden, "--site", "acme-docs", "--mode", "sync")
+    assert ran.code == 2
+    assert "a-wrong-key-0123456789" not in ran.out + ran.err
+
+
+def test_progress_is_only_shown_on_a_terminal(evaluate, monkeypatch):
+    assert "asking" not in evaluate().err
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "asking acme-docs" in evaluate().err
+
+
+def test_junit_is_legible_whatever_the_service_says(evaluate, gate, service, tmp_path):
+    text = "gate: ['coverage[\x07] >= 0.5']"
+    ran = evaluate("--gate", gate(text.replace("\x07", "a&<b")), "--junit", tmp_path / "out.xml")
+    assert ran.code == 1
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "out.xml"))
+    (case,) = suite
+    assert case.name == "coverage[a&<b] >= 0.5"
+    assert not isinstance(case.result[0], Skipped)

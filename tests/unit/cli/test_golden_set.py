@@ -1,0 +1,40 @@
+"""The command golden-set check."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def golden(tmp_path):
+    path = tmp_path / "golden.csv"
+    path.write_text("key;question;expected\n1;When are refunds paid?;In five days.\n2;When are refunds paid;\n")
+    return path
+
+
+def test_findings_are_listed(cli, golden, tmp_path):
+    gate, documents = tmp_path / "gate.yaml", tmp_path / "faq.csv"
+    gate.write_text("gate: ['token_f1[billing] drop <= 0.1']")
+    documents.write_text("question;answer\nwhen are refunds paid?;Soon.\n")
+    check = ("golden-set", "check", golden, "--delimiter", ";", "--column", "message=question")
+    ran = cli(*check, "--gate", gate, "--documents", documents, "-o", "json")
+    assert ran.code == 1
+    kinds = ["duplicate", "no_expectation", "tag_without_questions", "leaked", "leaked"]
+    assert [one["finding"] for one in ran.json] == kinds
+    assert ran.json[0]["keys"] == ["1", "2"]
+    ran = cli(*check)
+    assert ran.lines[1] == ["duplicate", "1, 2", "1, 2", "2 rows ask the same question"]
+    assert ran.lines[-1] == ["questions: 2, findings: 2"]
+
+
+def test_a_set_without_findings(cli, golden):
+    golden.write_text("message,expected\nWhen are refunds paid?,In five days.\n")
+    ran = cli("golden-set", "check", golden)
+    assert (ran.code, ran.out) == (0, "questions: 1, findings: 0\n")
+
+
+def test_documents_need_questions(cli, golden):
+    golden.write_text("message,expected\nWhen are refunds paid?,In five days.\n")
+    ran = cli("golden-set", "check", golden, "--documents", golden)
+    assert ran.code == 2
+    assert "there is no column question" in ran.err

@@ -1,0 +1,48 @@
+"""The questions that changed most, with both answers."""
+
+from __future__ import annotations
+
+from airflow_provider_assistant.evaluation.evaluate import baseline_of, summarise
+from airflow_provider_assistant.evaluation.report.side_by_side import MAX_PAIRS, pairs
+from airflow_provider_assistant.evaluation.scorers import scorers_of
+from airflow_provider_assistant.evaluation.scoring import score_cases
+from tests.unit.evaluation.report.examples import case
+
+SCORERS = scorers_of(["token_f1", "latency"])
+
+
+def compared(now, before):
+    baseline = baseline_of(before, SCORERS, name="before", path=None)
+    summary = summarise(now, score_cases(now, SCORERS), SCORERS, name="n", baseline=baseline)
+    return pairs(summary, now, baseline.cases)
+
+
+def texts(side):
+    return "".join(piece.text for piece in side.pieces)
+
+
+def test_the_greatest_change_comes_first_whatever_its_direction():
+    before = [case(0), case(1, answer="Within ten working days."), case(2, answer="No.", seconds=90.0), case(3)]
+    now = [case(0), case(1), case(2), case(3, answer=None, status="failed")]
+    found = compared(now, before)
+    assert [one.case.key for one in found.rows] == ["faq-0002", "faq-0001"]
+    assert [list(one.changes) for one in found.rows] == [["token_f1"], ["token_f1"]]
+    assert (texts(found.rows[0].before), texts(found.rows[0].after)) == ("No.", "Within five working days.")
+
+
+def test_of_a_repeated_question_two_different_answers_are_shown():
+    before = [case(0), case(0, repetition=2)]
+    now = [case(0), case(0, repetition=2, answer="Never.")]
+    (one,) = compared(now, before).rows
+    assert (texts(one.before), texts(one.after)) == ("Within five working days.", "Never.")
+
+
+def test_a_long_list_is_shortened():
+    before = [case(number, answer="No.") for number in range(MAX_PAIRS + 5)]
+    found = compared([case(number) for number in range(MAX_PAIRS + 5)], before)
+    assert (len(found.rows), found.more) == (MAX_PAIRS, 5)
+
+
+def test_without_the_answers_of_the_baseline_there_are_no_pairs():
+    cases = [case(0)]
+    assert pairs(summarise(cases, score_cases(cases, SCORERS), SCORERS, name="n"), cases, cases).rows == []

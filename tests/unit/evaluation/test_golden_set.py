@@ -1,0 +1,80 @@
+"""Checks of a golden set."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_assistant.evaluation import golden_set
+from airflow_provider_assistant.evaluation.golden_set import check_golden_set
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+GOOD = [
+    {"key": "a", "message": "When are refunds paid?", "expected": "In five days.", "tags": "billing"},
+    {"key": "b", "message": "Who won the chess tournament?", "expect_no_answer": "true", "tags": "other"},
+    {"key": "c", "message": "Do you ship to Peru?", "must_include": "Peru", "tags": None},
+]
+
+
+def found(rows, **options):
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pa.table({name: [row.get(name) for row in rows] for name in names})
+    arguments = {"key_columns": ["key"], **options}
+    return [(one.finding, one.keys, one.rows) for one in check_golden_set(table, **arguments)]
+
+
+def test_a_good_set_has_no_findings():
+    assert found(GOOD, tags=["billing", "other"], documents=["When are refunds due?"]) == []
+
+
+def test_keys():
+    rows = [{**GOOD[0], "key": 7}, {**GOOD[1], "key": None}, {**GOOD[2], "key": 8}]
+    assert found(rows) == [("no_key", ("",), (2,))]
+    rows = [{**GOOD[0], "key": "7"}, {**GOOD[1], "key": "7.0"}, GOOD[2]]
+    assert found(rows) == [("duplicate_key", ("7", "7"), (1, 2))]
+
+
+def test_the_message_is_the_key_if_there_is_no_other():
+    assert found([*GOOD, GOOD[0]], key_columns=[]) == [
+        ("duplicate_key", ("When are refunds paid?",) * 2, (1, 4)),
+        ("duplicate", ("When are refunds paid?",) * 2, (1, 4)),
+    ]
+
+
+def test_questions_that_differ_only_in_punctuation_are_duplicates():
+    rows = [*GOOD, {**GOOD[0], "key": "d", "message": "when are the refunds paid"}]
+    assert found(rows) == [("duplicate", ("a", "d"), (1, 4))]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 500])
+def test_near_duplicates_are_pairs(chunk, monkeypatch):
+    monkeypatch.setattr(golden_set, "CHUNK", chunk)
+    long = "What is the longest time that a refund of an order from another country takes"
+    rows = [*GOOD, *({**GOOD[0], "key": f"n{number}", "message": f"{long} {number}?"} for number in range(3))]
+    assert found(rows) == [
+        ("near_duplicate", ("n0", "n1"), (4, 5)),
+        ("near_duplicate", ("n0", "n2"), (4, 6)),
+        ("near_duplicate", ("n1", "n2"), (5, 6)),
+    ]
+
+
+def test_a_question_needs_an_expectation():
+    rows = [{**GOOD[0], "expected": " "}, GOOD[1], {**GOOD[2], "must_include": "|"}]
+    assert found(rows) == [("no_expectation", ("a",), (1,)), ("no_expectation", ("c",), (3,))]
+
+
+def test_tags_that_no_question_has():
+    (finding,) = found(GOOD, tags=["billing", "biling", "biling"])
+    assert finding == ("tag_without_questions", (), ())
+
+
+def test_questions_that_are_loaded_word_by_word_are_leaked():
+    documents = ["WHEN are refunds paid??", "Do you ship to Peru or to Chile?"]
+    assert found(GOOD, documents=documents) == [("leaked", ("a",), (1,))]
+
+
+def test_a_cell_that_cannot_be_read_is_an_error():
+    with pytest.raises(AssistantInputError, match="weight must be a number"):
+        found([{**GOOD[0], "weight": "heavy"}])
+    with pytest.raises(AssistantInputError, match="no column message"):
+        found([{"key": "a"}])
