@@ -81,8 +81,8 @@ def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) 
     repeated = arrow.array([number for number in range(len(cases)) for _ in scorers], pa.int32())
     columns = {name: arrow.array(values, schema.field(name).type).take(repeated) for name, values in of_case.items()}
     names = [scorer.name for scorer in scorers] * len(cases)
-    for name, of_score in (("scorer", names), ("score", scores), ("outcome", outcomes), ("error", errors)):
-        columns[name] = arrow.array(of_score, schema.field(name).type)
+    of_score: dict[str, Sequence[Any]] = {"scorer": names, "score": scores, "outcome": outcomes, "error": errors}
+    columns |= {name: arrow.array(values, schema.field(name).type) for name, values in of_score.items()}
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
