@@ -1,4 +1,4 @@
-"""No task imports pandas unless it gets a dataframe of pandas: the import costs a second and 60 MB."""
+"""The operators import pandas only for what Arrow cannot hold without it: the import costs a second and 60 MB."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_no_task_imports_pandas(service, connection, ledger_home, tmp_path):
         check=False,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
     found = json.loads(ended.stdout.splitlines()[-1])
