@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import hypothesis
 import pytest
 
 from tests import schedule
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 # Airflow makes a million long-lived objects. With Python's threshold of 700, looking for garbage among them takes
 # six percent of the processor time of these tests.
 gc.set_threshold(50_000, 20, 20)
+
+# On a busy machine, an example may take any time.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 BUNDLE = "tests"
 # Airflow reads its environment at import time, so this is not in a fixture.

@@ -265,12 +265,14 @@ def _of_stream(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
         # A column mixes types: validate each row by itself.
         yield from _of_pandas(source, wanted)
     else:
-        is_mixed = is_pandas and any(
-            source[name].dtype == object and not _is_text(reader.schema.field(name).type)
-            for name in source.columns
-            if name in wanted.text or name in wanted.optional
-        )
-        yield from _of_pandas(source, wanted) if is_mixed else batches_of_arrow(reader, wanted)
+        # Close the stream also after an error, whose traceback keeps it: DuckDB's connection refuses queries meanwhile.
+        with reader:
+            is_mixed = is_pandas and any(
+                source[name].dtype == object and not _is_text(reader.schema.field(name).type)
+                for name in source.columns
+                if name in wanted.text or name in wanted.optional
+            )
+            yield from _of_pandas(source, wanted) if is_mixed else batches_of_arrow(reader, wanted)
 
 
 def _of_pandas(frame: Any, wanted: ColumnSelection) -> Iterator[Batch]:

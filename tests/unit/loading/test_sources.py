@@ -80,6 +80,15 @@ def test_dataframes(make, how):
     assert all(type(row["n"]) is int for row in rows)
 
 
+def test_a_stream_is_closed_when_the_source_is_refused():
+    """DuckDB refuses another query while a stream is open, and the error keeps the frames that hold the stream."""
+    with duckdb.connect() as connection:
+        with pytest.raises(AssistantInputError) as refused:
+            read(connection.sql("SELECT 1 AS other"))
+        assert connection.sql("SELECT 2").to_arrow_table().num_rows == 1
+        assert refused.value
+
+
 @pytest.mark.parametrize("make", [*FRAMES.values(), lambda: pa.RecordBatch.from_pylist(ROWS), lambda: ROWS[0]])
 def test_generators_of_batches(make):
     def batches():

@@ -11,7 +11,8 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.ui import reports
+from airflow_provider_assistant.ui.access import may_see_task
+from airflow_provider_assistant.ui.app import app
 from tests.versions import needs
 
 pytestmark = needs("task loops")
@@ -69,8 +70,8 @@ def test_every_iteration_has_its_own_effects_and_report(run, service, tmp_path, 
     loads = [run.xcom("body.load", index, key="created") for index in range(ITERATIONS)]
     assert (loads, service.posts("/documents/qa$")) == ([1, 0, 0], 1)
 
-    monkeypatch.setitem(reports.app.dependency_overrides, reports.may_see, lambda: None)
-    client = TestClient(reports.app)
+    monkeypatch.setitem(app.dependency_overrides, may_see_task, lambda: None)
+    client = TestClient(app)
     for index in range(ITERATIONS):
         link = run.xcom("body.evaluate", index, key="_link_AssistantReportLink")
         shown = client.get(link.removeprefix("/assistant"))

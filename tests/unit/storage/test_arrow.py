@@ -50,7 +50,7 @@ UNUSUAL = [
     [True, 1.5],
     ["\ud800"],
     [{"a": 1}, {"a": "x"}],
-    [object()],
+    [...],
 ]
 TYPED = [
     (["a", None], pa.string()),
