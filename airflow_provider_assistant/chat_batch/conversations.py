@@ -67,11 +67,8 @@ def read_conversations(
             continue
         number = _number(numbers[position])
         if text is None or number is None:
-            raise AssistantInputError(
-                f"question {messages[position]!r} has no conversation or no number of its turn: "
-                f"{names[position]!r}, {numbers[position]!r}. Nothing was sent.",
-                field="turn",
-            )
+            missing = f"of conversation {text!r} has a turn that is no number" if text else "has no conversation"
+            raise AssistantInputError(f"question {position + 1} {missing}. Nothing was sent.", field="turn")
         conversations.setdefault((text, repetition), []).append((number, position))
     session_ids, turns = [""] * len(texts), [0] * len(texts)
     for (text, repetition), rows in conversations.items():
