@@ -369,7 +369,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
 
 def _is_template(value: Any) -> bool:
     """Return whether a value contains Jinja or is an output of another task, so that it is known only at run time."""
-    if value is None:
+    if value is None or isinstance(value, int | float):
         return False
     if isinstance(value, str):
         return "{{" in value or "{%" in value

@@ -84,6 +84,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     shutil.copy(empty_warehouse, tmp_path / "lake.duckdb")
     variables = {
         "handbook": handbook,
+        "assistant_safety_site": "acme-docs",
         "faq": tmp_path / "faq.csv",
         "faq_files": mixed,
         "faq_parquet": parquet,
