@@ -87,9 +87,14 @@ class Pages:
         self.wait.until(lambda _: (self.all(selector)[0].click(), True)[1])
 
     def button(self, text: str) -> WebElement:
-        """Return the button or link with a text."""
-        [found] = [one for one in self.all("button, a, summary") if one.text.strip() == text]
-        return found
+        """Return the only button or link with a text as soon as it is there."""
+
+        def found(_: Chrome) -> WebElement | None:
+            matching = [one for one in self.all("button, a, summary") if one.text.strip() == text]
+            return matching[0] if len(matching) == 1 else None
+
+        button: WebElement = self.wait.until(found, f"there is not one button {text!r}")
+        return button
 
     def theme(self, name: str) -> None:
         """Switch the colour mode as Airflow's own menu does."""
