@@ -85,6 +85,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     variables = {
         "handbook": handbook,
         "assistant_safety_site": "acme-docs",
+        "assistant_staging_site": "acme-shop",
         "faq": tmp_path / "faq.csv",
         "faq_files": mixed,
         "faq_parquet": parquet,
