@@ -73,7 +73,7 @@ def assistant_compare_sites():
         judge={"max_judge_tokens": 1_000_000},
         pass_if=RIGHT_IF,
         gate=GATE,
-        # The report says what to decide; change to "fail" if a task goes live afterwards.
+        # Set this to "fail" if a task publishes the staging site afterwards.
         on_fail="report",
     )
     list(ask.values()) >> compare

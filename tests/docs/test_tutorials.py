@@ -116,9 +116,11 @@ def test_nightly_gate(
     report = (tmp_path / "judged.html").read_text()
     assert all(heading in report for heading in (">Judges</h2>", ">Repetitions</h2>", "Cohen's kappa"))
 
+    monkeypatch.setenv("AIRFLOW_VAR_NIGHTLY_GATE", str(tmp_path))
     dag = tutorial("nightly-gate")
     first, second = run_dag(dag), run_dag(dag)
     assert (first.state, second.state) == ("success", "success"), first.errors
+    assert first.xcom("load")["unchanged"] == 8
     assert second.xcom("evaluate")["baseline"] == first.xcom("evaluate")["scores_path"]
 
     (fault,) = (json.loads(cut) for block in found for cut in re.findall(r"-d '(.*)'", block.code))
