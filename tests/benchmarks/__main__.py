@@ -21,8 +21,8 @@ def main() -> None:
         "cases",
         nargs="*",
         metavar="CASE",
-        help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, metrics, "
-        "pages",
+        help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, judge, "
+        "metrics, pages",
     )
     parser.add_argument("--quick", action="store_true", help="tiny runs: they prove that it works, and measure nothing")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to keep the figures")
