@@ -239,7 +239,7 @@ COMMANDS = (
     ),
     GroupCommand(
         name="golden-set",
-        help="Check golden sets",
+        help="Check golden sets, and draw samples",
         epilog=EPILOG,
         subcommands=(
             _command(
@@ -258,6 +258,19 @@ COMMANDS = (
                 ENCODING,
                 QUOTE,
                 function="golden_set.check",
+            ),
+            _command(
+                "sample",
+                "Draw a smaller golden set in which each tag has its share",
+                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines"),
+                Arg(("to",), metavar="CSV", help="file to write"),
+                Arg(("--size",), type=int, required=True, metavar="N", help="number of questions to draw"),
+                Arg(("--by",), default="tags", metavar="COLUMN", help="column of groups (default: the first tag)"),
+                Arg(("--seed",), type=int, default=0, metavar="N", help="seed of the random choice (default: 0)"),
+                DELIMITER,
+                ENCODING,
+                QUOTE,
+                function="golden_set.sample",
             ),
         ),
     ),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 
@@ -31,6 +35,25 @@ def test_a_set_without_findings(cli, golden):
     golden.write_text("message,expected\nWhen are refunds paid?,In five days.\n")
     ran = cli("golden-set", "check", golden)
     assert (ran.code, ran.out) == (0, "questions: 1, findings: 0\n")
+
+
+def test_a_sample_has_the_shares_of_the_set(cli, tmp_path):
+    golden, drawn = tmp_path / "golden.parquet", tmp_path / "sample.csv"
+    tags = [["billing", "new"]] * 30 + [["shipping"]] * 9 + [None]
+    rows = [
+        {"key": number, "message": f"Is {number} right?", "tags": tag, "expect_no_answer": number % 2 == 0}
+        for number, tag in enumerate(tags)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), golden)
+    ran = cli("golden-set", "sample", golden, drawn, "--size", "10", "--seed", "2", "-o", "json")
+    assert (ran.code, ran.json["by"]) == (0, {"billing": 7, "shipping": 2, "": 1})
+    with drawn.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == 10
+    assert {row["tags"] for row in found} == {"billing|new", "shipping", ""}
+    assert all(row["expect_no_answer"] == str(int(row["key"]) % 2 == 0).lower() for row in found)
+    assert cli("golden-set", "sample", golden, drawn, "--size", "10", "--by", "key").code == 2
+    assert cli("golden-set", "sample", golden, drawn, "--size", "10", "--by", "team").code == 2
 
 
 def test_documents_need_questions(cli, golden):
