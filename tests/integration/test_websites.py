@@ -342,6 +342,13 @@ def test_robots_may_redirect_and_be_very_long(website, clock):
     assert fetch(website, clock).content == OFFICE
 
 
+def test_robots_on_another_host_are_an_error(website):
+    website.files |= {"/a": OFFICE, "/robots.txt": File(status=302, headers={"Location": "http://www.example/r"})}
+    with pytest.raises(AssistantInputError, match=r"/robots\.txt redirects to the host www\.example.* in hosts"):
+        documents([website.url("/a")])
+    assert "/a" not in website.requests
+
+
 def test_robots_that_refuse_everything_are_an_error(website):
     website.site({"/a": OFFICE})
     website.files["/robots.txt"] = b"User-agent: *\nDisallow: /"
@@ -452,6 +459,11 @@ def test_sitemaps_without_end(website):
     website.files["/wide"] = index(*(website.url(f"/{number}.xml") for number in range(1001)))
     with pytest.raises(AssistantInputError, match="more than 1,000"):
         documents(website.url("/wide"))
+
+
+def test_pages_that_are_not_included_do_not_count(website):
+    website.files |= {"/a": OFFICE, "/sitemap.xml": sitemap(*map(str, range(1500)), "/a")}
+    assert paths(documents(website.url("/sitemap.xml"), include=lambda url: url.endswith("/a"), max_pages=1)) == ["/a"]
 
 
 def test_too_many_pages_are_refused_before_the_first(website):

@@ -27,6 +27,8 @@ HTML = frozenset({"text/html", "application/xhtml+xml"})
 LARGEST_PAGE, LARGEST_SITEMAP = 5_000_000, 52_428_800
 # The protocol allows one level of indexes, and websites have a few dozen sitemaps.
 DEEPEST_INDEX, MOST_SITEMAPS = 3, 1000
+# Entries of a sitemap, as the protocol allows.
+MOST_ENTRIES = 50_000
 GZIP = b"\x1f\x8b"
 # Skipped pages in the log, of each reason.
 EXAMPLES = 20
@@ -172,7 +174,7 @@ class _Crawl:
     def _listing(self, url: httpx.URL) -> tuple[httpx.URL, bool, list[Listed]]:
         try:
             file = self._fetcher.fetch(url, LARGEST_SITEMAP)
-            is_index, entries = listing_of(_decompressed(file), max(self._max_pages, MOST_SITEMAPS))
+            is_index, entries = listing_of(_decompressed(file), MOST_ENTRIES)
         except (Skipped, NotListing) as reason:
             raise AssistantInputError(
                 f"{url} cannot be read as a sitemap or a feed: it {reason}. Pass the address of a sitemap, an RSS or "

@@ -12,7 +12,7 @@ import resource
 import sys
 from typing import Any
 
-# Bytes of memory. Pages of 5 MB take up to half of it.
+# Bytes of memory. The worker has other tasks.
 MOST_MEMORY = 2 * 1024**3
 
 OF_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})

@@ -178,14 +178,20 @@ class Fetcher:
         """
         origin = f"{url.scheme}://{host_of(url)}"
         if origin not in self._robots:
-            robots = Robots(self._robots_text(httpx.URL(f"{origin}/robots.txt")))
+            robots = Robots(self._robots_text(origin))
             self.interval = max(self.interval, robots.crawl_delay)
             self._robots[origin] = robots
         return self._robots[origin]
 
-    def _robots_text(self, url: httpx.URL) -> str:
+    def _robots_text(self, origin: str) -> str:
+        url = httpx.URL(f"{origin}/robots.txt")
         for _ in range(REDIRECTS + 1):
-            self._check_host(url)
+            if host_of(url) not in self.hosts:
+                raise AssistantInputError(
+                    f"{origin}/robots.txt redirects to the host {host_of(url)}. If that is the same website, pass it "
+                    "in hosts",
+                    field="hosts",
+                )
             fetched, status = self._request(url, LARGEST_ROBOTS, None, {}, is_robots=True)
             if 400 <= status < 500:
                 return ""
