@@ -58,11 +58,16 @@ class Website:
         self.requests: list[str] = []
         self.headers: dict[str, Mapping[str, str]] = {}
         self.not_modified = 0
+        self.connections = 0
         self.gone = threading.Event()
         website = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                website.connections += 1
+                super().setup()
 
             def do_GET(self) -> None:
                 with contextlib.suppress(OSError):

@@ -397,7 +397,8 @@ def test_private_addresses_are_refused(website, address):
     with pytest.raises((AssistantInputError, AssistantConnectionError)) as refused:
         list(website_documents([f"http://{address}:{port}/a"], requests_per_second=1000, timeout=5))
     assert "not a public one" in str(refused.value)
-    assert website.requests == []
+    httpx.get(website.url("/after"), trust_env=False)
+    assert (website.requests, website.connections) == (["/after"], 1)
 
 
 def test_a_name_that_changes_its_address_is_refused(website, clock, monkeypatch):

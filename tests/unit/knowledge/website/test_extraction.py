@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantTimeoutError
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantTimeoutError
 from airflow_provider_assistant.knowledge.website.extraction import Extractor, PageText, decoded
 from tests.website import page
 
@@ -93,3 +94,9 @@ def test_a_page_that_takes_too_long_is_named_and_the_next_one_is_read():
             extractor.text(slow, "text/html", "https://x.org/slow")
         found = extractor.text(page("Office", "From nine to five."), "text/html", URL)
     assert found == PageText("Office", "# Office\n\nFrom nine to five.", None, None)
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[website\]'"):
+        Extractor()
