@@ -11,6 +11,7 @@ from airflow_provider_assistant.knowledge.markdown import markdown_documents
 from airflow_provider_assistant.knowledge.objects import documents_of
 from airflow_provider_assistant.knowledge.parquet import write_documents
 from airflow_provider_assistant.knowledge.splitter import split_documents
+from airflow_provider_assistant.knowledge.website import website_documents
 
 __all__ = [
     "COLUMNS",
@@ -18,6 +19,7 @@ __all__ = [
     "documents_of",
     "markdown_documents",
     "split_documents",
+    "website_documents",
     "with_source",
     "write_documents",
 ]

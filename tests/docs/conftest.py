@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_assistant.knowledge.website import addresses
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction, load
 from tests.docs.pages import ROOT, blocks_of
+from tests.website import File, Website, page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 FAQ = [
@@ -59,8 +61,16 @@ def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "lake.duckdb"
 
 
+@pytest.fixture(scope="session")
+def website() -> Iterator[str]:
+    """The sitemap of a website on this machine."""
+    with Website() as running:
+        pages = {"/office": page("Office", "From nine to five."), "/archive/old": page("Old", "From eight to four.")}
+        yield running.site({path: File(html, headers={"ETag": f'"{path}"'}) for path, html in pages.items()})
+
+
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path) -> None:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path, website: str) -> None:
     """Files, folders, a warehouse, and the Variables and the connection that name them."""
     handbook = tmp_path / "handbook"
     handbook.mkdir()
@@ -103,5 +113,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     }
     for name, path in variables.items():
         monkeypatch.setenv(f"AIRFLOW_VAR_{name.upper()}", str(path))
+    monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_SITEMAP", website)
+    # The website of the pages is public, the one of the tests is on this machine.
+    monkeypatch.setattr(addresses, "is_public", lambda _: True)
     warehouse_connection = {"conn_type": "sqlite", "host": str(tmp_path / "warehouse.db")}
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse_connection))

@@ -19,6 +19,7 @@ PACKAGE = "airflow_provider_assistant"
 EXTRAS_OF = {
     f"{PACKAGE}/evaluation": {"evaluation"},
     f"{PACKAGE}/knowledge": {"knowledge"},
+    f"{PACKAGE}/knowledge/website": {"website"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},
     f"{PACKAGE}/sandbox": {"sandbox"},
     "dags": set(EXTRAS),

@@ -1,0 +1,115 @@
+"""Addresses of pages, and the IP addresses that they may lead to."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import httpx
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+# The protocol of sitemaps allows no more characters.
+LONGEST_URL = 2048
+# A name, or an IP address without brackets.
+HOST = re.compile(rb"[\w.:-]+")
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+# Its addresses contain an IPv4 address, to which a gateway of the network connects.
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+def web_address(text: str, base: httpx.URL | None = None) -> httpx.URL | None:
+    """
+    Return an address in its normal form, without a fragment.
+
+    :param text: The address, as a link, a sitemap or a user has written it.
+    :param base: Address that a relative one is relative to. Default: None, only absolute ones are valid.
+    :return: The address; None if it is not a valid one of ``http`` or ``https``, contains a user name or a password, or
+        is longer than 2,048 characters.
+    """
+    if len(text) > LONGEST_URL:
+        return None
+    try:
+        url = (base.join(text.strip()) if base else httpx.URL(text.strip())).copy_with(fragment=None)
+        url = url.copy_with(raw_path=url.raw_path)  # writes a missing path as a slash
+    except (httpx.InvalidURL, ValueError):
+        return None
+    is_valid = url.scheme in {"http", "https"} and HOST.fullmatch(url.raw_host) and (url.port or 0) < 65536
+    return url if is_valid and not url.userinfo and len(str(url)) <= LONGEST_URL else None
+
+
+def host_of(url: httpx.URL) -> str:
+    """
+    Return host and port of an address, such as ``example.com`` or ``example.com:8080``.
+
+    :param url: An address.
+    :return: Host and port, without the port that its scheme implies.
+    """
+    return url.netloc.decode("ascii")
+
+
+def refuse_private_networks(event: str, info: Mapping[str, Any]) -> None:
+    """
+    Stop a connection to a private, loopback, link-local or otherwise special IP address.
+
+    Pass it to httpx as the extension ``trace``. It looks at what the name means before the connection is opened, and at
+    the address that was connected to before anything is sent: the name may mean another address the second time.
+
+    :param event: Name of the event.
+    :param info: Values of the event.
+    :raises AssistantInputError: The IP address is not public.
+    """
+    if event == "connection.connect_tcp.started":
+        for found in _resolved(info["host"], info["port"]):
+            _check(found, info["host"])
+    elif event == "connection.connect_tcp.complete":
+        stream = info["return_value"]
+        try:
+            _check(stream.get_extra_info("server_addr")[0], "the host")
+        except BaseException:
+            stream.close()
+            raise
+
+
+def _resolved(host: str, port: int) -> Iterator[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return  # the connection fails with a better message
+    for *_, address in found:
+        yield str(address[0])
+
+
+def _check(address: str, host: str) -> None:
+    if not is_public(address):
+        raise AssistantInputError(
+            f"{host} has the address {address}, which is not a public one; nothing was sent to it. For a website in "
+            "your own network, set private_networks=True",
+            field="private_networks",
+        )
+
+
+def is_public(address: str) -> bool:
+    """
+    Return whether an IP address is on the public internet.
+
+    :param address: The address, as text.
+    :return: False for private, loopback, link-local, multicast, reserved and invalid addresses, and for IPv6 addresses
+        that contain such an IPv4 address.
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return all(one.is_global and not one.is_multicast for one in (found, *_embedded(found)))
+
+
+def _embedded(address: _Address) -> Iterator[_Address]:
+    """Return the IPv4 addresses in an IPv6 address."""
+    if isinstance(address, ipaddress.IPv6Address):
+        yield from filter(None, (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())))
+        if address in NAT64:
+            yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

@@ -1,0 +1,257 @@
+"""Rows of documents from the pages of a website, which a sitemap, a feed or a list names."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import httpx
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.client.response_limits import BoundedBody
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge.documents import DocumentRow
+from airflow_provider_assistant.knowledge.website.addresses import host_of, web_address
+from airflow_provider_assistant.knowledge.website.cache import PageCache
+from airflow_provider_assistant.knowledge.website.extraction import Extractor, PageText
+from airflow_provider_assistant.knowledge.website.fetcher import Fetched, Fetcher, Skipped
+from airflow_provider_assistant.knowledge.website.sitemaps import Listed, NotListing, iso_date, listing_of
+
+log = logging.getLogger(__name__)
+
+HTML = frozenset({"text/html", "application/xhtml+xml"})
+# Bytes of a page and, after the protocol of sitemaps, of a sitemap.
+LARGEST_PAGE, LARGEST_SITEMAP = 5_000_000, 52_428_800
+# The protocol allows one level of indexes, and websites have a few dozen sitemaps.
+DEEPEST_INDEX, MOST_SITEMAPS = 3, 1000
+# Entries of a sitemap, as the protocol allows.
+MOST_ENTRIES = 50_000
+GZIP = b"\x1f\x8b"
+# Skipped pages in the log, of each reason.
+EXAMPLES = 20
+
+
+def website_documents(
+    source: str | Iterable[str],
+    *,
+    cache: str | Path | ObjectStoragePath | None = None,
+    include: Callable[[str], bool] | None = None,
+    hosts: Collection[str] = (),
+    requests_per_second: float = 1.0,
+    max_pages: int = 10_000,
+    timeout: float = 21_600.0,
+    private_networks: bool = False,
+) -> Iterator[DocumentRow]:
+    """
+    Read the pages of a website, one after the other, and return their main text as Markdown.
+
+    robots.txt is followed, also its ``Crawl-delay``. A page is skipped, and its reason logged, if it is gone (404 or
+    410), is not HTML, has no main text, is on another host, or is not allowed by robots.txt. Every other failure ends
+    the task after retries, because the documents of a missing page would look stale. Key and parent are the address
+    after redirects; a page that several addresses lead to is one document. Needs the extra ``website``.
+
+    :param source: Address of a sitemap, an index of sitemaps or a feed (RSS or Atom), or the addresses of the pages.
+    :param cache: Parquet file, local path or object storage URL, that keeps the pages with an ETag or a time of
+        modification. The next run transfers only pages that were modified since. It is replaced after the last page.
+        Default: None, all pages are transferred.
+    :param include: Function of an address that returns whether to read the page. Default: None, all.
+    :param hosts: Hosts besides those in ``source`` that pages, sitemaps and redirects may be on, such as
+        ``www.example.com``. Default: none.
+    :param requests_per_second: Maximum number of requests per second. Default: 1.
+    :param max_pages: Maximum number of pages. More are an error. Default: 10,000.
+    :param timeout: Longest time for all pages, in seconds. Default: six hours.
+    :param private_networks: Whether to connect to private, loopback and link-local IP addresses, and through the proxy
+        of the environment variables. Default: False.
+    :return: The documents. ``date`` is that of the sitemap or feed, otherwise that in the page.
+    :raises AssistantInputError: An argument is invalid, the sitemap or feed cannot be read or has more addresses than
+        ``max_pages``, there is no page, a page is larger than 5 MB or is refused by the website (4xx), a host has a
+        private IP address, or the extra is not installed.
+    :raises AssistantServerError: The website fails (5xx), also after retries.
+    :raises AssistantRateLimitError: The website refuses more requests (429), also after retries.
+    :raises AssistantConnectionError: There is no connection, also after retries.
+    :raises AssistantTimeoutError: A page is not complete within a minute, also after retries, or ``timeout`` is over.
+    :raises AssistantResponseError: A page cannot be decompressed, also after retries.
+    :raises AssistantStorageError: The cache cannot be written.
+    """
+    extractor = Extractor()
+    if not (requests_per_second > 0 and max_pages > 0 and timeout > 0):
+        raise AssistantInputError(
+            "requests_per_second, max_pages and timeout must be positive, not "
+            f"{requests_per_second}, {max_pages} and {timeout}",
+            field="requests_per_second",
+        )
+    given = [source] if isinstance(source, str) else list(itertools.islice(source, max_pages + 1))
+    addresses = [_given(address) for address in given]
+    fetcher = Fetcher(
+        {*map(host_of, addresses), *(host_of(_given(f"https://{host}")) for host in hosts)},
+        requests_per_second=requests_per_second,
+        timeout=timeout,
+        private_networks=private_networks,
+    )
+    crawl = _Crawl(fetcher, extractor, PageCache(cache), include or (lambda _: True), max_pages)
+    return crawl.rows(addresses, is_list=not isinstance(source, str))
+
+
+def _given(address: str) -> httpx.URL:
+    url = web_address(address)
+    if url is None:
+        raise AssistantInputError(
+            "an address of a website must begin with http:// or https://, must not contain a user name or a password, "
+            "and must not be longer than 2,048 characters",
+            field="source",
+        )
+    return url
+
+
+class _Crawl:
+    """One pass over the pages, and what was skipped."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        extractor: Extractor,
+        cache: PageCache,
+        include: Callable[[str], bool],
+        max_pages: int,
+    ) -> None:
+        self._fetcher = fetcher
+        self._extractor = extractor
+        self._cache = cache
+        self._include = include
+        self._max_pages = max_pages
+        self._skipped: Counter[str] = Counter()
+        self._unchanged = 0
+
+    def rows(self, addresses: list[httpx.URL], *, is_list: bool) -> Iterator[DocumentRow]:
+        count = 0
+        with self._fetcher, self._extractor, self._cache:
+            listed: Iterable[tuple[httpx.URL, str | None]]
+            listed = ((url, None) for url in addresses) if is_list else self._listed(addresses[0])
+            pages = self._pages(listed)
+            self._check_time(pages)
+            for row in self._documents(pages):
+                count += 1
+                yield row
+            summary = ", ".join(f"{number} {reason}" for reason, number in sorted(self._skipped.items())) or "none"
+            if not count:
+                raise AssistantInputError(
+                    f"{addresses[0]} leads to no page that can be read, of {len(pages)} addresses. Skipped: {summary}",
+                    field="source",
+                )
+            self._cache.save()
+        log.info("%d pages of %s, %d not modified. Skipped: %s", count, addresses[0], self._unchanged, summary)
+
+    def _skip(self, address: str, reason: str) -> None:
+        self._skipped[reason] += 1
+        if self._skipped[reason] <= EXAMPLES:
+            log.info("skipped %s: it %s", address, reason)
+
+    def _listed(self, url: httpx.URL) -> Iterator[tuple[httpx.URL, str | None]]:
+        """Return the pages in a sitemap or a feed, and in the sitemaps that an index lists."""
+        waiting, seen = [(url, 0)], {url}
+        while waiting:
+            sitemap, depth = waiting.pop(0)
+            final, is_index, entries = self._listing(sitemap)
+            for entry in entries:
+                address = web_address(entry.url, final)
+                if address is None:
+                    self._skip(entry.url[:200], "has an invalid address")
+                elif not is_index:
+                    yield address, entry.date
+                elif address not in seen:
+                    seen.add(address)
+                    waiting.append((address, depth + 1))
+            if len(seen) > MOST_SITEMAPS or (waiting and waiting[-1][1] > DEEPEST_INDEX):
+                raise AssistantInputError(
+                    f"{url} leads to more than {MOST_SITEMAPS:,} sitemaps or {DEEPEST_INDEX} levels of them. Pass the "
+                    "address of one of them",
+                    field="source",
+                )
+
+    def _listing(self, url: httpx.URL) -> tuple[httpx.URL, bool, list[Listed]]:
+        try:
+            file = self._fetcher.fetch(url, LARGEST_SITEMAP)
+            is_index, entries = listing_of(_decompressed(file), MOST_ENTRIES)
+        except (Skipped, NotListing) as reason:
+            raise AssistantInputError(
+                f"{url} cannot be read as a sitemap or a feed: it {reason}. Pass the address of a sitemap, an RSS or "
+                "Atom feed, or a list of the pages' addresses",
+                field="source",
+            ) from None
+        return file.url, is_index, entries
+
+    def _pages(self, listed: Iterable[tuple[httpx.URL, str | None]]) -> dict[httpx.URL, str | None]:
+        """Return address and date of the pages to read. All are known before the first is read."""
+        pages: dict[httpx.URL, str | None] = {}
+        for url, date in listed:
+            if host_of(url) not in self._fetcher.hosts:
+                self._skip(str(url), "is on another host")
+            elif not self._include(str(url)):
+                self._skip(str(url), "is not included")
+            else:
+                pages.setdefault(url, date)
+            if len(pages) > self._max_pages:
+                raise AssistantInputError(
+                    f"the website has more than max_pages={self._max_pages:,} pages; nothing was written, because the "
+                    "documents of the other pages would look stale. Raise max_pages, or leave pages out with include=…",
+                    field="max_pages",
+                )
+        return pages
+
+    def _check_time(self, pages: Mapping[httpx.URL, str | None]) -> None:
+        """Read robots.txt of all hosts, and refuse a task that would run for hours and then fail."""
+        for url in {f"{url.scheme}://{host_of(url)}": url for url in pages}.values():
+            self._fetcher.robots(url)
+        self._fetcher.check_time(len(pages))
+
+    def _documents(self, pages: Mapping[httpx.URL, str | None]) -> Iterator[DocumentRow]:
+        seen: set[httpx.URL] = set()
+        for url, date in pages.items():
+            try:
+                page = self._fetcher.fetch(url, LARGEST_PAGE, HTML, self._cache.validators)
+                text = self._text(page, seen)
+            except Skipped as reason:
+                self._skip(str(url), str(reason))
+                continue
+            key = str(page.url)
+            yield DocumentRow(
+                key=key,
+                parent=key,
+                title=text.title,
+                content=text.content,
+                category=text.category,
+                url=key,
+                date=date or iso_date(text.date or ""),
+            )
+
+    def _text(self, page: Fetched, seen: set[httpx.URL]) -> PageText:
+        address = str(page.url)
+        if page.url in seen:
+            raise Skipped("leads to the same page as another address")
+        seen.add(page.url)
+        if page.content is None:
+            self._unchanged += 1
+            text = self._cache.text(address)
+        else:
+            found = self._extractor.text(page.content, page.headers.get("content-type", ""), address)
+            if found is None:
+                raise Skipped("has no main text")
+            text = found
+        self._cache.add(address, page.headers, text)
+        return text
+
+
+def _decompressed(file: Fetched) -> bytes:
+    """Return a sitemap, which may be a gzip file."""
+    content = file.content or b""
+    if not content.startswith(GZIP):
+        return content
+    body = BoundedBody(LARGEST_SITEMAP, "gzip")
+    body.feed(content)
+    content = body.end()
+    if body.defect:
+        raise NotListing(f"cannot be decompressed, or is larger than {LARGEST_SITEMAP:,} bytes")
+    return content

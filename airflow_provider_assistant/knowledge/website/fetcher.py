@@ -1,0 +1,327 @@
+"""Read files of a website: slowly, within limits, and only where it is allowed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, NamedTuple, Self
+
+import httpx
+
+from airflow_provider_assistant import __version__
+from airflow_provider_assistant.api.errors import parse_retry_after
+from airflow_provider_assistant.client.response_limits import (
+    ENCODINGS,
+    BoundedBody,
+    ResponseDeadline,
+    ResponseDeadlineExceeded,
+)
+from airflow_provider_assistant.exceptions import (
+    AssistantConnectionError,
+    AssistantError,
+    AssistantInputError,
+    AssistantRateLimitError,
+    AssistantResponseError,
+    AssistantServerError,
+    AssistantTimeoutError,
+)
+from airflow_provider_assistant.knowledge.website.addresses import host_of, refuse_private_networks, web_address
+from airflow_provider_assistant.knowledge.website.robots import NAME, Robots
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS, FILE_SECONDS = 10.0, 60.0
+ATTEMPTS, FIRST_BACKOFF_SECONDS = 4, 2.0
+# The website may ask for a longer pause, but then the task ends and does not occupy a worker.
+LONGEST_PAUSE_SECONDS = 120.0
+REDIRECTS = 5
+# RFC 9309 demands half a megabyte at least.
+LARGEST_ROBOTS = 1_000_000
+REDIRECTED, GONE, NOT_MODIFIED = frozenset({301, 302, 303, 307, 308}), frozenset({404, 410}), 304
+_Validators = Callable[[str], Mapping[str, str]]
+
+
+class Skipped(Exception):
+    """A file is not to be read, or is not what was looked for; the message is the reason, as a predicate."""
+
+
+class Fetched(NamedTuple):
+    """
+    A file of a website.
+
+    :param url: Its address after redirects.
+    :param headers: Headers of the response.
+    :param content: The decompressed content; None if it has not been modified.
+    """
+
+    url: httpx.URL
+    headers: httpx.Headers
+    content: bytes | None
+
+
+class Fetcher:
+    """
+    Sends the requests of one task, one after the other.
+
+    :param hosts: Hosts that it may connect to, with the port unless their scheme implies it.
+    :param requests_per_second: How many requests to send per second at most; fewer if robots.txt says so.
+    :param timeout: Seconds for all requests together.
+    :param private_networks: Whether private addresses and the proxy of the environment are allowed.
+    :param file_seconds: Seconds for one file. Default: 60.
+    :param clock: Returns the time in seconds. Default: the time of the process.
+    :param sleep: Waits some seconds.
+    """
+
+    def __init__(
+        self,
+        hosts: Collection[str],
+        *,
+        requests_per_second: float,
+        timeout: float,
+        private_networks: bool = False,
+        file_seconds: float = FILE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.hosts = frozenset(hosts)
+        self.interval = 1 / requests_per_second
+        """Seconds between the starts of two requests."""
+        self._timeout = timeout
+        self._private_networks = private_networks
+        self._file_seconds = file_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._end = clock() + timeout
+        self._next_request = clock()
+        self._robots: dict[str, Robots] = {}
+        self._http = httpx.Client(
+            headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODINGS},
+            timeout=httpx.Timeout(file_seconds, connect=min(file_seconds, CONNECT_SECONDS)),
+            # Each request opens a connection: its address is checked, and the deadline knows its socket.
+            limits=httpx.Limits(max_keepalive_connections=0),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            # A proxy looks up names itself, so it has to decide what it connects to.
+            trust_env=private_networks,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def fetch(
+        self,
+        url: httpx.URL,
+        limit: int,
+        types: Collection[str] | None = None,
+        validators: _Validators = lambda _: {},
+    ) -> Fetched:
+        """
+        Read a file, unless robots.txt forbids it.
+
+        :param url: Its address.
+        :param limit: Maximum size in bytes, after decompression.
+        :param types: Media types that are read. Default: None, all.
+        :param validators: Returns the headers of a conditional request for an address.
+        :return: The file.
+        :raises Skipped: robots.txt forbids it, it does not exist, is on another host, or has another media type.
+        :raises AssistantInputError: It is too large, redirects too often, has a private IP address, or the website
+            refuses it with another status than 404 and 410.
+        :raises AssistantServerError: The website fails (5xx), also after retries.
+        :raises AssistantRateLimitError: The website refuses more requests (429), also after retries.
+        :raises AssistantConnectionError: There is no connection, also after retries.
+        :raises AssistantTimeoutError: The file is not complete in time, also after retries, or the time for all
+            requests is over.
+        :raises AssistantResponseError: The file cannot be decompressed, also after retries.
+        """
+        for _ in range(REDIRECTS + 1):
+            self._check_host(url)
+            if not self.robots(url).allows(url.raw_path.decode("ascii")):
+                raise Skipped("is not allowed by robots.txt")
+            fetched, status = self._request(url, limit, types, validators(str(url)))
+            if status in GONE:
+                raise Skipped(f"is gone ({status})")
+            if status not in REDIRECTED:
+                return fetched
+            url = _target(fetched)
+        raise AssistantInputError(
+            f"{url} is the end of {REDIRECTS} redirects, and redirects again. Leave the page out, or have it repaired",
+            field="source",
+        )
+
+    def check_time(self, requests: int) -> None:
+        """
+        Check that there is time for some more requests.
+
+        :param requests: Number of the requests.
+        :raises AssistantInputError: The pauses between them take too long.
+        """
+        seconds = requests * self.interval
+        if self._clock() + seconds > self._end:
+            raise AssistantInputError(
+                f"{requests:,} pages with {self.interval:g} s between requests take {seconds:,.0f} s, and "
+                f"timeout={self._timeout:g}. robots.txt may ask for such pauses. Raise timeout or requests_per_second, "
+                "or leave pages out with include=…",
+                field="timeout",
+            )
+
+    def robots(self, url: httpx.URL) -> Robots:
+        """
+        Return what robots.txt of a page's host allows. The host is asked once.
+
+        :param url: Address of the page.
+        :return: The rules. If there is no such file (4xx), everything is allowed.
+        :raises AssistantError: The file cannot be read, as for :meth:`fetch`; then nothing is allowed.
+        """
+        origin = f"{url.scheme}://{host_of(url)}"
+        if origin not in self._robots:
+            robots = Robots(self._robots_text(origin))
+            self.interval = max(self.interval, robots.crawl_delay)
+            self._robots[origin] = robots
+        return self._robots[origin]
+
+    def _robots_text(self, origin: str) -> str:
+        url = httpx.URL(f"{origin}/robots.txt")
+        for _ in range(REDIRECTS + 1):
+            if host_of(url) not in self.hosts:
+                raise AssistantInputError(
+                    f"{origin}/robots.txt redirects to the host {host_of(url)}. If that is the same website, pass it "
+                    "in hosts",
+                    field="hosts",
+                )
+            fetched, status = self._request(url, LARGEST_ROBOTS, None, {}, is_robots=True)
+            if 400 <= status < 500:
+                return ""
+            if status not in REDIRECTED:
+                return (fetched.content or b"").decode("utf-8", "replace")
+            url = _target(fetched)
+        return ""  # RFC 9309: as if there were none
+
+    def _check_host(self, url: httpx.URL) -> None:
+        if host_of(url) not in self.hosts:
+            raise Skipped(f"is on another host, {host_of(url)}")
+
+    def _request(
+        self,
+        url: httpx.URL,
+        limit: int,
+        types: Collection[str] | None,
+        headers: Mapping[str, str],
+        *,
+        is_robots: bool = False,
+    ) -> tuple[Fetched, int]:
+        """Return the file or the redirect, and the status, after retries."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._send(url, limit, types, headers, is_robots=is_robots)
+            except AssistantInputError:
+                raise
+            except AssistantError as error:
+                asked = getattr(error, "retry_after", None)
+                pause = FIRST_BACKOFF_SECONDS * 2 ** (attempt - 1) if asked is None else asked
+                if attempt == ATTEMPTS or pause > LONGEST_PAUSE_SECONDS:
+                    raise
+                log.warning("%s Trying again in %.0f s.", error, pause)
+            self._wait(pause)
+        raise AssertionError  # pragma: no cover
+
+    def _send(
+        self,
+        url: httpx.URL,
+        limit: int,
+        types: Collection[str] | None,
+        headers: Mapping[str, str],
+        *,
+        is_robots: bool,
+    ) -> tuple[Fetched, int]:
+        self._wait(max(0.0, self._next_request - self._clock()))
+        self._next_request = self._clock() + self.interval
+        seconds = max(0.001, min(self._file_seconds, self._end - self._clock()))
+        deadline = ResponseDeadline(seconds)
+
+        def trace(event: str, info: Mapping[str, Any]) -> None:
+            if not self._private_networks:
+                refuse_private_networks(event, info)
+            deadline.trace(event, info)
+
+        try:
+            with (
+                deadline,
+                self._http.stream("GET", url, headers=dict(headers), extensions={"trace": trace}) as answer,
+            ):
+                status = answer.status_code
+                _check_status(url, answer, is_conditional=bool(headers), is_robots=is_robots)
+                content = None
+                if status == 200:
+                    _check_type(answer.headers.get("content-type", ""), types)
+                    content = _body(url, answer, limit, is_robots=is_robots)
+        except (httpx.TimeoutException, ResponseDeadlineExceeded) as error:
+            raise AssistantTimeoutError(f"{url} is not complete within {seconds:g} s.") from error
+        except httpx.TransportError as error:
+            raise AssistantConnectionError(f"{url} cannot be read: {type(error).__name__}: {error}.") from error
+        return Fetched(url, answer.headers, content), status
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, unless the time would be over then."""
+        if self._clock() + seconds >= self._end:
+            raise AssistantTimeoutError(
+                f"the website could not be read within timeout={self._timeout:g} s. Raise timeout, or read fewer pages "
+                "per task"
+            )
+        if seconds:
+            self._sleep(seconds)
+
+
+def _target(redirect: Fetched) -> httpx.URL:
+    """Return where a redirect leads to."""
+    location = redirect.headers.get("location", "")
+    url = web_address(location, redirect.url) if location else None
+    if url is None:
+        raise AssistantInputError(
+            f"{redirect.url} redirects to {location[:200]!r}, which is not an address. Leave the page out, or have it "
+            "repaired",
+            field="source",
+        )
+    return url
+
+
+def _check_status(url: httpx.URL, answer: httpx.Response, *, is_conditional: bool, is_robots: bool) -> None:
+    status = answer.status_code
+    retry_after = parse_retry_after(answer.headers.get("retry-after"), time.time())
+    if status == 429:
+        raise AssistantRateLimitError(f"{url} answers 429.", status=status, retry_after=retry_after)
+    if status >= 500:
+        raise AssistantServerError(f"{url} answers {status}.", status=status, retry_after=retry_after)
+    is_expected = status in {200, *GONE, *REDIRECTED} or (status == NOT_MODIFIED and is_conditional)
+    if not is_expected and not (is_robots and 400 <= status < 500):
+        raise AssistantInputError(
+            f"{url} answers {status}. Its documents would look stale if the page was left out, so nothing was written. "
+            "If the page is not public, leave it out with include=…",
+            field="source",
+        )
+
+
+def _check_type(header: str, types: Collection[str] | None) -> None:
+    found = header.partition(";")[0].strip().lower()
+    if types is not None and found and found not in types:
+        raise Skipped(f"is {found[:60]}")
+
+
+def _body(url: httpx.URL, answer: httpx.Response, limit: int, *, is_robots: bool) -> bytes:
+    encoding = answer.headers.get("content-encoding", "")
+    body = BoundedBody(limit, encoding)
+    for piece in answer.iter_raw():
+        if not body.feed(piece):
+            break
+    content = body.end()
+    # A robots.txt that is too large is read as far as that.
+    if body.defect and len(content) == limit and not is_robots:
+        raise AssistantInputError(
+            f"{url} is larger than {limit:,} bytes. Leave it out with include=…, or split it", field="source"
+        )
+    if body.defect and len(content) < limit:
+        raise AssistantResponseError(f"{url} {body.defect}.")
+    return content

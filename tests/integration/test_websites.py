@@ -1,0 +1,510 @@
+"""Documents from a website on a real socket: sitemaps, feeds, robots.txt, the cache, and hostile servers."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import logging
+import socket
+import time
+import zlib
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.exceptions import (
+    AssistantConnectionError,
+    AssistantInputError,
+    AssistantRateLimitError,
+    AssistantResponseError,
+    AssistantServerError,
+    AssistantTimeoutError,
+)
+from airflow_provider_assistant.knowledge import split_documents, website_documents, write_documents
+from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped
+from tests.website import File, Website, index, page, sitemap
+
+OFFICE, HOME = page("Office", "From nine to five."), page("Home", "Ask first.")
+# The website asks for an immediate retry.
+NOW = {"Retry-After": "0"}
+
+
+@pytest.fixture
+def website():
+    with Website() as website:
+        yield website
+
+
+def documents(source, **options):
+    return list(website_documents(source, requests_per_second=1000, private_networks=True, **options))
+
+
+def paths(rows):
+    return [httpx.URL(row["key"]).raw_path.decode() for row in rows]
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.slept = []
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        if seconds:
+            self.slept.append(seconds)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def fetcher(website, clock, **options):
+    settings = {"requests_per_second": 1, "timeout": 3600, "private_networks": True, **options}
+    return Fetcher({website.host}, clock=clock, sleep=clock.sleep, **settings)
+
+
+def fetch(website, clock, path="/a", limit=1_000_000, **options):
+    with fetcher(website, clock, **options) as client:
+        return client.fetch(httpx.URL(website.url(path)), limit)
+
+
+# -- what is read ----------------------------------------------------------------------------------
+
+
+def test_the_pages_of_a_sitemap(website):
+    website.files |= {"/office": OFFICE, "/home?a=1": HOME}
+    website.files["/sitemap.xml"] = (
+        f"<urlset><url><loc>{website.url('/office#hours')}</loc><lastmod>2026-11-22</lastmod></url>"
+        f"<url><loc>{website.url('/home?a=1')}</loc></url><url><loc>{website.url('/office')}</loc></url></urlset>"
+    ).encode()
+    rows = documents(website.url("/sitemap.xml"))
+    assert rows[0] == {
+        "key": website.url("/office"),
+        "parent": website.url("/office"),
+        "title": "Office",
+        "content": "# Office\n\nFrom nine to five.",
+        "category": None,
+        "url": website.url("/office"),
+        "date": "2026-11-22",
+    }
+    assert paths(rows) == ["/office", "/home?a=1"]
+    assert website.requests == ["/robots.txt", "/sitemap.xml", "/office", "/home?a=1"]
+    assert website.headers["/office"]["User-Agent"].startswith("airflow-provider-assistant/")
+
+
+def test_pages_are_read_one_at_a_time(website):
+    rows = website_documents(website.site({"/a": OFFICE, "/b": HOME}), requests_per_second=1000, private_networks=True)
+    assert website.requests == []
+    next(rows)
+    assert website.requests[-1] == "/a"
+    rows.close()
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        "<rss><channel><item><link>{0}</link></item><item><link>/b</link></item></channel></rss>",
+        """<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="{0}"/></entry>
+        <entry><link href="b"/></entry></feed>""",
+    ],
+)
+def test_a_feed(website, feed):
+    website.files |= {"/feed": feed.format(website.url("/a")).encode(), "/a": OFFICE, "/b": HOME}
+    assert paths(documents(website.url("/feed"))) == ["/a", "/b"]
+
+
+def test_a_list_and_what_is_included(website):
+    website.files |= {"/a": OFFICE, "/b": HOME}
+    assert paths(documents([website.url("/a"), website.url("/b")], include=lambda url: url.endswith("b"))) == ["/b"]
+    assert "/a" not in website.requests
+
+
+def test_an_index_and_a_compressed_sitemap(website):
+    website.files |= {
+        "/index": index(website.url("/1.xml"), website.url("/2.xml.gz"), website.url("/1.xml")),
+        "/1.xml": sitemap(website.url("/a")),
+        "/2.xml.gz": gzip.compress(sitemap(website.url("/b"))),
+        "/a": OFFICE,
+        "/b": HOME,
+    }
+    assert paths(documents(website.url("/index"))) == ["/a", "/b"]
+    assert website.requests.count("/1.xml") == 1
+
+
+def test_compressed_pages_and_charsets(website):
+    latin = page("Büro", "Von neun bis fünf.").decode().encode("latin-1")
+    website.site(
+        {
+            "/gzip": File(gzip.compress(OFFICE), headers={"Content-Encoding": "gzip"}),
+            "/latin": File(latin, headers={"Content-Type": "text/html; charset=utf-8"}),
+            "/broken": b"<html><title>Broken</title><main><h1>Broken<p>From <b>nine</i> to five.</div></main",
+        }
+    )
+    assert [row["content"] for row in documents(website.url("/sitemap.xml"))] == [
+        "# Office\n\nFrom nine to five.",
+        "# Büro\n\nVon neun bis fünf.",
+        "# Broken\n\nFrom **nine to five.**",
+    ]
+
+
+def test_an_edited_page_changes_its_chunks(website, tmp_path):
+    source = website.site({"/a": OFFICE, "/b": HOME})
+    path = tmp_path / "chunks.parquet"
+
+    def keys():
+        write_documents(split_documents(documents(source)), path)
+        return pq.read_table(path)["key"].to_pylist()
+
+    before = keys()
+    website.files["/a"] = page("Office", "From ten to five.")
+    after = keys()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True]
+
+
+# -- what is skipped -------------------------------------------------------------------------------
+
+
+def test_every_skipped_page_has_a_reason_in_the_log(website, caplog):
+    caplog.set_level(logging.INFO)
+    website.site(
+        {
+            "/a": OFFICE,
+            "/gone": File(status=410),
+            "/moved": File(status=301, headers={"Location": "/a"}),
+            "/away": File(status=302, headers={"Location": "http://10.0.0.1/secret"}),
+            "/a.pdf": File(b"%PDF", headers={"Content-Type": "application/pdf"}),
+            "/empty": b"<html><title>Empty</title></html>",
+            "/private/b": HOME,
+        }
+    )
+    website.files["/robots.txt"] = b"User-agent: *\nDisallow: /private"
+    urls = [website.url(path) for path in (*list(website.files)[:-2], "/missing")]
+    website.files["/sitemap.xml"] = sitemap(*urls, "http://other.example/", "http://user:pass@other.example/")
+    assert paths(documents(website.url("/sitemap.xml"))) == ["/a"]
+    summary = caplog.messages[-1]
+    assert summary.startswith(f"1 pages of {website.url('/sitemap.xml')}, 0 not modified. Skipped: ")
+    for reason in (
+        "1 has an invalid address",
+        "1 has no main text",
+        "1 is application/pdf",
+        "1 is gone (404)",
+        "1 is gone (410)",
+        "1 is not allowed by robots.txt",
+        "1 is on another host",
+        "1 is on another host, 10.0.0.1",
+        "1 leads to the same page as another address",
+    ):
+        assert reason in summary
+    assert f"skipped {website.url('/gone')}: it is gone (410)" in caplog.messages
+    assert "/private/b" not in website.requests
+
+
+def test_nothing_to_read_is_an_error(website):
+    with pytest.raises(AssistantInputError, match=r"no page that can be read, of 1 addresses. Skipped: 1 is gone"):
+        documents(website.site({"/a": File(status=404)}))
+    with pytest.raises(AssistantInputError, match="no page that can be read, of 0 addresses"):
+        documents(website.site({}))
+
+
+def test_a_redirect_to_another_host_can_be_allowed(website):
+    with Website() as other:
+        other.files |= {"/b": HOME, "/robots.txt": b"User-agent: *\nDisallow: /c", "/c": OFFICE}
+        moved = {path: File(status=307, headers={"Location": other.url(path)}) for path in ("/b", "/c")}
+        rows = documents(website.site(moved), hosts=[other.host])
+    assert [row["key"] for row in rows] == [other.url("/b")]
+    assert other.requests == ["/robots.txt", "/b"]
+
+
+# -- what ends the task, so that no document looks stale ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "requests"),
+    [
+        (File(status=503, headers=NOW), AssistantServerError, 4),
+        (File(status=429, headers=NOW), AssistantRateLimitError, 4),
+        (File(status=503, headers={"Retry-After": "121"}), AssistantServerError, 1),
+        (File(status=403), AssistantInputError, 1),
+        (File(status=304), AssistantInputError, 1),
+        (File(status=206), AssistantInputError, 1),
+        (File(status=301), AssistantInputError, 1),
+        (File(status=301, headers={"Location": "ftp://x/"}), AssistantInputError, 1),
+        (File(status=301, headers={"Location": "/a"}), AssistantInputError, 6),
+        (File(b"x" * 1_000_001), AssistantInputError, 1),
+        (File(b"not gzip", headers={"Content-Encoding": "gzip"}), AssistantResponseError, 4),
+        (File(b"br", headers={"Content-Encoding": "br"}), AssistantResponseError, 4),
+        (File(b"short", headers={"Content-Length": "10", "Connection": "close"}), AssistantConnectionError, 4),
+    ],
+)
+def test_failures(website, clock, file, error, requests):
+    website.files["/a"] = file
+    with pytest.raises(error, match=r"127\.0\.0\.1"):
+        fetch(website, clock, file_seconds=2.0 if error is AssistantConnectionError else 60.0)
+    assert website.requests.count("/a") == requests
+
+
+def test_nothing_is_written_after_a_failure(website, tmp_path):
+    path, cache = tmp_path / "pages.parquet", tmp_path / "cache.parquet"
+    source = website.site({"/a": File(OFFICE, headers={"ETag": '"1"'}), "/b": HOME})
+    write_documents(documents(source, cache=cache), path)
+    before = path.read_bytes(), cache.read_bytes()
+    website.files["/b"] = File(status=500, headers=NOW)
+    with pytest.raises(AssistantServerError, match="/b answers 500"):
+        write_documents(documents(source, cache=cache), path)
+    assert (path.read_bytes(), cache.read_bytes()) == before
+
+
+def test_a_failure_that_passes_is_retried_with_growing_pauses(website, clock):
+    website.files["/a"] = File(status=500, times=2, then=OFFICE)
+    assert fetch(website, clock).content == OFFICE
+    assert sum(clock.slept) == pytest.approx(1 + 2 + 4)
+
+
+def test_the_server_is_away(website, clock):
+    with fetcher(website, clock) as client:
+        url = httpx.URL(website.url("/a"))
+        website.__exit__()
+        with pytest.raises(AssistantConnectionError, match="cannot be read: ConnectError"):
+            client.fetch(url, 100)
+
+
+def test_a_slow_body_is_cut(website, clock):
+    def drip(file):
+        with contextlib.suppress(OSError):
+            while not website.gone.wait(0.02):
+                file.write(b"x")
+                file.flush()
+
+    website.files |= {"/a": File(drip), "/robots.txt": b"User-agent: *"}
+    start = time.monotonic()
+    with pytest.raises(AssistantTimeoutError, match=r"is not complete within 0\.2 s"):
+        fetch(website, clock, file_seconds=0.2)
+    assert time.monotonic() - start < 4
+    assert website.requests.count("/a") == 4
+
+
+def test_the_time_for_all_pages_is_limited(website, clock):
+    website.files["/a"] = OFFICE
+    with fetcher(website, clock, timeout=4.5) as client:
+        for _ in range(4):
+            client.fetch(httpx.URL(website.url("/a")), 1000)
+        with pytest.raises(AssistantTimeoutError, match=r"within timeout=4\.5 s"):
+            client.fetch(httpx.URL(website.url("/a")), 1000)
+    assert website.requests.count("/a") == 4
+
+
+def test_too_many_pages_for_the_time(website):
+    website.files["/robots.txt"] = b"User-agent: *\nCrawl-delay: 40000"
+    with pytest.raises(AssistantInputError, match=r"1 pages with 40000 s between requests take 40,000 s"):
+        documents([website.url("/a")])
+
+
+# -- the pace, and robots.txt ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("robots", "interval"), [(b"", 0.5), (b"User-agent: *\nCrawl-delay: 7", 7)])
+def test_requests_have_pauses(website, clock, robots, interval):
+    website.files |= {"/a": OFFICE, "/robots.txt": robots}
+    with fetcher(website, clock, requests_per_second=2) as client:
+        for _ in range(5):
+            client.fetch(httpx.URL(website.url("/a")), 1000)
+    assert clock.slept[1:] == pytest.approx([interval] * 4)
+    assert website.requests.count("/robots.txt") == 1
+
+
+@pytest.mark.parametrize("status", [404, 401, 403])
+def test_without_robots_everything_is_allowed(website, clock, status):
+    website.files |= {"/a": OFFICE, "/robots.txt": File(status=status)}
+    assert fetch(website, clock).content == OFFICE
+
+
+def test_nothing_is_read_while_robots_cannot_be_read(website, clock):
+    website.files |= {"/a": OFFICE, "/robots.txt": File(status=503)}
+    with pytest.raises(AssistantServerError, match=r"/robots\.txt answers 503"):
+        fetch(website, clock)
+    assert "/a" not in website.requests
+
+
+def test_robots_may_redirect_and_be_very_long(website, clock):
+    website.files["/robots.txt"] = File(status=301, headers={"Location": "/r"})
+    website.files["/r"] = b"User-agent: *\nDisallow: /a\n" + b"# comment\n" * 200_000
+    with pytest.raises(Skipped, match=r"not allowed by robots\.txt"):
+        fetch(website, clock)
+    website.files["/r"] = website.files["/robots.txt"] = File(status=301, headers={"Location": "/r"})
+    website.files["/a"] = OFFICE
+    assert fetch(website, clock).content == OFFICE
+
+
+def test_robots_on_another_host_are_an_error(website):
+    website.files |= {"/a": OFFICE, "/robots.txt": File(status=302, headers={"Location": "http://www.example/r"})}
+    with pytest.raises(AssistantInputError, match=r"/robots\.txt redirects to the host www\.example.* in hosts"):
+        documents([website.url("/a")])
+    assert "/a" not in website.requests
+
+
+def test_robots_that_refuse_everything_are_an_error(website):
+    website.site({"/a": OFFICE})
+    website.files["/robots.txt"] = b"User-agent: *\nDisallow: /"
+    with pytest.raises(AssistantInputError, match=r"it is not allowed by robots\.txt"):
+        documents(website.url("/sitemap.xml"))
+    with pytest.raises(AssistantInputError, match=r"1 is not allowed by robots\.txt"):
+        documents([website.url("/a")])
+
+
+# -- the cache -------------------------------------------------------------------------------------
+
+
+def test_a_page_that_is_not_modified_stays_in_the_result(website, tmp_path):
+    cache = tmp_path / "cache.parquet"
+    source = website.site({f"/{n}": File(page(f"Page {n}", "text"), headers={"ETag": f'"{n}"'}) for n in range(3)})
+    first = documents(source, cache=cache)
+    assert website.not_modified == 0
+    assert documents(source, cache=cache) == first
+    assert website.not_modified == 3
+    website.files["/1"] = File(page("Page 1", "edited"), headers={"ETag": '"new"'})
+    website.files["/2"] = File(status=404)
+    assert [row["content"] for row in documents(source, cache=cache)] == ["# Page 0\n\ntext", "# Page 1\n\nedited"]
+    assert website.not_modified == 4
+    assert pq.read_table(cache)["url"].to_pylist() == [website.url("/0"), website.url("/1")]
+    cache.unlink()
+    assert len(documents(source, cache=cache)) == 2
+    assert website.not_modified == 4
+
+
+def test_a_redirected_page_is_cached_under_its_own_address(website, tmp_path):
+    cache = tmp_path / "cache.parquet"
+    website.files["/a"] = File(OFFICE, headers={"Last-Modified": "Sun, 22 Nov 2026 10:00:00 GMT"})
+    website.files["/old"] = File(status=301, headers={"Location": "/a"})
+    documents([website.url("/old")], cache=cache)
+    documents([website.url("/old")], cache=cache)
+    assert "If-Modified-Since" not in website.headers["/old"]
+    assert website.headers["/a"]["If-Modified-Since"] == "Sun, 22 Nov 2026 10:00:00 GMT"
+
+
+# -- private networks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"])
+def test_private_addresses_are_refused(website, address):
+    port = website.host.rpartition(":")[2]
+    with pytest.raises((AssistantInputError, AssistantConnectionError)) as refused:
+        list(website_documents([f"http://{address}:{port}/a"], requests_per_second=1000, timeout=5))
+    assert "not a public one" in str(refused.value)
+    httpx.get(website.url("/after"), trust_env=False)
+    assert (website.requests, website.connections) == (["/after"], 1)
+
+
+def test_a_name_that_changes_its_address_is_refused(website, clock, monkeypatch):
+    port = int(website.host.rpartition(":")[2])
+    answers = ["93.184.215.14", "127.0.0.1"]
+
+    def rebinding(host, *_, **__):
+        assert host == "rebind.example"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answers.pop(0), port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+    with Fetcher(
+        {f"rebind.example:{port}"}, requests_per_second=1, timeout=60, clock=clock, sleep=clock.sleep
+    ) as client:
+        with pytest.raises(AssistantInputError, match=r"address 127\.0\.0\.1, which is not a public one"):
+            client.fetch(httpx.URL(f"http://rebind.example:{port}/a"), 100)
+    assert (answers, website.requests) == ([], [])
+
+
+# -- hostile servers ---------------------------------------------------------------------------------
+
+
+def bomb(size, fill=b"\0"):
+    """Return the gzip of very many equal bytes, without having them in memory."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    piece = fill * 1_000_000
+    return b"".join(packer.compress(piece) for _ in range(size // len(piece))) + packer.flush()
+
+
+def test_a_gzip_bomb_is_not_unpacked(website, clock):
+    website.files["/a"] = File(bomb(200_000_000), headers={"Content-Encoding": "gzip"})
+    with pytest.raises(AssistantInputError, match="larger than 1,000,000 bytes"):
+        fetch(website, clock)
+
+
+def test_a_sitemap_that_is_a_bomb(website):
+    website.files["/sitemap.xml.gz"] = bomb(100_000_000, b" ")
+    with pytest.raises(AssistantInputError, match="larger than 52,428,800 bytes"):
+        documents(website.url("/sitemap.xml.gz"))
+
+
+def test_sitemaps_that_list_themselves(website):
+    website.files |= {
+        "/a.xml": index(website.url("/b.xml"), website.url("/a.xml")),
+        "/b.xml": index(website.url("/a.xml"), website.url("/b.xml"), website.url("/c.xml")),
+        "/c.xml": sitemap(website.url("/a")),
+        "/a": OFFICE,
+    }
+    assert paths(documents(website.url("/a.xml"))) == ["/a"]
+    assert len(website.requests) == 5
+
+
+def test_sitemaps_without_end(website):
+    for number in range(10):
+        website.files[f"/{number}"] = index(website.url(f"/{number + 1}"))
+    with pytest.raises(AssistantInputError, match="3 levels"):
+        documents(website.url("/0"))
+    assert len(website.requests) <= 6
+    website.files["/wide"] = index(*(website.url(f"/{number}.xml") for number in range(1001)))
+    with pytest.raises(AssistantInputError, match="more than 1,000"):
+        documents(website.url("/wide"))
+
+
+def test_pages_that_are_not_included_do_not_count(website):
+    website.files |= {"/a": OFFICE, "/sitemap.xml": sitemap(*map(str, range(1500)), "/a")}
+    assert paths(documents(website.url("/sitemap.xml"), include=lambda url: url.endswith("/a"), max_pages=1)) == ["/a"]
+
+
+def test_too_many_pages_are_refused_before_the_first(website):
+    source = website.site({f"/{number}": OFFICE for number in range(4)})
+    with pytest.raises(AssistantInputError, match="more than max_pages=3 pages"):
+        documents(source, max_pages=3)
+    with pytest.raises(AssistantInputError, match="more than max_pages=3 pages"):
+        documents((website.url(f"/{number}") for number in range(10**9)), max_pages=3)
+    assert "/0" not in website.requests
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'<!DOCTYPE a [<!ENTITY a "b">]><urlset/>', "it declares entities"),
+        (OFFICE, "neither a sitemap nor a feed"),
+        (b"<urlset><url>", "not well-formed XML"),
+        (File(status=404), r"it is gone \(404\)"),
+        (File(status=302, headers={"Location": "http://10.0.0.1/"}), "it is on another host"),
+    ],
+)
+def test_a_sitemap_that_cannot_be_read_is_named(website, body, message):
+    website.files["/sitemap.xml"] = body
+    with pytest.raises(AssistantInputError, match=rf"/sitemap\.xml cannot be read as a sitemap or a feed.*{message}"):
+        documents(website.url("/sitemap.xml"))
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("example.com", {}, "must begin with http"),
+        ("https://user:hunter2@example.com/", {}, "user name or a password"),
+        (["ftp://example.com/"], {}, "must begin with http"),
+        ("https://example.com/", {"hosts": ["a b"]}, "must begin with http"),
+        ("https://example.com/", {"requests_per_second": 0}, "must be positive"),
+        ("https://example.com/", {"max_pages": 0}, "must be positive"),
+        ("https://example.com/", {"timeout": 0}, "must be positive"),
+    ],
+)
+def test_invalid_arguments_are_refused_at_once(source, options, message):
+    with pytest.raises(AssistantInputError, match=message) as refused:
+        website_documents(source, **options)
+    assert "hunter2" not in str(refused.value)

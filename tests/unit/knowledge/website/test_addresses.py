@@ -1,0 +1,80 @@
+"""Addresses of pages, and which IP addresses are public."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.knowledge.website.addresses import host_of, is_public, web_address
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("https://Example.com", "https://example.com/"),
+        (" http://example.com:80/a?b#c ", "http://example.com/a?b"),
+        ("https://example.com/ä b", "https://example.com/%C3%A4%20b"),
+        ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+        ("https://example.com/" + "a" * 2028, "https://example.com/" + "a" * 2028),
+        ("https://example.com/" + "a" * 2029, None),
+        ("https://user:secret@example.com/", None),
+        ("ftp://example.com/", None),
+        ("file:///etc/passwd", None),
+        ("//example.com/a", None),
+        ("https:///a", None),
+        ("https://exa mple.com/", None),
+        ("https://example.com:99999999/", None),
+        ("https://[::1", None),
+        ("", None),
+    ],
+)
+def test_an_address_has_one_form(text, normal):
+    url = web_address(text)
+    assert (str(url) if url else None) == normal
+
+
+def test_a_relative_address():
+    base = httpx.URL("https://example.com/a/b")
+    assert str(web_address("../c?d", base)) == "https://example.com/c?d"
+    assert web_address("javascript:alert(1)", base) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://example.com/", "example.com"),
+        ("http://example.com:80/", "example.com"),
+        ("http://example.com:8080/", "example.com:8080"),
+        ("http://[2a00::1]:8080/", "[2a00::1]:8080"),
+    ],
+)
+def test_the_host(url, host):
+    assert host_of(httpx.URL(url)) == host
+
+
+@settings(max_examples=300, derandomize=True)
+@given(st.text(alphabet="htps:/.@[]%#?ä1a\\ \t\n\x00\u202e", max_size=40), st.booleans())
+def test_any_text_is_an_address_or_none(text, is_relative):
+    url = web_address(text, httpx.URL("https://example.com/") if is_relative else None)
+    if url:
+        assert web_address(str(url)) == url
+        assert host_of(url)
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "1.1.1.1", "2a00:1450:4001::1", "64:ff9b::101:101"])
+def test_public(address):
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+        "255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fd00:ec2::254", "ff02::1", "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254", "2002:7f00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "not an address",
+    ],
+)  # fmt: skip
+def test_not_public(address):
+    assert not is_public(address)

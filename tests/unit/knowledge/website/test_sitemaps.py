@@ -1,0 +1,110 @@
+"""Sitemaps and feeds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from airflow_provider_assistant.knowledge.website.sitemaps import Listing, NotListing, iso_date, listing_of
+from tests.website import index, sitemap
+
+RSS = b"""<?xml version="1.0" encoding="iso-8859-1"?>
+<!DOCTYPE rss PUBLIC "-//Netscape//DTD RSS 0.91//EN" "http://127.0.0.1:1/rss.dtd">
+<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom" xmlns:m="http://search.yahoo.com/mrss/"><channel>
+<link>https://x.org/</link><image><link>https://x.org/logo</link></image>
+<item><atom:link href="https://x.org/wrong">wrong</atom:link><title>B\xfcro</title>
+<link> https://x.org/a </link><pubDate>Sun, 22 Nov 2026 10:00:00 +0100</pubDate>
+<m:thumb><link>no</link></m:thumb></item>
+<item><title>no link</title></item>
+<item><link><![CDATA[https://x.org/b?c=1&d=2]]></link><pubDate>yesterday</pubDate></item>
+</channel></rss>"""
+ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom"><link href="https://x.org/"/><updated>2026-01-01T00:00:00Z</updated>
+<entry><link rel="self" href="https://x.org/self"/><link href="/a"/><source><link href="no"/></source>
+<published>2026-11-20</published><updated>2026-11-22T10:00:00Z</updated></entry>
+<entry><link rel="alternate" href="/b"/></entry></feed>"""
+RDF = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"
+xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><link>https://x.org/</link></channel>
+<item><link>https://x.org/a</link><dc:date>2026-11-22</dc:date></item></rdf:RDF>"""
+PICTURES = b"""<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:i="http://www.google.com/schemas/sitemap-image/1.1">
+<url><i:image><i:loc>https://x.org/a.png</i:loc></i:image><loc>https://x.org/a</loc><lastmod>2026-11-22</lastmod></url>
+<url><lastmod>2026-11-22</lastmod></url></urlset>"""
+
+
+@pytest.mark.parametrize(
+    ("xml", "entries"),
+    [
+        (RSS, [("https://x.org/a", "2026-11-22T10:00:00+01:00"), ("https://x.org/b?c=1&d=2", None)]),
+        (ATOM, [("/a", "2026-11-22T10:00:00+00:00"), ("/b", None)]),
+        (RDF, [("https://x.org/a", "2026-11-22")]),
+        (PICTURES, [("https://x.org/a", "2026-11-22")]),
+        (sitemap("https://x.org/a"), [("https://x.org/a", None)]),
+        (b"\xef\xbb\xbf" + sitemap("https://x.org/a"), [("https://x.org/a", None)]),
+        (sitemap(), []),
+    ],
+)
+def test_entries(xml, entries):
+    assert listing_of(xml, 100) == Listing(is_index=False, entries=entries)
+
+
+def test_an_index():
+    assert listing_of(index("https://x.org/a.xml"), 100) == Listing(True, [("https://x.org/a.xml", None)])
+
+
+BOMB = b'<!DOCTYPE urlset [<!ENTITY a "aaaaaaaaaa">' + b"".join(
+    b'<!ENTITY %c "%s">' % (98 + level, b"&%c;" % (97 + level) * 10) for level in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("xml", "message"),
+    [
+        (b"", "not well-formed"),
+        (b"<urlset><url>", "not well-formed"),
+        (b"<urlset><url><loc>a&nbsp;b</loc></url></urlset>", "not well-formed"),
+        (b"<html><body/></html>", "neither a sitemap nor a feed"),
+        (BOMB + b"]><urlset><url><loc>&j;</loc></url></urlset>", "declares entities"),
+        (b'<!DOCTYPE urlset [<!ENTITY a SYSTEM "file:///etc/passwd">]><urlset/>', "declares entities"),
+        (b'<!DOCTYPE urlset [<!ENTITY % a SYSTEM "http://127.0.0.1/">%a;]><urlset/>', "declares entities"),
+        (b"<urlset>" * 200, "more than 100 levels"),
+        (b'<?xml version="1.0" encoding="no-such"?><urlset/>', "unknown encoding"),
+        (sitemap(*map(str, range(101))), "more than 100 addresses"),
+    ],
+)
+def test_what_is_refused(xml, message):
+    with pytest.raises(NotListing, match=message):
+        listing_of(xml, 100)
+
+
+def test_a_long_text_is_cut():
+    (entry,) = listing_of(sitemap("x" * 1_000_000), 100).entries
+    assert len(entry.url) <= 20_000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_damaged_listings_are_read_or_refused(seed):
+    chance = random.Random(seed)
+    for _ in range(300):
+        xml = bytearray(chance.choice((RSS, ATOM, RDF, PICTURES, BOMB)))
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(xml))
+            xml[at : at + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
+        try:
+            found = listing_of(bytes(xml), 100)
+        except NotListing:
+            continue
+        assert all(isinstance(entry.url, str) for entry in found.entries)
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("2026-11-22", "2026-11-22"),
+        ("2026-11-22T10:00:00Z", "2026-11-22T10:00:00+00:00"),
+        ("Sun, 22 Nov 2026 10:00:00 GMT", "2026-11-22T10:00:00+00:00"),
+        ("today", None),
+        ("", None),
+    ],
+)
+def test_dates(text, date):
+    assert iso_date(text) == date
