@@ -42,7 +42,7 @@ NAVIGATION: dict[str, list[str]] = {
     "Tutorials": ["tutorials/knowledge-base", "tutorials/nightly-warehouse", "tutorials/evaluation", "examples/index"],
     "How to": [
         *("howto/load-dataframe", "howto/load-files-of-rows", "howto/incremental-loads", "howto/upload-files"),
-        "howto/knowledge-sources",
+        *("howto/knowledge-sources", "howto/knowledge-files"),
         *("howto/chat", "howto/async-chat", "howto/chat-batch", "howto/nightly-export", "howto/warehouse"),
         *("howto/golden-set", "howto/evaluate", "howto/read-evaluation-report", "howto/feedback", "howto/hook"),
         *("howto/command-line", "howto/test-dags"),
