@@ -7,34 +7,28 @@ the service's answers become worse at the end, and the evaluation detects it.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from tests.live import evaluation
+from tests.live import comparison, evaluation
 from tests.live.airflow import LiveAirflow
+from tests.live.comparison import COMPARISON
 from tests.live.evaluation import EVALUATION
 from tests.live.process import POLL, NotReadyError, Process, processes_in, running
 from tests.live.rest import RUN_OVER
+from tests.live.screen import Screen
 from tests.live.service import AssistantService
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Sequence
     from types import FrameType
 
 ROOT = Path(__file__).parents[2]
@@ -65,56 +59,6 @@ class DemoError(Exception):
     """Raised when the demo fails."""
 
 
-class Screen:
-    """Output of the demo: colours and a spinner on a terminal, plain lines otherwise."""
-
-    def __init__(self) -> None:
-        terminal = sys.stdout.isatty()
-        self._console = Console(highlight=False, soft_wrap=True, width=None if terminal else 110)
-        self._start = time.monotonic()
-        self._secret = ""
-        self.last_words: list[str] = []
-
-    def hide(self, secret: str) -> None:
-        """Redact this text in all later output."""
-        self._secret = secret
-
-    def _clean(self, text: str) -> str:
-        return escape(text.replace(self._secret, "***") if self._secret else text)
-
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line with the time since the start."""
-        seconds = time.monotonic() - self._start
-        text = self._clean(text)
-        self._console.print(f"[dim]{seconds:6.1f} s[/]  {f'[{style}]{text}[/]' if style else text}")
-
-    def show(self, title: str, text: str = "") -> None:
-        """Print a heading and what is below it."""
-        if title:
-            self._console.print(f"\n[bold]{self._clean(title)}[/]")
-        if text:
-            self._console.print(self._clean(text))
-
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print a table."""
-        table = Table(*columns, box=SIMPLE, header_style="bold")
-        for row in rows:
-            table.add_row(*(self._clean(_short(cell)) for cell in row))
-        self._console.print(table, soft_wrap=False)
-
-    def busy(self, text: str) -> AbstractContextManager[object]:
-        """Show a spinner on a terminal."""
-        return self._console.status(escape(text)) if self._console.is_terminal else nullcontext()
-
-
-def _short(value: Any, length: int = 60) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="seconds")
-    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-    text = " ".join(text.split())
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
 class Demo:
     """One demo on one Airflow."""
 
@@ -142,19 +86,17 @@ class Demo:
             raise DemoError("\n\n".join(problems))
 
     def _run_and_show(self) -> None:
-        earlier = Process(
-            "the earlier evaluations",
-            [sys.executable, "-m", "tests.live.history", self.lake.as_uri()],
-            env=self.airflow.env,
-            cwd=ROOT,
-            log=self.home / "history.log",
-        )
-        with running([earlier]):
+        earlier = self._beside("the earlier evaluations", "tests.live.history", self.lake.as_uri())
+        staging = self._beside("the staging site", "tests.live.comparison", str(self.home / "staging.csv"))
+        with running([earlier, staging]):
             self.screen.say("a month of earlier answers is generated with the embedded service, and evaluated", "bold")
+            self.screen.say(f"the staging site {comparison.STAGING} is loaded, without the guides", "bold")
             for group in GROUPS:
                 self._run_group(group)
-            earlier.wait(RUN_TIMEOUT)
+            for process in (earlier, staging):
+                process.wait(RUN_TIMEOUT)
         self._run_group([EVALUATION])
+        self._compare()
         self._export_and_report()
         first = self._loads()
         self._run_group([KNOWLEDGE])
@@ -164,9 +106,26 @@ class Demo:
         self._show_batch()
         self._show_lake()
         self._show_warehouse()
+        self._show_comparison()
         self._show_evaluation()
 
     # -- running -----------------------------------------------------------------------------------
+
+    def _beside(self, name: str, module: str, argument: str) -> Process:
+        """Return a process that runs a module while DAGs run."""
+        return Process(
+            name,
+            [sys.executable, "-m", module, argument],
+            env=self.airflow.env,
+            cwd=ROOT,
+            log=self.home / f"{module.rpartition('.')[2]}.log",
+        )
+
+    def _compare(self) -> None:
+        self.screen.say(f"{comparison.SHORT:.0%} of the answers now end after their first sentence")
+        self.service.faults(short_answer_rate=comparison.SHORT)
+        self._run_group([COMPARISON])
+        self.service.faults(short_answer_rate=0)
 
     def _run_group(self, dag_ids: Sequence[str]) -> None:
         for dag_id in dag_ids:
@@ -295,7 +254,7 @@ class Demo:
 
         for task in EXPORTS:
             exported = self._xcom(EXPORT, task)
-            table = pq.read_table(_local_path(exported["path"]))
+            table = pq.read_table(comparison.local(exported["path"]))
             self.screen.show(f"{task}: {table.num_rows} rows read back", exported["path"])
             some = table.select(table.column_names[:6]).slice(0, 5)
             self.screen.table(some.column_names, [row.values() for row in some.to_pylist()])
@@ -331,8 +290,15 @@ class Demo:
         )
         if report["days"] < DRAWN:
             raise DemoError(f"the picture has {report['days']} days, fewer than {DRAWN}")
-        if not Path(_local_path(report["path"])).read_bytes().startswith(b"\x89PNG"):
+        if not Path(comparison.local(report["path"])).read_bytes().startswith(b"\x89PNG"):
             raise DemoError("the picture is not a PNG file")
+
+    def _show_comparison(self) -> None:
+        head = self._xcom(COMPARISON, "compare")
+        summary = comparison.summary_of(head)
+        comparison.show(self.screen, head, summary)
+        if problem := comparison.problem_of(head, summary):
+            raise DemoError(problem)
 
     def _show_evaluation(self) -> None:
         head, rated = self._xcom(EVALUATION, "evaluate"), self._xcom(EVALUATION, "rate")
@@ -345,7 +311,7 @@ class Demo:
             "Quality over time in the dataset evaluations; runs called generated__… are of generated answers"
         )
         self.screen.table(columns, rows)
-        self.screen.last_words = evaluation.last_words(head, worse)
+        self.screen.last_words = evaluation.last_words(head, self._xcom(COMPARISON, "compare"), worse)
 
     def _degrade(self) -> dict[str, Any]:
         self.screen.say(f"the service cuts its answers to {evaluation.CUT} characters; {EVALUATION}: started", "bold")
@@ -369,10 +335,6 @@ class Demo:
         if found:
             raise DemoError("the API key is in " + ", ".join(map(str, found)))
         self.screen.show("The API key is in no log and no file of Airflow's.")
-
-
-def _local_path(url: str) -> str:
-    return unquote(urlsplit(url).path) if "://" in url else url
 
 
 def lake(home: Path) -> Path:
@@ -399,6 +361,7 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
             places = {"LAKE": lake(home).as_uri(), "WAREHOUSE": str(warehouse(home))}
             env = {**service.env, **{f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}}
             env["AIRFLOW__ASSISTANT__LAKE_PATH"] = places["LAKE"]
+            env["AIRFLOW_VAR_ASSISTANT_STAGING_SITE"] = comparison.STAGING
             airflow = LiveAirflow(home / "airflow", dags, env)
             screen.say("Airflow is starting")
             with screen.busy("Airflow is starting"):
