@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -67,8 +68,8 @@ def main(descriptor: int, seconds: float, memory: int) -> None:
     :param seconds: Processor time for each file. The system ends the process after it, even if its parent has died.
     :param memory: Largest address space of the process, in bytes.
     """
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_AS, memory)
+    _limit(resource.RLIMIT_CORE, 0)
     # Some mail programs nest quotations a thousand deep.
     sys.setrecursionlimit(10_000)
     # What remains on stderr is the error of a process that cannot start.
@@ -80,9 +81,14 @@ def main(descriptor: int, seconds: float, memory: int) -> None:
             suffix, content = connection.recv_bytes().decode(), connection.recv_bytes()
         except EOFError:
             return
-        limit = math.ceil(time.process_time() + seconds)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
         connection.send_bytes(json.dumps(answer(suffix, content)).encode())
+
+
+def _limit(kind: int, value: int) -> None:
+    _, highest = resource.getrlimit(kind)
+    with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
+        resource.setrlimit(kind, (value if highest == resource.RLIM_INFINITY else min(value, highest), highest))
 
 
 if __name__ == "__main__":

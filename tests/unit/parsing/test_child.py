@@ -84,6 +84,16 @@ def test_the_process_gets_no_secrets_and_ends_with_the_parser(monkeypatch):
     assert set(psutil.Process().children()) == before
 
 
+def test_a_new_process_after_many_files(monkeypatch):
+    monkeypatch.setattr("airflow_provider_assistant.parsing.child.FILES_PER_PROCESS", 2)
+    before, found = set(psutil.Process().children()), set()
+    with FileParser() as parser:
+        for _ in range(5):
+            parser.parse(".pdf", pdf("text"))
+            found |= set(psutil.Process().children())
+    assert len(found - before) == 3
+
+
 def test_a_damaged_file_is_refused_and_the_next_one_is_read():
     with FileParser() as parser:
         for suffix in LIBRARIES.keys() - {".htm", ".html"}:
