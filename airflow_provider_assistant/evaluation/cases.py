@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.evaluation.addresses import is_address
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NOT_ASKED = "not_asked"
-EXPECTATIONS = ("expected", "must_include", "must_not_include", "expect_no_answer", "weight", "tags")
+EXPECTATIONS = ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer", "weight", "tags")
 # Separates the phrases of one cell, because CSV has no lists.
 SEPARATOR = "|"
 _WORDS = {
@@ -56,6 +57,7 @@ class Case:
     :param noticed_after: Seconds from submission to the poll that found the answer. None without polls.
     :param repetition: Number of the repetition, from 1. Repetitions of a question have the same key.
     :param transcript: Message and answer of the earlier turns, if the question is a turn of a conversation.
+    :param expected_url: Addresses that a correct answer names.
     """
 
     key: str
@@ -76,6 +78,7 @@ class Case:
     noticed_after: float | None = None
     repetition: int = 1
     transcript: tuple[tuple[str, str | None], ...] = ()
+    expected_url: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -86,7 +89,9 @@ class Case:
         """
         said = tuple(message for message, _ in self.transcript)
         asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer, *said)
-        return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
+        # Without addresses, the hash is as before: an expectation that is not used makes no question another one.
+        named = (*asked, {"expected_url": self.expected_url}) if self.expected_url else asked
+        return hashlib.blake2b(json.dumps(named).encode(), digest_size=16).hexdigest()
 
 
 def read_cases(
@@ -220,6 +225,7 @@ def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
         expected=_text(row.get("expected")),
         must_include=_several(key, "must_include", row.get("must_include")),
         must_not_include=_several(key, "must_not_include", row.get("must_not_include")),
+        expected_url=_addresses(key, row.get("expected_url")),
         expect_no_answer=truth(key, "expect_no_answer", row.get("expect_no_answer")),
         weight=_weight(key, row.get("weight")),
         tags=_several(key, "tags", row.get("tags")),
@@ -251,6 +257,14 @@ def _several(key: str, column: str, value: Any) -> tuple[str, ...]:
         value = text.split(SEPARATOR)
     texts = (_text(part) for part in value)
     return tuple(dict.fromkeys(text.strip() for text in texts if text is not None))
+
+
+def _addresses(key: str, value: Any) -> tuple[str, ...]:
+    urls = _several(key, "expected_url", value)
+    if not all(map(is_address, urls)):
+        # It would never be found.
+        raise _unreadable(key, "expected_url", value, f"an address, or several with {SEPARATOR} between them")
+    return urls
 
 
 def truth(key: str, column: str, value: Any) -> bool | None:

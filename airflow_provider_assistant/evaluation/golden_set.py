@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal[
 NEAR = 95
 # Questions that are compared with all later ones at once; limits the memory of the comparison.
 CHUNK = 500
-_ROW, _EXPECTED = "\0row", ("expected", "must_include", "must_not_include", "expect_no_answer")
+_ROW, _EXPECTED = "\0row", ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 Scorers: functions that turn an answer into a number.
 
 Lexical similarities compare the text of an answer with the expected answer; they do not compare meaning. Checks look
-for given phrases or refusals.
+for given phrases, addresses or refusals.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
+from airflow_provider_assistant.evaluation.addresses import address, addresses_in
 from airflow_provider_assistant.evaluation.cases import Case
 from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
@@ -127,6 +128,11 @@ def _must_not_include(case: Case) -> bool | None:
     return not any(includes(case.answer or "", phrase) for phrase in phrases) if phrases else None
 
 
+def _cites(case: Case) -> float | None:
+    expected = {address(url) for url in case.expected_url}
+    return len(expected & addresses_in(case.answer or "")) / len(expected) if expected else None
+
+
 def _refusal(case: Case) -> bool | None:
     return None if case.expect_no_answer is None else refuses(case.answer or "") == case.expect_no_answer
 
@@ -141,6 +147,7 @@ SCORERS = {
         Scorer("chrf", LEXICAL, _lexical(chrf), library="numpy"),
         Scorer("must_include", CHECK, _must_include),
         Scorer("must_not_include", CHECK, _must_not_include),
+        Scorer("cites", CHECK, _cites),
         Scorer("refusal", CHECK, _refusal),
         Scorer("latency", LATENCY, lambda case: case.seconds, higher_is_better=False, is_share=False),
     )

@@ -7,7 +7,7 @@ row needs. Load the rows with ``AssistantLoadTextOperator`` and ``key_columns=["
 
 from airflow_provider_assistant.knowledge.citations import with_source
 from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow
-from airflow_provider_assistant.knowledge.markdown import markdown_documents
+from airflow_provider_assistant.knowledge.files import file_documents
 from airflow_provider_assistant.knowledge.objects import documents_of
 from airflow_provider_assistant.knowledge.parquet import write_documents
 from airflow_provider_assistant.knowledge.splitter import split_documents
@@ -17,7 +17,7 @@ __all__ = [
     "COLUMNS",
     "DocumentRow",
     "documents_of",
-    "markdown_documents",
+    "file_documents",
     "split_documents",
     "website_documents",
     "with_source",

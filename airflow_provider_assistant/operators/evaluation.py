@@ -54,7 +54,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         mappings, a path to Parquet, CSV or JSON Lines files, or a callable that returns one of these. The column
         ``answer`` and the key columns are required.
     :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
-        ``expect_no_answer``, ``weight`` and ``tags``. Default: None, they are columns of ``answers``.
+        ``expected_url``, ``expect_no_answer``, ``weight`` and ``tags``. Default: None, they are columns of ``answers``.
     :param output_path: Folder of the evaluations: a local path or an object storage URL.
     :param scorers: Names of scorers, or dotted paths of your own functions. Default: ``exact_match``, ``token_f1``,
         ``must_include``, ``must_not_include``, ``refusal`` and ``latency``.

@@ -21,6 +21,7 @@ EXTRAS_OF = {
     f"{PACKAGE}/knowledge": {"knowledge"},
     f"{PACKAGE}/knowledge/website": {"website"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},
+    f"{PACKAGE}/parsing": {"files"},
     f"{PACKAGE}/sandbox": {"sandbox"},
     "dags": set(EXTRAS),
 }
@@ -49,6 +50,7 @@ COMPAT_NAMES = {
 # Imported in a try statement, because only newer versions have it.
 COMPAT_OPTIONAL = {f"{COMPAT}.sdk.determine_kwargs"}
 NOT_IMPORTED = {
+    "lxml": "Beautiful Soup imports it, because html.py names it as the parser",
     "apache-airflow": "a distribution without modules; it requires apache-airflow-core and apache-airflow-task-sdk",
 }
 

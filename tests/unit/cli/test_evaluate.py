@@ -62,6 +62,14 @@ def test_a_gate_that_passes(evaluate, gate, tmp_path, service):
     assert len(service.journal("POST", "session/close$")) == 3
 
 
+def test_cites_in_a_gate_file(evaluate, gate, golden):
+    golden.write_text("key,message,expected_url\nhours,When is the shop open?,https://docs.example.com/shop\n")
+    cites = "scorers: [cites]\npass_if: cites > 0\n"
+    ran = evaluate("--gate", gate(f"{cites}gate: ['cites >= 0.5', 'cites p5 >= 0', 'pass_rate >= 0']"), "-o", "json")
+    assert (ran.code, ran.json["means"]) == (1, {"cites": 0.0})
+    assert [rule["verdict"] for rule in ran.json["rules"]] == ["failed", "passed", "passed"]
+
+
 def test_judges_of_a_gate_file(evaluate, gate, golden, tmp_path, service, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
     judged = "scorers: [judge.correctness]\njudge: {conn_id: judge}\n"

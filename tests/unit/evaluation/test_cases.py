@@ -149,6 +149,11 @@ def test_a_truth_can_be_a_word(cell, truth):
     assert case(expect_no_answer=cell).expect_no_answer is truth
 
 
+@pytest.mark.parametrize("cell", ["https://x.org/a|x.org/b", ["https://x.org/a ", "x.org/b", None]])
+def test_several_addresses_in_one_cell(cell):
+    assert case(expected_url=cell).expected_url == ("https://x.org/a", "x.org/b")
+
+
 @pytest.mark.parametrize(("cell", "weight"), [(None, 1.0), ("", 1.0), ("0.5", 0.5), (3, 3.0), (math.nan, 1.0)])
 def test_a_weight_is_1_unless_given(cell, weight):
     assert case(weight=cell).weight == weight
@@ -164,6 +169,8 @@ def test_a_weight_is_1_unless_given(cell, weight):
         ({"seconds": "soon"}, "seconds must be a number, not 'soon'"),
         ({"expect_no_answer": "maybe"}, "expect_no_answer must be true, false or empty, not 'maybe'"),
         ({"expect_no_answer": 2}, "expect_no_answer must be true, false or empty, not 2"),
+        ({"expected_url": "the office page"}, "expected_url must be an address, or several with"),
+        ({"expected_url": ["https://x.org/a", "office"]}, "expected_url must be an address"),
     ],
 )
 def test_a_cell_that_cannot_be_read_is_named(cells, message):
@@ -249,7 +256,10 @@ def test_empty_tables_are_no_cases():
 
 @pytest.mark.parametrize(
     "cells",
-    [{"message": "x"}, {"expected": "x"}, {"must_include": "x"}, {"must_not_include": "x"}, {"expect_no_answer": True}],
+    [
+        *[{column: "x.org"} for column in ("message", "expected", "must_include", "must_not_include", "expected_url")],
+        {"expect_no_answer": True},
+    ],
 )
 def test_the_digest_changes_with_the_question_and_what_is_expected(cells):
     assert case(**cells).digest != case().digest

@@ -51,7 +51,7 @@ def test_the_names_and_kinds():
     kinds = {name: scorer.kind for name, scorer in SCORERS.items()}
     assert kinds == {
         **dict.fromkeys(("exact_match", "token_f1", "ratio", "token_set_ratio", "chrf"), "lexical similarity"),
-        **dict.fromkeys(("must_include", "must_not_include", "refusal"), "check"),
+        **dict.fromkeys(("must_include", "must_not_include", "cites", "refusal"), "check"),
         "latency": "latency",
     }
     assert [name for name, scorer in SCORERS.items() if not (scorer.is_share and scorer.higher_is_better)] == [
@@ -155,6 +155,66 @@ def test_must_include_is_the_share_of_phrases_found():
 def test_one_forbidden_phrase_is_too_many():
     assert score("must_not_include", "Call us.", must_not_include=("call us", "fax")) is False
     assert score("must_not_include", "Write to us.", must_not_include=("call us", "fax")) is True
+
+
+PAGE = "https://docs.example.com/guide/office hours"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "https://docs.example.com/guide/office%20hours",
+        "See http://DOCS.example.com/guide/office%20hours/.",
+        "See [the page](https://docs.example.com/guide/office%20hours#from-9).",
+        "See [docs.example.com/guide/office%20hours](https://docs.example.com/guide/office%20hours)",
+        "(docs.example.com/guide/office%20hours)",
+        "Source:**https://docs.example.com/guide/office%20hours**!",
+        "<https://docs.example.com/guide/office%20hours>",
+        "<a href='https://docs.example.com/guide/office%20hours'>x</a>",
+        "詳しくはhttps://docs.example.com/guide/office%20hours。",
+        "From 9 to 5.\n\nSource: https://docs.example.com/guide/office%20hours, 2026-11-22",
+    ],
+)
+def test_an_address_is_found_as_people_write_it(answer):
+    assert score("cites", answer, expected_url=(PAGE.replace(" ", "%20"),)) == 1.0
+    assert score("cites", answer, expected_url=(PAGE.removeprefix("https://").replace(" ", "%20") + "/#x",)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "See the guide.",
+        "https://docs.example.com/guide",
+        "https://docs.example.com/guide/a/b",
+        "https://docs.example.com/guide/A",
+        "https://docs.example.com/guide/a?v=2",
+        "https://other.example.com/guide/a",
+        "https://docs.example.com.evil.org/guide/a",
+        "https://evil.org/docs.example.com/guide/a",
+        "https://docs.example.com/guide/a-b",
+    ],
+)
+def test_another_address_is_not_the_page(answer):
+    assert score("cites", answer, expected_url=("https://docs.example.com/guide/a",)) == 0.0
+
+
+@pytest.mark.parametrize("answer", ["(https://x.org/A_(b)).", "[A](https://x.org/A_(b))", "x.org/A_(b)"])
+def test_a_parenthesis_can_belong_to_the_address(answer):
+    assert score("cites", answer, expected_url=("https://x.org/A_(b)",)) == 1.0
+
+
+def test_cites_is_the_share_of_addresses_named():
+    answer = "See https://x.org/a?b=1 and https://x.org/c."
+    assert score("cites", answer, expected_url=("https://x.org/a?b=1", "https://x.org/d")) == 0.5
+    assert score("cites", answer, expected_url=("https://x.org/c", "http://x.org/c/")) == 1.0
+    assert score("cites", answer) is None
+
+
+@pytest.mark.parametrize("text", [")" * 1_000_000, "https://" * 100_000, "x.org/" + "(.)" * 300_000, "a." * 500_000])
+def test_addresses_are_found_in_linear_time(text):
+    """With quadratic time, this would take minutes."""
+    assert score("cites", text, expected_url=("https://x.org/a",)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -272,5 +332,11 @@ def test_the_others_need_no_library(monkeypatch):
             monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, library, None)
     names = [name for name in SCORERS if name not in {"ratio", "token_set_ratio", "chrf"}]
-    case = make_case(expected="Yes", must_include=("a",), must_not_include=("b",), expect_no_answer=False)
+    checked = {
+        "must_include": ("a",),
+        "must_not_include": ("b",),
+        "expected_url": ("x.org",),
+        "expect_no_answer": False,
+    }
+    case = make_case(expected="Yes", **checked)
     assert None not in [scorer.score(case) for scorer in scorers_of(names)]

@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_assistant.knowledge import (
     COLUMNS,
     documents_of,
-    markdown_documents,
+    file_documents,
     split_documents,
     write_documents,
 )
@@ -52,7 +52,7 @@ def test_an_edited_page_changes_only_its_chunks(tmp_path, connection, service, r
     path = str(tmp_path / "chunks.parquet")
 
     def load():
-        write_documents(split_documents(markdown_documents(folder)), path)
+        write_documents(split_documents(file_documents(folder)), path)
         done, _ = ran(AssistantLoadTextOperator, source=path, key_columns=["key"], source_name="handbook")
         found = done.xcom()
         return {name: found[name] for name in ("rows", "created", "unchanged", "stale")}

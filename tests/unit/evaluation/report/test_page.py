@@ -214,7 +214,12 @@ def test_the_worst_are_those_with_the_lowest_mean_of_their_shares() -> None:
 
 def test_a_bad_answer_stands_beside_what_was_expected() -> None:
     cases = [
-        case(answer="Within ten working days.", must_include=("five",), must_not_include=("ten",)),
+        case(
+            answer="Within ten working days.",
+            must_include=("five",),
+            must_not_include=("ten",),
+            expected_url=("x.org",),
+        ),
         case(1, expected=None, expect_no_answer=True, answer="Of course."),
     ]
     scores = scored(cases, token_f1=[0.8, 0.1])
@@ -223,6 +228,7 @@ def test_a_bad_answer_stands_beside_what_was_expected() -> None:
     assert "Expected No answer: the assistant should say that it does not know. Answer Of course." in told
     assert "Must include: “five”" in told
     assert "Must not include: “ten”" in told
+    assert "Must cite: “x.org”" in told
     html = render(summary_of(cases, scores), cases, scores)
     assert "Within <del>five</del> working days." in html
     assert "Within <ins>ten</ins> working days." in html

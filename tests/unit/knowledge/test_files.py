@@ -1,13 +1,16 @@
-"""Rows from Markdown and text files."""
+"""Rows from a folder: Markdown and text files, and which others are read."""
 
 from __future__ import annotations
+
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge import markdown_documents
+from airflow_provider_assistant.knowledge import file_documents, split_documents
+from tests.unit.parsing.samples import docx, pdf, pptx, xlsx
 
 BASE = "https://docs.example.com/guide/"
 FRONT = """---
@@ -36,7 +39,7 @@ def folder(tmp_path):
 
 
 def only(*arguments, **options):
-    (row,) = markdown_documents(*arguments, **options)
+    (row,) = file_documents(*arguments, **options)
     return row
 
 
@@ -71,11 +74,11 @@ def test_the_title(folder, name, text, title):
 def test_drafts_other_files_and_hidden_ones_are_skipped(folder):
     for name in ("a.md", "b.MARKDOWN", "c.txt"):
         folder(name, "text")
-    for name in ("d.rst", ".git/e.md", "_drafts/f.md", "g.png"):
+    for name in ("d.rst", ".git/e.md", "_drafts/f.md", "g.png", "~$h.docx"):
         folder(name, "text")
     folder("draft.md", "---\ndraft: True\n---\ntext")
     folder("empty.md", " \n")
-    assert [row["key"] for row in markdown_documents(folder.root)] == ["a.md", "b.MARKDOWN", "c.txt"]
+    assert [row["key"] for row in file_documents(folder.root)] == ["a.md", "b.MARKDOWN", "c.txt"]
 
 
 def test_relative_links_become_absolute(folder):
@@ -115,8 +118,73 @@ def test_links_stay_as_they_are_without_an_address(folder):
 def test_an_unreadable_file_is_named(folder, content, message):
     folder("a.md", "text")
     with pytest.raises(AssistantInputError, match=message) as refused:
-        list(markdown_documents(folder("b.md", content)))
+        list(file_documents(folder("b.md", content)))
     assert "b.md" in str(refused.value)
+
+
+def test_every_format_is_a_row(folder):
+    def write(document):
+        document.add_heading("Parking", 1)
+        document.add_paragraph("Behind the house.")
+
+    folder("a.md", "# Office")
+    folder("b/b.html", "<title>Hours</title><h1>Hours</h1><p>From <a href='c.html'>9</a>.</p>")
+    folder("c.PDF", pdf("From 9.", info=b"/Title (Handbook)"))
+    folder("d.docx", docx(write))
+    folder("e.pptx", pptx(("Party", "On Friday.")))
+    folder("f.xlsx", xlsx(Days=[["Day"], ["Monday"]]))
+    rows = list(file_documents(folder.root, base_url=BASE))
+    assert [(row["key"], row["title"]) for row in rows] == [
+        ("a.md", "Office"),
+        ("b/b.html", "Hours"),
+        ("c.PDF", "Handbook"),
+        ("d.docx", "Parking"),
+        ("e.pptx", "Party"),
+        ("f.xlsx", "Days"),
+    ]
+    assert rows[1]["content"] == f"# Hours\n\nFrom [9]({BASE}b/c.html)."
+    assert [row["url"] for row in rows] == [BASE + row["key"] for row in rows]
+    chunks = [(row["title"], row["content"]) for row in split_documents(rows[3:])]
+    assert chunks == [
+        ("Parking", "Behind the house."),
+        ("Party", "On Friday."),
+        ("Days", "| Day |\n| --- |\n| Monday |"),
+    ]
+
+
+def test_the_head_of_a_page_gives_the_fields(folder):
+    head = "<link rel=canonical href=/office><meta name=category content=hr><meta name=date content=2026-11-22>"
+    row = only(folder("a.htm", f"<head><title>Office</title>{head}</head><p>text</p>"), base_url=BASE)
+    assert (row["url"], row["category"], row["date"]) == ("https://docs.example.com/office", "hr", "2026-11-22")
+
+
+def test_a_file_without_text_is_skipped_with_a_warning(folder, caplog):
+    folder("scan.pdf", pdf(""))
+    folder("a.md", "text")
+    assert [row["key"] for row in file_documents(folder.root)] == ["a.md"]
+    assert "scan.pdf' has no text" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "content"), [("b.pdf", b"x"), ("b.docx", b"x"), ("b.html", b"\xff")])
+def test_a_damaged_file_is_named(folder, name, content):
+    folder("a.md", "text")
+    with pytest.raises(AssistantInputError, match=rf"{name}' is .*\. Repair it, leave it out, or upload it") as refused:
+        list(file_documents(folder(name, content)))
+    assert refused.value.field == "source"
+
+
+def test_a_large_page_is_not_parsed(folder):
+    with pytest.raises(AssistantInputError, match="larger than 10,000,000 bytes"):
+        list(file_documents(folder("a.html", b"x" * 10_000_001)))
+
+
+def test_without_the_extra_markdown_is_read_and_others_are_refused(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    assert only(folder("a.md", "text"))["content"] == "text"
+    with pytest.raises(
+        AssistantInputError, match=r"b.pdf' .* pypdf is not installed.*airflow-provider-assistant\[files"
+    ):
+        list(file_documents(folder("b.pdf", pdf("text"))))
 
 
 def test_aliases_that_multiply_are_harmless(folder):
@@ -130,7 +198,7 @@ def test_a_link_out_of_the_folder_is_refused(folder, tmp_path):
     folder("a.md", "text")
     (folder.root / "b.md").symlink_to(tmp_path / "secret.md")
     with pytest.raises(AssistantInputError, match="not below allowed_root"):
-        list(markdown_documents(folder.root))
+        list(file_documents(folder.root))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -139,7 +207,7 @@ def test_any_text_is_a_document_or_refused_with_its_name(tmp_path_factory, text)
     root = tmp_path_factory.mktemp("any")
     (root / "a.md").write_text(text, encoding="utf-8", newline="")
     try:
-        rows = list(markdown_documents(root, base_url=BASE))
+        rows = list(file_documents(root, base_url=BASE))
     except AssistantInputError as error:
         assert "a.md" in str(error)  # noqa: PT017 (both outcomes are right)
     else:

@@ -1,0 +1,62 @@
+"""Find the addresses that an answer names."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+# What separates an address from the text around it, also in the Markdown link `[text](address)` and in HTML.
+_OUTSIDE = re.compile(r"[\s<>\"`|\[\]\\^{}]+")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_OPENING = "(*_~'\u2018\u201c\u00ab\uff08\u300a\u300c"
+_CLOSING = "'.,;:!?*_~\u2026\u2019\u201d\u00bb\u3002\u3001\uff0c\uff1a\uff1b\uff01\uff1f\uff09\u300b\u300d"
+# Browsers and servers refuse longer ones.
+_LONGEST = 4096
+
+
+def address(url: str) -> str:
+    """
+    Return the form of an address in which equal pages are equal.
+
+    Scheme, fragment, the case of the host, percent encoding and a slash at the end of the path make no difference.
+
+    :param url: The address, with or without scheme.
+    """
+    rest = _SCHEME.sub("", url.strip(), count=1).partition("#")[0]
+    before, _, query = rest.partition("?")
+    host, _, path = before.partition("/")
+    return f"{host.lower()}/{unquote(path)}".rstrip("/") + (f"?{query}" if query else "")
+
+
+def addresses_in(text: str) -> set[str]:
+    """
+    Return the addresses in a text, as :func:`address` writes them.
+
+    Everything that looks like an address counts: plain text, Markdown and HTML, with or without scheme. Punctuation at
+    its end does not belong to it, nor does a closing parenthesis that is not opened in it.
+
+    :param text: Any text.
+    """
+    words = (_trimmed(word) for word in _OUTSIDE.split(text) if 3 < len(word) <= _LONGEST)
+    return {address(word) for word in words if "." in word or "://" in word}
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text can be an address: one word with a scheme or a dot."""
+    is_word = len(text) <= _LONGEST and not _OUTSIDE.search(text)
+    return is_word and ("." in text or "://" in text)
+
+
+def _trimmed(word: str) -> str:
+    scheme = re.search(r"https?://", word, re.IGNORECASE)
+    # "see:https://…", and languages without spaces
+    word = word[scheme.start() :] if scheme else word.lstrip(_OPENING)
+    unopened = word.count(")") - word.count("(")
+    while word:
+        if word[-1] in _CLOSING:
+            word = word.rstrip(_CLOSING)
+        elif word[-1] == ")" and unopened > 0:
+            word, unopened = word[:-1], unopened - 1
+        else:
+            break
+    return word

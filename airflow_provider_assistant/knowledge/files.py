@@ -1,0 +1,115 @@
+"""Rows of documents from a folder of files, such as a Git checkout or a shared drive."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge.documents import DocumentRow, first_text
+from airflow_provider_assistant.knowledge.markdown import absolute_links, first_heading, joined, parse_markdown
+from airflow_provider_assistant.parsing.child import LIBRARIES, FileParser
+from airflow_provider_assistant.parsing.limits import LARGEST_FILE, UnreadableFileError
+from airflow_provider_assistant.storage.paths import StoragePath, storage_files
+
+log = logging.getLogger(__name__)
+
+MARKDOWN = (".md", ".markdown", ".txt")
+# Bytes of a file that is text. A person writes less.
+LARGEST_TEXT = 10_000_000
+TEXTS = (*MARKDOWN, ".htm", ".html")
+URL, DATE = ("url", "canonical_url", "permalink"), ("date", "updated", "lastmod", "last_modified")
+YES = frozenset({"true", "yes", "on", "1"})
+
+
+def file_documents(
+    source: Any, *, base_url: str | None = None, allowed_root: str | None = None
+) -> Iterator[DocumentRow]:
+    """
+    Read Markdown, text, HTML, PDF, Word, PowerPoint and Excel files, one after the other. Each file is one document.
+
+    The text is Markdown. Front matter, the head of an HTML page, or the properties of a file give title, category,
+    date and URL; a Markdown file with ``draft: true`` is skipped. Otherwise the title is the first heading, or the name
+    of the file. The key is the path below the folder. Files and folders whose names start with a dot or an underscore
+    are skipped; files without text, too, with a warning.
+
+    Formats other than Markdown and text need the extra ``files``. They are parsed in another process, with at most two
+    minutes and 2 GiB of memory for a file.
+
+    :param source: Folder, glob, path or object storage URL, or a list of these. Files other than ``.md``,
+        ``.markdown``, ``.txt``, ``.htm``, ``.html``, ``.pdf``, ``.docx``, ``.pptx`` and ``.xlsx`` are skipped.
+    :param base_url: Address of the folder on the web, with a slash at its end. A document has the address of its path
+        below it, unless the file names one. Relative links become absolute. Default: None, only documents whose file
+        names an absolute address have one.
+    :param allowed_root: Folder that must contain all files after symbolic links are resolved. Default: the source, if
+        it is one folder.
+    :return: The documents.
+    :raises AssistantInputError: There is no such file, a file is outside ``allowed_root``, damaged, encrypted, not
+        UTF-8, or over a limit (10 MB of text or HTML, 100 MB of other files, 20,000 characters of front matter), or
+        the extra is not installed. The message names the file.
+    """
+    if allowed_root is None and not isinstance(source, list | tuple) and "*" not in str(source):
+        allowed_root = str(source)
+    with FileParser() as parser:
+        for name, path in storage_files(source, allowed_root):
+            suffix = PurePosixPath(name).suffix.lower()
+            if PurePosixPath(name).name.startswith("~$"):  # the lock of an Office file that somebody has open
+                continue
+            if suffix in MARKDOWN:
+                fields, text = parse_markdown(_read(path, suffix), path)
+            elif suffix in LIBRARIES:
+                fields = _parsed(parser, suffix, path)
+                text = fields.pop("text", "")
+                if not text.strip():
+                    log.warning("File %r has no text, as a scan; it is skipped. Upload it as a file instead", str(path))
+            else:
+                continue
+            if fields.get("draft", "").lower() not in YES and text.strip():
+                yield _row(name, fields, text, base_url)
+
+
+def _row(name: str, fields: Mapping[str, str], text: str, base_url: str | None) -> DocumentRow:
+    url = first_text(fields, URL)
+    if base_url:
+        url = joined(base_url, url or quote(name))
+    return DocumentRow(
+        key=name,
+        parent=name,
+        title=first_text(fields, ("title",)) or first_heading(text) or PurePosixPath(name).stem,
+        content=absolute_links(text, url) if url and "://" in url else text,
+        category=first_text(fields, ("category",)),
+        url=url if url and "://" in url else None,
+        date=first_text(fields, DATE),
+    )
+
+
+def _parsed(parser: FileParser, suffix: str, path: StoragePath) -> dict[str, str]:
+    try:
+        return parser.parse(suffix, _read(path, suffix))
+    except ModuleNotFoundError as error:
+        raise AssistantInputError(
+            f"file {str(path)!r} cannot be read, because {error.name} is not installed: "
+            "pip install 'airflow-provider-assistant[files]', or name only other files",
+            field="source",
+        ) from None
+    except UnreadableFileError as error:
+        raise _refused(path, str(error)) from None
+
+
+def _read(path: StoragePath, suffix: str) -> bytes:
+    limit = LARGEST_TEXT if suffix in TEXTS else LARGEST_FILE
+    with path.open("rb") as file:
+        content: bytes = file.read(limit + 1)
+    if len(content) > limit:
+        raise _refused(path, f"is larger than {limit:,} bytes")
+    return content
+
+
+def _refused(path: StoragePath, problem: str) -> AssistantInputError:
+    return AssistantInputError(
+        f"file {str(path)!r} {problem}. Repair it, leave it out, or upload it with AssistantUploadFilesOperator",
+        field="source",
+    )

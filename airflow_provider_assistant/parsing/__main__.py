@@ -1,0 +1,95 @@
+"""The child process: reads files from a connection, and answers with their text."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import resource
+import sys
+import time
+import unicodedata
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from airflow_provider_assistant.parsing.html import parse_html
+from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, UnreadableFileError
+from airflow_provider_assistant.parsing.office import parse_docx, parse_pptx, parse_xlsx
+from airflow_provider_assistant.parsing.pdf import parse_pdf
+
+PARSERS: dict[str, Callable[[bytes], dict[str, str | None]]] = {
+    ".docx": parse_docx,
+    ".htm": parse_html,
+    ".html": parse_html,
+    ".pdf": parse_pdf,
+    ".pptx": parse_pptx,
+    ".xlsx": parse_xlsx,
+}
+# A line break and a tab are text, other control characters are not.
+_KEPT = "\n\t"
+
+
+def answer(suffix: str, content: bytes) -> dict[str, str | None]:
+    """
+    Parse a file.
+
+    :param suffix: Suffix of its name, in lower case.
+    :param content: The file.
+    :return: What its parser returns, or ``problem``: why it cannot be read.
+    """
+    try:
+        found = PARSERS[suffix](content)
+    except UnreadableFileError as error:
+        return {"problem": str(error)}
+    except (MemoryError, RecursionError) as error:
+        return {"problem": f"is too large or nested too deeply ({type(error).__name__})"}
+    except Exception as error:  # noqa: BLE001 (the libraries raise anything for a damaged file)
+        # Not the text of the error: it may quote the file.
+        return {"problem": f"is damaged or not a {suffix} file ({type(error).__name__})"}
+    if len(found["text"] or "") > MOST_CHARACTERS:
+        return {"problem": f"has more than {MOST_CHARACTERS:,} characters of text"}
+    return {name: value and _plain(value) for name, value in found.items()}
+
+
+def _plain(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
+    if text.isprintable():
+        return text
+    return "".join(char for char in text if char in _KEPT or unicodedata.category(char) != "Cc")
+
+
+def main(descriptor: int, seconds: float, memory: int) -> None:
+    """
+    Answer until the connection is closed.
+
+    :param descriptor: File descriptor of the connection.
+    :param seconds: Processor time for each file. The system ends the process after it, even if its parent has died.
+    :param memory: Largest address space of the process, in bytes.
+    """
+    _limit(resource.RLIMIT_AS, memory)
+    _limit(resource.RLIMIT_CORE, 0)
+    # Some mail programs nest quotations a thousand deep.
+    sys.setrecursionlimit(10_000)
+    # What remains on stderr is the error of a process that cannot start.
+    logging.disable()
+    warnings.simplefilter("ignore")
+    connection = Connection(descriptor)
+    while True:
+        try:
+            suffix, content = connection.recv_bytes().decode(), connection.recv_bytes()
+        except EOFError:
+            return
+        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
+        connection.send_bytes(json.dumps(answer(suffix, content)).encode())
+
+
+def _limit(kind: int, value: int) -> None:
+    _, highest = resource.getrlimit(kind)
+    with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
+        resource.setrlimit(kind, (value if highest == resource.RLIM_INFINITY else min(value, highest), highest))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,110 @@
+"""Start the child process, give it files, and end it if it takes too long."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from multiprocessing.connection import Connection, Pipe
+from types import TracebackType
+from typing import Self
+
+from airflow_provider_assistant.parsing.limits import MEMORY, SECONDS, UnreadableFileError
+
+# The modules that a file needs, by suffix.
+LIBRARIES = {
+    ".docx": ("docx",),
+    ".htm": ("bs4", "lxml", "markdownify"),
+    ".html": ("bs4", "lxml", "markdownify"),
+    ".pdf": ("pypdf",),
+    ".pptx": ("pptx",),
+    ".xlsx": ("openpyxl",),
+}
+# A new process from time to time: what the libraries keep must not count as memory of the next file.
+FILES_PER_PROCESS = 500
+
+
+class FileParser:
+    """
+    Parses files in a child process, which starts with the first file. Use it as a context manager.
+
+    :param seconds: Longest time for a file.
+    :param memory: Most memory of the process, in bytes.
+    """
+
+    def __init__(self, *, seconds: float = SECONDS, memory: int = MEMORY) -> None:
+        self._seconds, self._memory = seconds, memory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._files = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def parse(self, suffix: str, content: bytes) -> dict[str, str]:
+        """
+        Return the text of a file.
+
+        :param suffix: Suffix of its name, in lower case; one of ``LIBRARIES``.
+        :param content: The file.
+        :return: ``text``, and if known ``title``, ``url``, ``category`` and ``date``.
+        :raises UnreadableFileError: The file is damaged, encrypted, too large or takes too long.
+        :raises ModuleNotFoundError: A library for this suffix is not installed.
+        """
+        for library in LIBRARIES[suffix]:
+            if importlib.util.find_spec(library) is None:
+                raise ModuleNotFoundError(f"No module named {library!r}", name=library)
+        if self._files >= FILES_PER_PROCESS:
+            self.close()
+        connection = self._connection or self._started()
+        self._files += 1
+        try:
+            connection.send_bytes(suffix.encode())
+            connection.send_bytes(content)
+            # An answer that begins within the time is short, and arrives at once.
+            is_answered = connection.poll(self._seconds)
+            reply = json.loads(connection.recv_bytes()) if is_answered else {"problem": self._slow}
+        except (EOFError, OSError):
+            self.close()
+            reply = {"problem": f"ends the process that parses it, or {self._slow}"}
+        if "problem" in reply:
+            self.close()
+            raise UnreadableFileError(reply["problem"])
+        return {name: value for name, value in reply.items() if value}
+
+    def close(self) -> None:
+        """End the process."""
+        if self._connection:
+            self._connection.close()
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._connection = None
+        self._files = 0
+
+    @property
+    def _slow(self) -> str:
+        return f"takes longer than {self._seconds:g} seconds to parse"
+
+    def _started(self) -> Connection:
+        connection, other = Pipe()
+        arguments = [str(other.fileno()), str(self._seconds), str(self._memory)]
+        # Nothing else of the environment: connections of Airflow are in it.
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        with other:
+            self._process = subprocess.Popen(  # noqa: S603 (the arguments are numbers)
+                [sys.executable, "-P", "-m", __package__, *arguments],
+                env={**kept, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+            )
+        self._connection = connection
+        return connection

@@ -1,0 +1,95 @@
+"""HTML files as Markdown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.parsing.limits import UnreadableFileError
+
+if TYPE_CHECKING:
+    from bs4 import BeautifulSoup, Tag
+
+_DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+# Browsers look for the encoding in the first 1,024 bytes.
+_HEAD = 1024
+# What is not text of the page, what repeats on every page, and the marks with which Sphinx and MkDocs link headings.
+_NEVER = ("script", "style", "noscript", "template", "svg", "iframe", "object", "form", "nav", "a.headerlink")
+_AROUND = ("header", "footer", "aside")
+_IS_CONTENT = re.compile(r"\s*(?:data|javascript):", re.IGNORECASE)
+_DATES = ("article:modified_time", "dcterms.modified", "last-modified", "article:published_time", "date")
+
+
+def parse_html(content: bytes) -> dict[str, str | None]:
+    """
+    Return the main part of an HTML file, or its body if it does not mark a main part.
+
+    :param content: The file.
+    :return: ``title``, ``text``, ``url`` (the canonical address), ``category`` and ``date``.
+    :raises UnreadableFileError: The encoding is unknown, or the file does not have it.
+    """
+    from bs4 import BeautifulSoup
+    from markdownify import MarkdownConverter
+
+    soup = BeautifulSoup(_decoded(content), "lxml")
+    main = _main(soup)
+    _clean(main)
+    converter = MarkdownConverter(heading_style="ATX", bullets="-", escape_asterisks=False, escape_underscores=False)
+    names = {_text(tag.get("property") or tag.get("name")).lower(): _text(tag.get("content")) for tag in soup("meta")}
+    canonical = soup.find("link", rel="canonical")
+    return {
+        "title": _title(soup, main),
+        "text": re.sub(r"\n{3,}", "\n\n", str(converter.convert_soup(main))).strip(),
+        "url": _text(canonical.get("href")) if canonical else None,
+        "category": names.get("category") or names.get("article:section"),
+        "date": next((names[name] for name in _DATES if names.get(name)), None),
+    }
+
+
+def _decoded(content: bytes) -> str:
+    declared = _DECLARED.search(content, 0, _HEAD)
+    encoding = declared[1].decode() if declared else "utf-8"
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif content.startswith(b"\xef\xbb\xbf"):
+        encoding = "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except LookupError:
+        raise UnreadableFileError(f"declares the unknown encoding {encoding!r}") from None
+    except UnicodeDecodeError as error:
+        by = "declared" if declared else "assumed, because it declares no encoding"
+        raise UnreadableFileError(f"is not {encoding} ({by}) at byte {error.start}") from None
+
+
+def _main(soup: BeautifulSoup) -> Tag:
+    articles = soup.find_all("article", limit=2)
+    main = soup.find("main") or soup.find(role="main") or (articles[0] if len(articles) == 1 else None)
+    if main is not None:
+        return main
+    body = soup.body or soup
+    for tag in body.select(",".join(_AROUND)):
+        tag.decompose()
+    return body
+
+
+def _clean(main: Tag) -> None:
+    for tag in main.select(",".join(_NEVER)):
+        tag.decompose()
+    # The content of a data: address is not text, and a script is not an address.
+    for image in main.find_all("img", src=_IS_CONTENT):
+        image.replace_with(_text(image.get("alt")))
+    for link in main.find_all("a", href=_IS_CONTENT):
+        link.unwrap()
+
+
+def _title(soup: BeautifulSoup, main: Tag) -> str | None:
+    """Return the first heading if the title contains it: many titles also name the website."""
+    title = _text(soup.title.get_text()) if soup.title else ""
+    first = main.find("h1")
+    named = _text(first.get_text()) if first else ""
+    return named if named and named in title else title or named or None
+
+
+def _text(value: Any) -> str:
+    return " ".join(str(value or "").split())

@@ -1,0 +1,42 @@
+"""Limits of a file and of its text."""
+
+from __future__ import annotations
+
+# Bytes of a file, and of the members of its archive; how many of these, and how many pages and characters of text.
+LARGEST_FILE, LARGEST_ARCHIVE = 100_000_000, 400_000_000
+MOST_MEMBERS, MOST_PAGES, MOST_CHARACTERS = 10_000, 5_000, 10_000_000
+# Of one file: seconds, both of the clock and of processor time, and bytes of memory.
+SECONDS, MEMORY = 120, 2 * 2**30
+
+
+class UnreadableFileError(ValueError):
+    """
+    A file is damaged, encrypted or too large. The message continues "file 'x' …" and ends without a full stop.
+
+    :param problem: What is wrong, such as ``is encrypted``.
+    """
+
+
+class Text:
+    """Collects the blocks of a text, up to the limit."""
+
+    def __init__(self) -> None:
+        self._blocks: list[str] = []
+        self._length = 0
+
+    def add(self, block: str) -> None:
+        """
+        Add a block, unless it is blank.
+
+        :param block: A paragraph, heading, list or table in Markdown.
+        :raises UnreadableFileError: The text is too long.
+        """
+        self._length += len(block) + 2
+        if self._length > MOST_CHARACTERS:
+            raise UnreadableFileError(f"has more than {MOST_CHARACTERS:,} characters of text")
+        if block.strip():
+            self._blocks.append(block.strip("\n"))
+
+    def __str__(self) -> str:
+        """Return the text, with an empty line between blocks."""
+        return "\n\n".join(self._blocks)

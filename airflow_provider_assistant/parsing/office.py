@@ -1,0 +1,151 @@
+"""Files of Word, PowerPoint and Excel as Markdown."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from typing import Any
+
+from airflow_provider_assistant.parsing.limits import LARGEST_ARCHIVE, MOST_MEMBERS, Text, UnreadableFileError
+from airflow_provider_assistant.parsing.markdown import escaped, heading, table
+
+# The format forbids document type definitions, with which a few bytes of XML become gigabytes.
+_DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+_MIDNIGHT = " 00:00:00"
+
+
+def parse_docx(content: bytes) -> dict[str, str | None]:
+    """
+    Return title and text of a Word file: headings, paragraphs, lists, links and tables.
+
+    :param content: The file.
+    :return: ``title`` and ``text``.
+    :raises UnreadableFileError: The file is damaged, encrypted or too large.
+    """
+    import docx
+    from docx.table import Table
+
+    document = docx.Document(checked_archive(content))
+    text = Text()
+    for block in document.iter_inner_content():
+        if isinstance(block, Table):
+            text.add(table([cell.text for cell in row.cells] for row in block.rows))
+        else:
+            text.add(_paragraph(block))
+    return {"title": document.core_properties.title, "text": str(text)}
+
+
+def _paragraph(paragraph: Any) -> str:
+    words = "".join(map(_run, paragraph.iter_inner_content()))
+    style = paragraph.style
+    while style is not None:  # a style of the user's own may be based on one of Word's
+        name = style.name or ""
+        if name == "Title":
+            return heading(words, 1)
+        if name.startswith("Heading ") and name[8:].isdecimal():
+            return heading(words, int(name[8:]))
+        if name.startswith("List"):
+            return f"- {words}" if words.strip() else ""
+        style = style.base_style
+    return escaped(words)
+
+
+def _run(run: Any) -> str:
+    address = getattr(run, "address", None)  # only links have one
+    return f"[{run.text}]({address})" if address else str(run.text)
+
+
+def parse_pptx(content: bytes) -> dict[str, str | None]:
+    """
+    Return title and text of a PowerPoint file. Each slide is a section; hidden slides and notes are left out.
+
+    :param content: The file.
+    :return: ``title`` and ``text``.
+    :raises UnreadableFileError: The file is damaged, encrypted or too large.
+    """
+    import pptx
+
+    presentation = pptx.Presentation(checked_archive(content))
+    text = Text()
+    for slide in presentation.slides:
+        if slide._element.get("show") != "0":  # noqa: SLF001 (python-pptx has no other access to it)
+            title = slide.shapes.title
+            text.add(heading(title.text_frame.text if title is not None else "", 2))
+            for shape in _shapes(slide.shapes):
+                if title is not None and shape.shape_id == title.shape_id:
+                    continue
+                if shape.has_text_frame:
+                    text.add(escaped(shape.text_frame.text.replace("\v", "\n")))
+                elif getattr(shape, "has_table", False):
+                    text.add(table([cell.text for cell in row.cells] for row in shape.table.rows))
+    return {"title": presentation.core_properties.title, "text": str(text)}
+
+
+def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
+    for shape in shapes:
+        if hasattr(shape, "shapes"):  # a group
+            yield from _shapes(shape.shapes)
+        else:
+            yield shape
+
+
+def parse_xlsx(content: bytes) -> dict[str, str | None]:
+    """
+    Return title and text of an Excel file. Each sheet is a section with a table; hidden sheets are left out.
+
+    :param content: The file.
+    :return: ``title`` and ``text``.
+    :raises UnreadableFileError: The file is damaged, encrypted or too large.
+    """
+    import openpyxl
+
+    workbook = openpyxl.load_workbook(checked_archive(content), read_only=True, data_only=True)
+    text = Text()
+    for sheet in workbook.worksheets:
+        if sheet.sheet_state == "visible":
+            # A file may declare a sheet of a million rows, which would be filled up with empty ones.
+            sheet.reset_dimensions()
+            text.add(heading(sheet.title, 2))
+            text.add(table([_cell(value) for value in row] for row in sheet.iter_rows(values_only=True)))
+    return {"title": workbook.properties.title, "text": str(text)}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, date | datetime):
+        return str(value).removesuffix(_MIDNIGHT)
+    return "" if value is None else str(value)
+
+
+def checked_archive(content: bytes) -> io.BytesIO:
+    """
+    Check the archive that an Office file is, and pack it again.
+
+    The libraries unpack members in one piece. A member that declares a false size would need the memory of its true
+    size, so they get an archive of what was read here.
+
+    :param content: The file.
+    :return: The archive, not compressed.
+    :raises UnreadableFileError: It is not an archive, has too many members, is too large, or has a document type
+        definition.
+    """
+    packed = io.BytesIO()
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(packed, "w") as target:
+            members = source.infolist()
+            if len(members) > MOST_MEMBERS:
+                raise UnreadableFileError(f"is an archive of more than {MOST_MEMBERS:,} members")
+            if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
+                raise UnreadableFileError(f"is an archive of more than {LARGEST_ARCHIVE:,} bytes")
+            for member in members:
+                with source.open(member) as file:
+                    # With a size, no more than it is unpacked.
+                    data = file.read(member.file_size)
+                if member.filename.endswith((".xml", ".rels")) and any(mark in data for mark in _DOCTYPES):
+                    raise UnreadableFileError("has a document type definition, which the format forbids")
+                target.writestr(member.filename, data)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise UnreadableFileError(f"is damaged or encrypted ({type(error).__name__})") from None
+    packed.seek(0)
+    return packed

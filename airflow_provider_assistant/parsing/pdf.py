@@ -1,0 +1,63 @@
+"""PDF files as Markdown."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from typing import Any
+
+from airflow_provider_assistant.parsing.limits import MOST_PAGES, Text, UnreadableFileError
+from airflow_provider_assistant.parsing.markdown import escaped, heading
+
+MOST_BOOKMARKS = 10_000
+
+
+def parse_pdf(content: bytes) -> dict[str, str | None]:
+    """
+    Return title and text of a PDF file. Its bookmarks become headings above the page to which they lead.
+
+    :param content: The file.
+    :return: ``title`` and ``text``.
+    :raises UnreadableFileError: The file is encrypted or too large.
+    """
+    import pypdf
+
+    reader = pypdf.PdfReader(io.BytesIO(content))
+    # Many files are encrypted with an empty password, only to forbid printing.
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise UnreadableFileError("is encrypted")
+    if len(reader.pages) > MOST_PAGES:
+        raise UnreadableFileError(f"has more than {MOST_PAGES:,} pages")
+    bookmarks = _bookmarks(reader)
+    text = Text()
+    for number, page in enumerate(reader.pages):
+        for block in bookmarks.get(number, ()):
+            text.add(block)
+        text.add(escaped(page.extract_text()))
+    return {"title": _title(reader), "text": str(text)}
+
+
+def _title(reader: Any) -> str | None:
+    title = str((reader.metadata and reader.metadata.title) or "")
+    # Word's export writes the name of its own file here.
+    return None if title.startswith("Microsoft ") else title
+
+
+def _bookmarks(reader: Any) -> dict[int, list[str]]:
+    """Return the bookmarks of each page as headings. A file with invalid bookmarks is still read, without them."""
+    found: dict[int, list[str]] = defaultdict(list)
+    try:
+        open_lists = [iter(reader.outline)]
+        for _ in range(MOST_BOOKMARKS):
+            item = next(open_lists[-1], None)
+            if item is None:
+                open_lists.pop()
+                if not open_lists:
+                    break
+            elif isinstance(item, list):
+                open_lists.append(iter(item))
+            elif (number := reader.get_destination_page_number(item)) is not None:
+                found[number].append(heading(str(item.title), len(open_lists)))
+    except Exception:  # noqa: BLE001 (pypdf raises many types for invalid bookmarks)
+        return {}
+    return found

@@ -1,0 +1,115 @@
+"""The process that parses files: its limits, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from multiprocessing.connection import Pipe
+
+import psutil
+import pytest
+
+from airflow_provider_assistant.parsing.child import LIBRARIES, FileParser
+from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, Text, UnreadableFileError
+from tests.unit.parsing.samples import pdf, repacked, xlsx
+
+HOSTILE_HTML = {
+    "nested": "<div>" * 50_000 + "text",
+    "nested lists": "<ul><li>" * 5_000 + "text",
+    "attribute": f"<p title='{'x' * 9_000_000}'>text</p>",
+    "attributes": f"<p {' '.join(f'a{number}=1' for number in range(200_000))}>text</p>",
+    "address": f"<a href='{'x' * 9_000_000}'>text</a>",
+    "brackets": "<" * 1_000_000,
+    "comment": "text<!--" * 200_000,
+    "entities": '<!DOCTYPE x [<!ENTITY a "&b;&b;"><!ENTITY b "&a;&a;">]><p>text &a;</p>' + "&a;" * 100_000,
+    "tables": "<table><tr><td>" * 3000 + "text",
+    "tags": "<b>" * 10_000 + "text" + "</i>" * 10_000,
+}
+
+
+@pytest.mark.parametrize("html", HOSTILE_HTML.values(), ids=HOSTILE_HTML)
+def test_hostile_pages_end(html, parse):
+    """Each is refused, or read as far as it is valid."""
+    found = parse(".html", html.encode())
+    assert found.keys() in ({"problem"}, {"text"}, set())
+
+
+def test_control_characters_and_halves_of_characters_are_left_out(parse):
+    found = parse(".html", b"<p>a&#0;b&#xD800;\x01c\td</p>")
+    assert found["text"].encode().decode().isprintable()
+
+
+def test_a_file_that_takes_too_long_is_refused():
+    before = set(psutil.Process().children())
+    with FileParser(seconds=0.001) as parser:
+        with pytest.raises(UnreadableFileError, match=r"takes longer than 0\.001 seconds"):
+            parser.parse(".pdf", pdf("text"))
+        assert set(psutil.Process().children()) == before
+
+
+def test_a_file_that_needs_too_much_memory_is_refused():
+    content = repacked(xlsx(A=[["x"]]), lambda name, member: bytes(200_000_000) if "styles" in name else member)
+    with FileParser(memory=300_000_000) as parser:
+        with pytest.raises(UnreadableFileError, match=r"is too large or nested too deeply \(MemoryError\)"):
+            parser.parse(".xlsx", content)
+
+
+def test_an_orphan_ends_by_itself():
+    """The system ends it after its processor time, because its parent may be gone."""
+    endless = (
+        "import sys; from airflow_provider_assistant.parsing import __main__ as child\n"
+        "def spin(content):\n    while True: pass\n"
+        "child.PARSERS['.pdf'] = spin\n"
+        "child.main(int(sys.argv[1]), 0.5, 2 ** 31)"
+    )
+    connection, other = Pipe()
+    process = subprocess.Popen([sys.executable, "-c", endless, str(other.fileno())], pass_fds=[other.fileno()])
+    other.close()
+    connection.send_bytes(b".pdf")
+    connection.send_bytes(b"")
+    assert process.wait(60) == -signal.SIGXCPU
+
+
+def test_the_process_gets_no_secrets_and_ends_with_the_parser(monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", "secret")
+    before = set(psutil.Process().children())
+    with FileParser() as parser:
+        assert set(psutil.Process().children()) == before
+        assert parser.parse(".pdf", pdf("text")) == {"text": "text"}
+        [child] = set(psutil.Process().children()) - before
+        assert not [name for name in child.environ() if name.startswith("AIRFLOW")]
+        assert parser.parse(".pdf", pdf("more")) == {"text": "more"}
+        assert set(psutil.Process().children()) - before == {child}
+    assert set(psutil.Process().children()) == before
+
+
+def test_a_new_process_after_many_files(monkeypatch):
+    monkeypatch.setattr("airflow_provider_assistant.parsing.child.FILES_PER_PROCESS", 2)
+    before, found = set(psutil.Process().children()), set()
+    with FileParser() as parser:
+        for _ in range(5):
+            parser.parse(".pdf", pdf("text"))
+            found |= set(psutil.Process().children())
+    assert len(found - before) == 3
+
+
+def test_a_damaged_file_is_refused_and_the_next_one_is_read():
+    with FileParser() as parser:
+        for suffix in LIBRARIES.keys() - {".htm", ".html"}:
+            with pytest.raises(UnreadableFileError, match="is damaged"):
+                parser.parse(suffix, b"something else")
+        assert parser.parse(".html", b"<p>text</p>") == {"text": "text"}
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with FileParser() as parser, pytest.raises(ModuleNotFoundError, match="pypdf"):
+        parser.parse(".pdf", pdf("text"))
+
+
+def test_a_text_has_a_largest_length():
+    text = Text()
+    text.add("x" * (MOST_CHARACTERS - 2))
+    with pytest.raises(UnreadableFileError, match="more than 10,000,000 characters"):
+        text.add("x")

@@ -1,0 +1,107 @@
+"""HTML as Markdown."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.parsing.html import parse_html
+from airflow_provider_assistant.parsing.limits import UnreadableFileError
+
+PAGE = """<!doctype html><html><head><title>Office hours — Handbook</title>
+<link rel="canonical" href="https://docs.example.com/office"><meta name="category" content="hr">
+<meta property="article:modified_time" content="2026-11-22"><style>p {}</style></head><body>
+<header>Company</header><nav><a href="/">Home</a></nav>
+<main><header><h1>Office hours<a class="headerlink" href="#hours">¶</a></h1></header>
+<p>From 9 to <b>5</b>, see <a href="../parking.html">parking_lot</a>.</p>
+<h2>Steps</h2><ol><li>Ring<ul><li>twice</li></ul></li></ol>
+<pre><code># comment
+ls *</code></pre>
+<table><thead><tr><th>Day</th></tr></thead><tbody><tr><td>Monday</td></tr></tbody></table><script>alert(1)</script></main>
+<footer>2026</footer></body></html>"""
+
+
+def text_of(html: str) -> str:
+    return parse_html(html.encode())["text"]
+
+
+def test_the_main_part_and_the_head():
+    assert parse_html(PAGE.encode()) == {
+        "title": "Office hours",
+        "text": """# Office hours
+
+From 9 to **5**, see [parking_lot](../parking.html).
+
+## Steps
+
+1. Ring
+   - twice
+
+```
+# comment
+ls *
+```
+
+| Day |
+| --- |
+| Monday |""",
+        "url": "https://docs.example.com/office",
+        "category": "hr",
+        "date": "2026-11-22",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<header>a</header><p>b</p><footer>c</footer><aside>d</aside>", "b"),
+        ("<div>a</div><article>b</article>", "b"),
+        ("<article>a</article><article>b</article>", "ab"),
+        ("<div>a</div><div role='main'>b</div>", "b"),
+        ("<p>a<img src='data:image/png;base64,AAAA' alt='map'>b</p>", "amapb"),
+        ("<a href='javascript:alert(1)'>a</a>", "a"),
+        ("", ""),
+        ("a < b &amp; c &copy; &#x1F600;", "a < b & c © 😀"),
+    ],
+)
+def test_what_is_text(body, text):
+    assert "".join(text_of(f"<html><body>{body}</body></html>").split("\n")) == text
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "title"),
+    [
+        ("<title>A\n B</title>", "", "A B"),
+        ("", "<h1>A</h1>", "A"),
+        ("<title>A</title>", "<h1>B</h1>", "A"),
+        ("<title> </title>", "", None),
+    ],
+)
+def test_the_title(head, body, title):
+    assert parse_html(f"<html><head>{head}</head><body>{body}</body></html>".encode())["title"] == title
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "größer".encode(),
+        "\ufeffgrößer".encode(),
+        '<meta charset="iso-8859-1">größer'.encode("iso-8859-1"),
+        '<meta http-equiv="Content-Type" content="text/html; charset=windows-1252">größer'.encode("cp1252"),
+        "größer".encode("utf-16"),
+    ],
+)
+def test_encodings(content):
+    assert parse_html(content)["text"] == "größer"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("größer".encode("latin-1"), r"is not utf-8 \(assumed, because it declares no encoding\) at byte 2"),
+        (b'<meta charset="utf-8">\xff', r"is not utf-8 \(declared\) at byte 22"),
+        (b'<meta charset="klingon">', "declares the unknown encoding 'klingon'"),
+    ],
+)
+def test_a_page_in_an_unknown_encoding_is_refused(content, problem):
+    with pytest.raises(UnreadableFileError, match=problem):
+        parse_html(content)
