@@ -13,7 +13,7 @@ from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.entries import EntryReader, LedgerEntry
-from airflow_provider_assistant.ledger.group_sql import group_sql
+from airflow_provider_assistant.ledger.group_sql import GROUP_COLUMNS, group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
 from airflow_provider_assistant.ledger.schema import (
     NOT_CREATED,
@@ -132,7 +132,7 @@ class BatchLedger(EntryReader):
         self._shared = tuple([storable(value) if isinstance(value, str) else value for value in shared.values()])
         self._group = group_sql(self._connection, table, (*shared, "claimed_at"), has_document_groups=has_groups)
         self._stored_id = encoded_id if isinstance(table.c[self._created_id].type, RequestId) else storable
-        self._claim_again = claim_again_statement(table)
+        self._claim_again = claim_again_statement(table, has_groups=has_groups)
 
     def commit_and_claim(
         self,
@@ -314,6 +314,7 @@ class BatchLedger(EntryReader):
         }
         return [
             {"s": self._scope, "k": claim.key, "c": claim.entry.claim, "o": claim.entry.outcome, **values}
+            | dict(zip(GROUP_COLUMNS, self._group_of(claim), strict=False))
             # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
             for claim in sorted(claims, key=lambda claim: claim.key)
             if claim.entry is not None
@@ -326,7 +327,7 @@ class BatchLedger(EntryReader):
         return set(self._connection.scalars(mine)) if keys else set()
 
 
-def claim_again_statement(table: sa.Table) -> sa.Update:
+def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Update:
     """
     Return the statement that claims an existing entry, unless the entry has changed since it was read.
 
@@ -334,6 +335,9 @@ def claim_again_statement(table: sa.Table) -> sa.Update:
 
     An earlier claim without an outcome counts as an ambiguous attempt. The statement increases that count before it
     sets the outcome, because MySQL evaluates assignments from left to right.
+
+    :param table: Table of the entries.
+    :param has_groups: Whether the claims have groups. Default: False.
     """
     c = table.c
     return (
@@ -347,6 +351,7 @@ def claim_again_statement(table: sa.Table) -> sa.Update:
         .ordered_values(
             (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
             *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),
+            *((c[column], sa.bindparam(column)) for column in (GROUP_COLUMNS if has_groups else ())),
             # Clear the end of the earlier request.
             *((c[column], sa.null()) for column in _END if column in c),
         )
