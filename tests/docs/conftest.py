@@ -65,6 +65,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     handbook.mkdir()
     (handbook / "refunds.md").write_text("# Refunds\n\nRefunds are paid within five working days.\n")
     (handbook / "shipping.md").write_text("# Shipping\n\nParcels leave the warehouse within one day.\n")
+    (tmp_path / "pages.csv").write_text("key,parent,title,content\noffice#1,office.md,Office,From 9 to 5.\n")
     write_csv(tmp_path / "faq.csv", FAQ)
     parquet, mixed = tmp_path / "parquet", tmp_path / "mixed"
     for folder in (parquet, mixed / "older"):
@@ -83,6 +84,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
         warehouse.executemany("INSERT INTO faq VALUES (:id, :headline, :question, :answer, 1)", FAQ)
     shutil.copy(empty_warehouse, tmp_path / "lake.duckdb")
     variables = {
+        "changed_pages": tmp_path / "pages.csv",
         "handbook": handbook,
         "assistant_safety_site": "acme-docs",
         "faq": tmp_path / "faq.csv",
