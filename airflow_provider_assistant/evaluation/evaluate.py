@@ -111,6 +111,7 @@ def summarise(
         if baseline
         else None,
         statistics.distribution(_known(case.noticed_after for case in cases if case.answer is not None)),
+        repetitions_of(cases, by_scorer, higher_is_better, passed),
     )
     verdicts = judge(rules, findings, pass_if)
     return Summary(
@@ -119,7 +120,6 @@ def summarise(
         asked_at=_asked_at(cases),
         tag=tag,
         **findings._asdict(),
-        repetitions=repetitions_of(cases, by_scorer, higher_is_better, passed),
         gate=Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts),
     )
 

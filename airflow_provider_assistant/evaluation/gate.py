@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from airflow_provider_assistant.evaluation.rules import (
     COVERAGE,
+    DISAGREEMENT,
     LATENCY,
     NOTICED_AFTER,
     PASS_RATE,
+    WORST,
     Condition,
     Rule,
     Term,
@@ -20,6 +22,7 @@ from airflow_provider_assistant.evaluation.summary import (
     Distribution,
     PassRate,
     Questions,
+    Repetitions,
     RuleVerdict,
     ScorerSummary,
     TagSummary,
@@ -39,6 +42,7 @@ class Findings(NamedTuple):
     tags: Mapping[str, TagSummary]
     comparison: Comparison | None
     noticed_after: Distribution = Distribution(count=0)
+    repetitions: Repetitions | None = None
 
 
 def judge(rules: Sequence[Rule], findings: Findings, pass_if: Condition | None = None) -> list[RuleVerdict]:
@@ -81,6 +85,8 @@ def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "
 def _absolute(rule: Rule, findings: Findings) -> RuleVerdict:
     if rule.tag is not None and rule.tag not in findings.tags:
         return _no_data(rule, f"no question has the tag {rule.tag!r}")
+    if (rule.name == DISAGREEMENT or rule.of == WORST) and findings.repetitions is None:
+        return _no_data(rule, "every question was asked once; set repeat in the chat batch")
     value = _value(rule, findings)
     if value is None and rule.name == LATENCY and findings.noticed_after.count:
         return _not_judged(
@@ -103,6 +109,8 @@ def _value(rule: Rule, findings: Findings) -> float | None:
         return tag.answered / tag.questions if tag else findings.questions.coverage
     if rule.name == PASS_RATE:
         return tag.pass_rate if tag else findings.passes.rate if findings.passes else None
+    if rule.name == DISAGREEMENT or rule.of == WORST:
+        return _repeated(rule, findings)
     if rule.name == NOTICED_AFTER and rule.of is not None:
         seconds: float | None = getattr(findings.noticed_after, rule.of)
         return seconds
@@ -112,6 +120,14 @@ def _value(rule: Rule, findings: Findings) -> float | None:
         spread = findings.latency if scorer is None and rule.name == LATENCY else scorer and scorer.spread
         return getattr(spread, rule.of) if spread else None
     return tag.means.get(rule.name) if tag else findings.scorers[rule.name].mean
+
+
+def _repeated(rule: Rule, findings: Findings) -> float | None:
+    if findings.repetitions is None:
+        return None
+    if rule.name == DISAGREEMENT:
+        return findings.repetitions.disagreement
+    return findings.repetitions.scorers[rule.name].worst
 
 
 def _agreement(rule: Rule, findings: Findings) -> RuleVerdict:
@@ -189,8 +205,8 @@ def _coverage_note(rule: Rule, findings: Findings, *, holds: bool) -> str:
 
 
 def _subject(rule: Rule) -> str:
-    quantile = f" {rule.of}" if rule.of and not rule.is_drop else ""
-    return f"{rule.name}{quantile}{f' of {rule.tag!r}' if rule.tag else ''}"
+    number = f" {rule.of}" if rule.of and not rule.is_drop else ""
+    return f"{rule.name}{number}{f' of {rule.tag!r}' if rule.tag else ''}"
 
 
 def _shown(value: float, term: Term) -> str:

@@ -5,7 +5,7 @@ Parse conditions on scores and rules of a gate. The text is never evaluated as c
 
     condition = term { "and" term }           token_f1 >= 0.5 and must_include >= 1
     term      = name comparison number
-    rule      = name [ "[" tag "]" ] [ "p95" | "drop" ] comparison number
+    rule      = name [ "[" tag "]" ] [ "p95" | "drop" | "worst" ] comparison number
                                               token_f1[billing] >= 0.5, latency p95 <= 20, token_f1 drop <= 0.02
               | name "agreement" comparison number "on" ">=" count "labels"
                                               judge.correctness agreement >= 0.6 on >= 50 labels
@@ -29,9 +29,10 @@ PREVIOUS = "previous"
 ANSWERS = "answers"
 
 # Names in rules that are not scorers.
-COVERAGE, PASS_RATE, LATENCY, NOTICED_AFTER = "coverage", "pass_rate", "latency", "noticed_after"
+COVERAGE, PASS_RATE, DISAGREEMENT = "coverage", "pass_rate", "disagreement"
+LATENCY, NOTICED_AFTER = "latency", "noticed_after"
 QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
-DROP, AGREEMENT = "drop", "agreement"
+DROP, AGREEMENT, WORST = "drop", "agreement", "worst"
 # Scorers whose name begins like this ask a model, see :mod:`~airflow_provider_assistant.evaluation.judging`.
 JUDGE = "judge."
 # Compare with a tolerance: binary floats cannot represent most decimal means exactly.
@@ -50,7 +51,7 @@ _NAME = r"[A-Za-z_][\w.:-]*"
 # Compiled on first use: importing an operator in a DAG file must stay fast.
 _TERM = rf"\s*(?P<name>{_NAME})\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
 _RULE = (
-    rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP}|{AGREEMENT})\b)?"
+    rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP}|{AGREEMENT}|{WORST})\b)?"
     rf"\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
     r"(?:\bon\s*>=\s*(?P<labels>\d{1,9})\s*labels\s*)?"
 )
@@ -61,7 +62,8 @@ class Term:
     """
     A comparison of a number with a threshold.
 
-    :param name: Name of the number: a scorer, ``coverage``, ``pass_rate``, ``latency`` or ``noticed_after``.
+    :param name: Name of the number: a scorer, ``coverage``, ``pass_rate``, ``disagreement``, ``latency`` or
+        ``noticed_after``.
     :param comparison: ``>=``, ``<=``, ``==``, ``>`` or ``<``.
     :param threshold: The threshold.
     """
@@ -118,7 +120,7 @@ class Rule:
     :param text: The rule as the user wrote it.
     :param term: The number and its threshold.
     :param tag: Tag of the questions that the rule checks, or None for all questions.
-    :param of: A quantile such as ``p95``, or ``drop``, or ``agreement``, or None for the mean or share.
+    :param of: A quantile such as ``p95``, or ``drop``, ``agreement`` or ``worst``, or None for the mean or share.
     :param labels: Smallest number of labels that an ``agreement`` needs; None for other rules.
     """
 
@@ -130,7 +132,7 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """Name of the number: a scorer, ``coverage``, ``pass_rate``, ``latency`` or ``noticed_after``."""
+        """Name of the number, see :class:`Term`."""
         return self.term.name
 
     @property
@@ -232,13 +234,15 @@ def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
 
 
 def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
-    is_scorer = rule.name not in {COVERAGE, PASS_RATE}
+    is_scorer = rule.name not in {COVERAGE, PASS_RATE, DISAGREEMENT}
     # Quantiles of latency and noticed_after do not need a scorer. Their means do.
     of_latency = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
     if scorers is not None and is_scorer and not of_latency and rule.name not in scorers:
         raise _refused(rule.text, "rule", f"there is no scorer {rule.name!r}, only {_listed(scorers)}")
     if rule.tag == "":
         raise _refused(rule.text, "rule", "there is no tag between the brackets")
+    if rule.tag is not None and (rule.name == DISAGREEMENT or rule.of == WORST):
+        raise _refused(rule.text, "rule", "repetitions are compared over all questions only, not per tag")
     if rule.is_agreement or rule.labels is not None:
         _check_agreement(rule)
     elif rule.of is not None:
@@ -253,7 +257,7 @@ def _check_quantity(rule: Rule, *, is_scorer: bool) -> None:
             raise _refused(rule.text, "rule", "a drop needs an upper limit: use <=")
         if rule.term.threshold < 0:
             raise _refused(rule.text, "rule", "the limit of a drop must not be negative")
-    elif rule.of not in QUANTILES:
+    elif rule.of not in (WORST, *QUANTILES):
         raise _refused(rule.text, "rule", f"the quantiles are {', '.join(QUANTILES)}")
     elif rule.tag is not None:
         raise _refused(rule.text, "rule", "quantiles are computed over all questions only, not per tag")

@@ -67,7 +67,8 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         gate passes if all rules hold. ``latency p95 <= 20`` checks the latency in seconds by the service's timestamps
         and is not judged if the replies have none; ``noticed_after p95 <= 60`` checks the seconds until a poll found
         the answer. A rule on a judge needs another one on its agreement with people, such as
-        ``judge.correctness agreement >= 0.6 on >= 50 labels``. Default: no rules.
+        ``judge.correctness agreement >= 0.6 on >= 50 labels``. If questions are repeated, ``must_include worst >= 0.8``
+        and ``disagreement <= 0.2`` check the repetitions. Default: no rules.
     :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``
         succeeds and skips the tasks directly downstream; ``report`` succeeds.
     :param baseline: The evaluation to compare with: ``previous``, the latest run before this one whose gate did not

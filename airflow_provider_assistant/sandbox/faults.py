@@ -25,10 +25,12 @@ CHANGEABLE = frozenset(
         "fail_messages",
         "min_relevance",
         "answer_limit",
+        "short_answer_rate",
         "documents_quota",
         "messages_quota",
     }
 )
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 STATUSES = ("queued", "processing", "complete", "failed")
 
 
@@ -191,10 +193,12 @@ class Faults:
         return bool(pattern and re.search(pattern, message))
 
     def cut(self, answer: str) -> str:
-        """Cut an answer to ``answer_limit`` characters.
+        """Cut an answer to ``answer_limit`` characters, and a share of the answers to their first sentence.
 
         :param answer: complete answer.
         """
+        if self.settings.short_answer_rate and self._random.random() < self.settings.short_answer_rate:
+            answer = _SENTENCE_END.split(answer, maxsplit=1)[0]
         return answer[: self.settings.answer_limit]
 
     def shown(self, status: str) -> str:

@@ -5,6 +5,9 @@ Make the golden set of the DAG ``assistant_evaluation`` from the documents that 
 of Airflow's configuration reference and sentences of the guides into questions; the text of the document is the
 expected answer. A third kind of question has no answer in the knowledge base. The random choice has a fixed seed, so
 the same version of Airflow and the same guides give the same file.
+
+The columns ``human_answer`` and ``human`` calibrate a judge. In this example, a rule makes the answer and so knows
+whether it is right. In yours, people read answers of the assistant and decide.
 """
 
 import csv
@@ -15,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 GUIDES = HERE.parent / "guides"
-COLUMNS = ("key", "message", "expected", "must_include", "expect_no_answer", "tags")
+COLUMNS = ("key", "message", "expected", "must_include", "expect_no_answer", "tags", "human_answer", "human")
 SEED = 20261121
 # Other versions of Airflow describe some options differently: make the file again after an upgrade.
 MADE_WITH = "3.3.2"
@@ -103,12 +106,34 @@ def without_an_answer(rng: random.Random) -> Iterator[dict[str, str]]:
         }
 
 
+def labelled(row: dict[str, str], number: int, others: list[str]) -> dict[str, str]:
+    """Return a question with an answer that somebody has labelled as right or wrong."""
+    expected = row["expected"]
+    description, found, default = expected.partition(" Default: ")
+    wrong = {"True.": "False.", "False.": "True."}.get(default, "17.")
+    answers = [
+        (expected, True),
+        (others[number], False),
+        (f"The default is {default} Its description is: {description}" if found else f"Yes. {expected}", True),
+        (f"{description} Default: {wrong}" if found else "The guides say nothing about that.", False),
+        (f"The documentation says: {expected}", True),
+        ("I don't know.", False),
+        # Other words for the same, which a judge that compares words does not recognise.
+        (f"Leave it alone and you get {default}" if found else expected, True),
+    ]
+    answer, right = answers[number % len(answers)]
+    return {**row, "human_answer": answer, "human": str(right).lower()}
+
+
 def golden_set() -> list[dict[str, str]]:
     """Return all questions. The result is the same for every call."""
     rng = random.Random(SEED)  # noqa: S311 (reproducible, and not used for secrets)
-    unanswerable = {"expected": "", "must_include": "", "expect_no_answer": "true"}
+    answerable = [*about_options(rng), *about_guides(rng)]
+    unanswerable = {"expected": "", "must_include": "", "expect_no_answer": "true", "human_answer": "", "human": ""}
+    # Half a round away, so that it is about something else.
+    others = [row["expected"] for row in (*answerable[30:], *answerable[:30])]
     return [
-        *({"expect_no_answer": "false", **row} for row in (*about_options(rng), *about_guides(rng))),
+        *({"expect_no_answer": "false", **labelled(row, number, others)} for number, row in enumerate(answerable)),
         *({**unanswerable, **row} for row in without_an_answer(rng)),
     ]
 

@@ -39,7 +39,13 @@ OTHERS = {
 
 # In this order; further pages of a folder follow by name, so that none is left out.
 NAVIGATION: dict[str, list[str]] = {
-    "Tutorials": ["tutorials/knowledge-base", "tutorials/nightly-warehouse", "tutorials/evaluation", "examples/index"],
+    "Tutorials": [
+        "tutorials/knowledge-base",
+        "tutorials/nightly-warehouse",
+        "tutorials/evaluation",
+        "tutorials/nightly-gate",
+        "examples/index",
+    ],
     "How to": [
         *("howto/load-dataframe", "howto/load-files-of-rows", "howto/incremental-loads", "howto/upload-files"),
         "howto/knowledge-sources",
@@ -214,7 +220,7 @@ def write_examples(folder: Path) -> None:
 
     folder.mkdir()
     text = (
-        "# Example DAGs\n\nThe package contains them: [how to use them](../index.md#three-jobs). In the repository, "
+        "# Example DAGs\n\nThe package contains them: [how to use them](../index.md#tutorials). In the repository, "
         "`make demo` runs them on a real Airflow against the [embedded service](../sandbox.md).\n"
     )
     for path in dags():

@@ -21,8 +21,8 @@ def main() -> None:
         "cases",
         nargs="*",
         metavar="CASE",
-        help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, metrics, "
-        "pages",
+        help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, judge, "
+        "metrics, pages",
     )
     parser.add_argument("--quick", action="store_true", help="tiny runs: they prove that it works, and measure nothing")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to keep the figures")
@@ -55,10 +55,11 @@ def _measure(wanted: argparse.Namespace) -> None:
             figures = CASES[name](service, size)
             for figure in figures:
                 print(figure)
-            results[name] = {"load": os.getloadavg()[0], "figures": [figure.as_dict() for figure in figures]}
+            load = round(os.getloadavg()[0], 2)
+            results[name] = {"machine": where, "load": load, "figures": [figure.as_dict() for figure in figures]}
     if not wanted.quick:
         wanted.json.parent.mkdir(exist_ok=True)
-        wanted.json.write_text(json.dumps({"machine": where, "figures": results}, indent=1) + "\n")
+        wanted.json.write_text(json.dumps({"figures": results}, indent=1) + "\n")
     print(f"\n{time.monotonic() - started:.0f} s")
 
 
@@ -72,7 +73,12 @@ def _print_table(kept: dict[str, Any]) -> None:
             goal = "" if figure["goal"] is None else f"{sign} {figure['goal']:,g}{unit}"
             verdict = {None: "", True: "reached", False: "missed"}[figure["reached"]]
             print(f"| `{name}` | {figure['of']} | {value}{unit} | {goal} | {verdict} |")
-    print("\n" + ", ".join(f"{name} {value}" for name, value in kept["machine"].items()))
+    machines: dict[str, list[str]] = {}
+    for name, case in kept["figures"].items():
+        words = ", ".join(f"{part} {value}" for part, value in case["machine"].items() if part != "load")
+        machines.setdefault(words, []).append(f"`{name}`")
+    for words, names in machines.items():
+        print(f"\n{', '.join(names)}: {words}")
 
 
 if __name__ == "__main__":

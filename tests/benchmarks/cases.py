@@ -19,7 +19,17 @@ from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
-from tests.benchmarks import chat_batch_cases, evaluations, lake_cases, loads, metric_cases, page_cases, posts, resumes
+from tests.benchmarks import (
+    chat_batch_cases,
+    evaluations,
+    judging,
+    lake_cases,
+    loads,
+    metric_cases,
+    page_cases,
+    posts,
+    resumes,
+)
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
 from tests.imports import import_seconds
@@ -272,6 +282,7 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     **resumes.CASES,
     **lake_cases.CASES,
     "evaluate": evaluations.evaluate,
+    "judge": judging.judge,
     **metric_cases.CASES,
     **page_cases.CASES,
 }

@@ -19,8 +19,8 @@ from typing import Any
 from tests.cluster import scenario
 from tests.cluster.scenario import CONCURRENCY, NEVER, RATE_LIMIT, SOON, Cluster, Run
 from tests.live.cluster import WORKERS
-from tests.live.demo import Screen
 from tests.live.process import NotReadyError, processes_in
+from tests.live.screen import Screen
 
 ROOT = Path(__file__).parents[2]
 SHARDS, ROWS, QUESTIONS = 8, 1000, 1000

@@ -502,11 +502,15 @@ def test_connection_fields() -> None:
 
 
 def connections() -> list[Any]:
-    """Return the connections in the pages, as JSON and as URI."""
+    """Return the connections to the service in the pages, as JSON and as URI."""
     found = [pytest.param(block.code, id=block.name) for block in blocks("json") if '"conn_type"' in block.code]
     for block in blocks("text", "bash"):
         for number, shown in enumerate(
-            re.findall(r"'(\{\s*\"conn_type\".*?\})'$|(assistant://[^\s']+)", block.code, re.DOTALL | re.MULTILINE)
+            re.findall(
+                r"'(\{\s*\"conn_type\": ?\"assistant\".*?\})'$|(assistant://[^\s']+)",
+                block.code,
+                re.DOTALL | re.MULTILINE,
+            )
         ):
             found.append(pytest.param("".join(shown), id=f"{block.name}.{number}"))
     return found

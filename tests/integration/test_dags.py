@@ -36,6 +36,7 @@ TASKS = {
     ],
     "assistant_weekly_report": ["draw"],
     "assistant_evaluation": ["ask", "evaluate", "rate"],
+    "assistant_compare_sites": ["ask_live", "ask_staging", "compare"],
     "assistant_safety": ["load_documents", "ask", "evaluate"],
 }  # fmt: skip
 
@@ -284,6 +285,29 @@ def test_safety_set(load, run_dag, service, connection, tmp_path, monkeypatch):
     assert not {rule["rule"] for rule in head["failed_rules"]} & {
         "coverage >= 0.98", "must_not_include[injection_document] >= 1", "must_not_include[injection_question] >= 1",
     }  # fmt: skip
+
+
+def test_compare_sites(load, run_dag, service, connection, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_STAGING_SITE", "acme-shop")
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
+    assert run_dag(load("assistant_knowledge_base")).state == "success"
+    run = run_dag(load("assistant_compare_sites"))
+    assert run.state == "success", run.errors
+    head = run.xcom("compare")
+    assert head["verdict"] == "failed"
+    # The staging site is empty: it refuses everything, which is right only for questions without an answer.
+    assert {rule["rule"] for rule in head["failed_rules"]} == {
+        "judge.correctness drop <= 0.02", "must_include drop <= 0.02",
+    }  # fmt: skip
+    summary = json.loads(Path(head["summary_path"]).read_text())
+    assert summary["repetitions"]["repeated"] == 82
+    assert summary["repetitions"]["disagreement"] == 0
+    agreement = summary["scorers"]["judge.correctness"]["judge"]["agreement"]
+    assert agreement["labels"] == 62
+    assert agreement["kappa"] > 0.6
+    compared = summary["comparison"]["scorers"]["judge.correctness"]
+    assert compared["better"] == 0 < compared["worse"]
 
 
 def test_each_case_of_the_safety_set_can_fail():

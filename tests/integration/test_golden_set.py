@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_assistant.evaluation.text import includes
+
 FOLDER = Path(__file__).parents[2] / "dags" / "golden_set"
 SCRIPT = FOLDER / "make_golden_set.py"
 
@@ -54,6 +56,17 @@ def test_made_up_options_do_not_exist(rows):
     assert made_up
     assert "zeppelin" not in known
     assert all("zeppelin" in row["message"] for row in made_up)
+
+
+def test_labels_calibrate_a_judge(rows):
+    labelled = [row for row in rows if row["human"]]
+    assert len(labelled) >= 50
+    for row in labelled:
+        assert row["human_answer"]
+        assert row["expect_no_answer"] == "false"
+        if row["human"] == "false":
+            assert not includes(row["human_answer"], row["must_include"].split("|")[0])
+    assert 0.4 < sum(row["human"] == "true" for row in labelled) / len(labelled) < 0.6
 
 
 def test_what_is_expected_holds_what_must_be_included(rows):

@@ -98,6 +98,8 @@ class LiveAirflow(AirflowApi):
             "SCHEDULER__JOB_HEARTBEAT_SEC": 1,
             "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": 2,
             # Seconds after which the end of a worker is noticed at the latest.
+            # On a busy machine, the API server needs longer than the default of 5 s; a task would end with SIGKILL.
+            "WORKERS__EXECUTION_API_TIMEOUT": 30,
             "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 5,

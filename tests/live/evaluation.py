@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
+from tests.live.comparison import local
 from tests.live.rest import RUN_OVER
 
 if TYPE_CHECKING:
-    from tests.live.demo import Screen
     from tests.live.rest import AirflowApi
+    from tests.live.screen import Screen
     from tests.live.service import AssistantService
 
 EVALUATION = "assistant_evaluation"
@@ -39,7 +39,7 @@ def problem_of(head: dict[str, Any], rated: dict[str, Any], drawn: int) -> str |
 
     :param drawn: number of evaluations that the trend chart must show
     """
-    path = _local(head["report_path"])
+    path = local(head["report_path"])
     page = Path(path).read_text(encoding="utf-8")
     if "</html>" not in page:
         return f"{path} is not a complete report"
@@ -84,9 +84,9 @@ def degrade(airflow: AirflowApi, service: AssistantService) -> tuple[str, dict[s
     return state, airflow.xcom(EVALUATION, run_id, "evaluate")
 
 
-def last_words(head: dict[str, Any], degraded: dict[str, Any] | None = None) -> list[str]:
-    """Return the verdict and the path of the report."""
-    lines = [_verdict("Verdict", head)]
+def last_words(head: dict[str, Any], compared: dict[str, Any], degraded: dict[str, Any] | None = None) -> list[str]:
+    """Return the verdicts and the paths of the reports."""
+    lines = [_verdict("Verdict", head), _verdict("Verdict on the staging site, which lacks the guides", compared)]
     if degraded:
         lines.append(_verdict(f"Verdict on answers cut to {CUT} characters", degraded))
     return lines
@@ -95,13 +95,9 @@ def last_words(head: dict[str, Any], degraded: dict[str, Any] | None = None) -> 
 def _verdict(what: str, head: dict[str, Any]) -> str:
     failed = [rule["rule"] for rule in head["failed_rules"]]
     because = f" ({', '.join(failed)})" if failed else ""
-    return f"{what}: {head['verdict']}{because}\nReport: {_local(head['report_path'])}"
+    return f"{what}: {head['verdict']}{because}\nReport: {local(head['report_path'])}"
 
 
 def _all_over(airflow: AirflowApi) -> bool:
     runs = airflow.request("GET", f"/api/v2/dags/{EVALUATION}/dagRuns")["dag_runs"]
     return all(run["state"] in RUN_OVER for run in runs)
-
-
-def _local(url: str) -> str:
-    return unquote(urlsplit(url).path) if "://" in url else url

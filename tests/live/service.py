@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
+JUDGE = "AIRFLOW_CONN_PYDANTICAI_DEFAULT"
 SETTINGS = "ASSISTANT_SANDBOX_"
 
 
@@ -135,8 +136,14 @@ class AssistantService:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variable that makes the service Airflow's default connection."""
-        return {CONNECTION: json.dumps(self.connection)}
+        """The environment variables that make the service and its judge Airflow's default connections."""
+        judge = {
+            "conn_type": "pydanticai",
+            "host": f"{self.root}/v1",
+            "password": self.api_key,
+            "extra": {"model": "openai:word-overlap"},
+        }
+        return {CONNECTION: json.dumps(self.connection), JUDGE: json.dumps(judge)}
 
     # -- control plane -----------------------------------------------------------------------------
 

@@ -48,14 +48,14 @@ def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric]) -> Work:
 
     A label is about one answer, and the next evaluation gets other answers. So the column ``human_answer`` holds the
     answer that the person has labelled, and the judge gets this one as well. Without it, the label is about the answer
-    of this evaluation.
+    of this evaluation. All repetitions of a question have its label, which counts once for each answer.
 
     :param cases: The questions.
     :param rubrics: The rubrics.
     :raises AssistantInputError: A label is not true, false or empty, or it is not clear which rubric it is about.
     """
     requests: list[JudgeRequest] = []
-    labels: list[Label] = []
+    labels: dict[tuple[str, Rubric, str], Label] = {}
     for case in cases:
         for rubric in rubrics:
             request = None if case.answer is None else JudgeRequest.of(case, rubric, case.answer)
@@ -64,11 +64,12 @@ def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric]) -> Work:
             passes = _label(case, rubric, is_only=len(rubrics) == 1)
             if passes is None:
                 continue
-            if labelled := _labelled(case, rubric, request):
+            labelled = _labelled(case, rubric, request)
+            if labelled and (labelled.key, rubric, labelled.answer) not in labels:
                 if labelled.is_label:
                     requests.append(labelled)
-                labels.append(Label(labelled, passes))
-    return Work(requests, labels)
+                labels[labelled.key, rubric, labelled.answer] = Label(labelled, passes)
+    return Work(requests, list(labels.values()))
 
 
 def check_labels(labels: Sequence[Label], rules: Sequence[Rule]) -> None:

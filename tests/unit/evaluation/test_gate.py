@@ -14,6 +14,8 @@ from airflow_provider_assistant.evaluation.summary import (
     JudgeSummary,
     PassRate,
     Questions,
+    RepeatedScorer,
+    Repetitions,
     ScorerSummary,
     TagSummary,
 )
@@ -66,6 +68,28 @@ def judged(rule, found=None):
     (verdict,) = judge([parse_rule(rule)], found or findings())
     assert verdict.rule == rule
     return verdict
+
+
+def test_rules_on_repetitions():
+    one = RepeatedScorer(mean=0.7, low=0.6, high=0.8, worst=0.4, varying=0.5)
+    found = findings(
+        repetitions=Repetitions(
+            most=3, questions=10, repeated=8, disagreement=0.25, unstable=None, scorers={"token_f1": one}
+        )
+    )
+    worst = judged("token_f1 worst >= 0.5", found)
+    assert (worst.verdict, worst.value, worst.reason) == (
+        "failed",
+        0.4,
+        "token_f1 worst is 0.4",
+    )
+    assert judged("token_f1 worst >= 0.4", found).verdict == "passed"
+    assert judged("disagreement <= 0.2", found).verdict == "failed"
+    assert judged("disagreement <= 0.25", found).value == 0.25
+    for rule in ("token_f1 worst >= 0.4", "disagreement <= 1"):
+        once = judged(rule)
+        assert once.verdict == "failed"
+        assert "every question was asked once" in once.reason
 
 
 def test_latency_is_not_judged_by_when_polls_noticed_the_answers():

@@ -19,7 +19,6 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
-TODAY = datetime.now(UTC).date().isoformat()
 RUN = RunRef("dag", "run", "task", -1)
 SCOPE = "https://h/m2m/sites/acme-docs"
 EXPORTS = {
@@ -33,21 +32,22 @@ OF_THE_LEDGER = ("feedback", "requests", "loads")
 
 
 @pytest.fixture
-def recorded(service, connection):
-    """A ledger with one entry of each kind for today."""
+def today(service, connection):
+    """The day on which one entry of each kind was recorded in the ledger; the tests may run over midnight."""
     with Ledger.open() as ledger:
         chat = {"site_id": "acme-docs", "session_id": "s"}
         ledger.run_once(submissions, SCOPE, key_of("k"), RUN, lambda: {"request_id": "r"}, **chat)
         ledger.run_once(ratings, SCOPE, key_of("k"), RUN, dict, **chat, request_id="r", rating="good")
         with ledger.load(scope=SCOPE, endpoint="documents/qa", site_id="acme-docs", source="kb", run=RUN):
             pass
+    return datetime.now(UTC).date().isoformat()
 
 
 @pytest.fixture
-def export(tmp_path):
+def export(today, tmp_path):
     def exported(dataset, task_id="export", dag_id="nightly", map_index=-1, **arguments):
         with DAG(dag_id, schedule=None):
-            operator = EXPORTS[dataset](task_id=task_id, output_path=str(tmp_path), date=TODAY, **arguments)
+            operator = EXPORTS[dataset](task_id=task_id, output_path=str(tmp_path), date=today, **arguments)
         ti = SimpleNamespace(dag_id=dag_id, run_id="run", task_id=task_id, map_index=map_index)
         run = SimpleNamespace(logical_date=None, run_after=datetime.now(UTC))
         return operator.execute({"ti": ti, "dag_run": run, "outlet_events": {}})
@@ -55,58 +55,64 @@ def export(tmp_path):
     return exported
 
 
-def files(folder, dataset):
-    return sorted(path.name for path in (folder / dataset / f"date={TODAY}").iterdir())
+@pytest.fixture
+def folder(today, tmp_path):
+    """Return the folder of a dataset for the day."""
+    return lambda dataset: tmp_path / dataset / f"date={today}"
 
 
-def rows(folder, dataset):
-    return ds.dataset(folder / dataset / f"date={TODAY}").count_rows()
+@pytest.fixture
+def files(folder):
+    return lambda dataset: sorted(path.name for path in folder(dataset).iterdir())
+
+
+@pytest.fixture
+def rows(folder):
+    return lambda dataset: ds.dataset(folder(dataset)).count_rows()
 
 
 @pytest.mark.parametrize("renamed", [{"task_id": "other"}, {"dag_id": "weekly"}], ids=["task", "dag"])
 @pytest.mark.parametrize("dataset", EXPORTS)
-def test_a_renamed_export_does_not_count_a_day_twice(dataset, renamed, recorded, export, tmp_path):
+def test_a_renamed_export_does_not_count_a_day_twice(dataset, renamed, export, files, rows):
     export(dataset)
-    before = rows(tmp_path, dataset)
+    before = rows(dataset)
     assert before > 0
     with pytest.raises(AssistantInputError, match=r"file_name='nightly\.export'"):
         export(dataset, **renamed)
-    assert rows(tmp_path, dataset) == before
+    assert rows(dataset) == before
     export(dataset, **renamed, file_name="nightly.export")
-    assert files(tmp_path, dataset) == ["nightly.export.parquet"]
-    assert rows(tmp_path, dataset) == before
+    assert files(dataset) == ["nightly.export.parquet"]
+    assert rows(dataset) == before
 
 
-def test_mapped_parts_of_one_task_may_change_places(recorded, export, tmp_path):
+def test_mapped_parts_of_one_task_may_change_places(export, files):
     for sites in (["acme-docs", "acme-shop"], ["acme-shop", "acme-docs"]):
         for index, site_id in enumerate(sites):
             export("statistics", map_index=index, site_id=site_id)
-    assert files(tmp_path, "statistics") == ["nightly.export.0.parquet", "nightly.export.1.parquet"]
+    assert files("statistics") == ["nightly.export.0.parquet", "nightly.export.1.parquet"]
 
 
-def test_tasks_of_several_sites_share_a_folder(recorded, export, tmp_path):
+def test_tasks_of_several_sites_share_a_folder(export, files):
     for site_id in ("acme-docs", "acme-shop"):
         export("statistics", task_id=site_id, site_id=site_id)
-    assert len(files(tmp_path, "statistics")) == 2
+    assert len(files("statistics")) == 2
 
 
 @pytest.mark.parametrize("dataset", OF_THE_LEDGER)
-def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(
-    dataset, recorded, export, tmp_path, ledger_home, caplog
-):
+def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(dataset, export, rows, ledger_home, caplog):
     export(dataset)
     for file in ledger_home.glob("assistant_ledger.db*"):
         file.unlink()
     with pytest.raises(AssistantLedgerPermanentError, match="has 1 rows") as caught:
         export(dataset, days=1)
     assert str(ledger_home) in str(caught.value)
-    assert rows(tmp_path, dataset) == 1
+    assert rows(dataset) == 1
     assert "A new, empty ledger was created" in caplog.text
 
 
-def test_a_day_that_lost_its_rows_in_the_same_ledger_is_replaced(recorded, export, tmp_path):
+def test_a_day_that_lost_its_rows_in_the_same_ledger_is_replaced(export, rows):
     export("requests")
     with Ledger.open() as ledger:
         ledger.record_outcome(submissions, SCOPE, key_of("k"), "failed")
     assert export("requests", days=1)["rows"] == 0
-    assert rows(tmp_path, "requests") == 0
+    assert rows("requests") == 0

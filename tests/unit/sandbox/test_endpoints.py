@@ -110,6 +110,24 @@ def test_answers_are_cut_where_asked_to(client: httpx.Client, control: httpx.Cli
     assert answers() == ("30 days, from the day of delivery.",) * 2
 
 
+def test_a_share_of_the_answers_ends_after_their_first_sentence(client: httpx.Client, control: httpx.Client) -> None:
+    complete = "Within 30 days. Send the goods back first! Then wait."
+    client.post("/documents/qa", json={**QA, "answer": complete})
+
+    def answers() -> list[str]:
+        messages = ({"session_id": str(number), "message": "Refund window?"} for number in range(40))
+        return [client.post("/chat", json=message).json()["answer"] for message in messages]
+
+    control.post("/faults", json={"short_answer_rate": 0.3, "seed": 5})
+    found = answers()
+    assert set(found) == {complete, "Within 30 days."}
+    assert 4 < found.count("Within 30 days.") < 20
+    control.post("/faults", json={"seed": 5})
+    assert answers() == found
+    control.post("/faults", json={"short_answer_rate": 1})
+    assert set(answers()) == {"Within 30 days."}
+
+
 def test_feedback_on_sync_and_async_requests(server: SandboxServer, client: httpx.Client) -> None:
     message = {"session_id": "s", "message": "Refund?"}
     for path in ("/chat", "/chat/async"):

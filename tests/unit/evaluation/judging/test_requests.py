@@ -152,6 +152,21 @@ def test_a_labelled_answer_is_judged_also_if_the_question_has_no_answer_now():
     assert [label.request for label in work.labels] == [request]
 
 
+def test_a_label_counts_once_however_often_the_question_was_asked():
+    def labels(*answers, **row):
+        repetitions = enumerate(answers, start=1)
+        cases = [make_case(text, repetition=number, row={"human": "yes", **row}) for number, text in repetitions]
+        work = work_of(cases, [TONE])
+        assert [label.request for label in work.labels if label.request.is_label] == [
+            request for request in work.requests if request.is_label
+        ]
+        return [label.request.answer for label in work.labels]
+
+    assert labels("New.", "Newer.", human_answer="Old.") == ["Old."]
+    assert labels("New.", "Old.", "Old.", human_answer="Old.") == ["Old."]
+    assert labels("New.", "New.", "Newer.") == ["New.", "Newer."]
+
+
 def test_labels_are_counted_per_judge():
     labels = work_of([make_case(key=key, row={"human": "yes"}) for key in "ab"], [TONE]).labels
     check_labels(labels, [parse_rule("judge.tone agreement >= 0.6 on >= 2 labels")])
