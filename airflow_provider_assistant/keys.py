@@ -113,9 +113,20 @@ def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     :param texts: Values of the key columns, see :func:`key_text`.
     :return: The label.
     """
+    return shortened(whole_label(names, texts))
+
+
+def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
+    """
+    Return the label of :func:`key_label` at its full length.
+
+    :param names: Names of the columns.
+    :param texts: Values of the columns, see :func:`key_text`.
+    :return: The label.
+    """
     values = ["" if text is None else text for text in texts]
     label = values[0] if len(names) == 1 else ", ".join(map("=".join, zip(names, values, strict=True)))
-    return shortened(label.encode("utf-8", "backslashreplace").decode())
+    return label.encode("utf-8", "backslashreplace").decode()
 
 
 def shortened(label: str) -> str:
@@ -131,12 +142,13 @@ def shortened(label: str) -> str:
     return f"{label[: LABEL_LENGTH - _DIGEST_LENGTH - 1]}…{digest}"
 
 
-def key_names(given: Any) -> list[str]:
+def key_names(given: Any, parameter: str = "key_columns") -> list[str]:
     """
     Return the names of the key columns as a list.
 
     :param given: One name, several names, or None. Text in brackets is parsed as a list, because Airflow renders a
         template of a list as text.
+    :param parameter: Name of the parameter, for the error. Default: ``key_columns``.
     :return: The names without repetitions; empty if there are none.
     :raises AssistantInputError: An element is not a non-empty string.
     """
@@ -147,7 +159,7 @@ def key_names(given: Any) -> list[str]:
     names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     if bad := [name for name in names if not isinstance(name, str) or not name]:
         raise AssistantInputError(
-            f"key_columns must be the name of a column or a list of names, not {bad[0]!r}", field="key_columns"
+            f"{parameter} must be the name of a column or a list of names, not {bad[0]!r}", field=parameter
         )
     return list(dict.fromkeys(names))
 

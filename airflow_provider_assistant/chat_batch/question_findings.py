@@ -36,12 +36,19 @@ class QuestionFindings(Findings):
             super().add(**row)
 
     def add(
-        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
+        self,
+        kind: Kind,
+        key: str,
+        reason: str,
+        *,
+        row: int | None = None,
+        document_ids: list[str] | None = None,
+        group: str | None = None,
     ) -> None:
         """Add a finding, see :meth:`~airflow_provider_assistant.loading.findings.Findings.add`."""
         source_row = row and self._questions.row_numbers[row - 1]
         with storing(self.path, RETRY_CONTINUES):
-            super().add(kind, key, reason, row=source_row, document_ids=document_ids)
+            super().add(kind, key, reason, row=source_row, document_ids=document_ids, group=group)
         if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
             self.reasons[self._questions.question_ids[row - 1]] = storable(f"{kind}: {reason}")
 

@@ -54,6 +54,12 @@ KEY = Arg(
     metavar="COLUMN",
     help="column that identifies a row; repeatable (default: the whole row)",
 )
+GROUP = Arg(
+    ("--group",),
+    action="append",
+    metavar="COLUMN",
+    help="column with the page, file or ticket that a row is a part of; repeatable (default: no groups)",
+)
 SOURCE_NAME = Arg(
     ("--source-name",),
     metavar="NAME",
@@ -76,7 +82,7 @@ QUESTION_KEY = Arg(
 )
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
-ROWS = (SITE, SOURCE_NAME, NAMESPACE, *IN_FILE)
+ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)
 
 
 def get_cli_commands() -> list[GroupCommand]:
@@ -157,9 +163,10 @@ COMMANDS = (
         ),
         Arg(
             ("--on-missing",),
-            choices=("stale", "ignore"),
+            choices=("stale", "group", "ignore"),
             default="stale",
-            help="documents of this source whose row is gone from the file: list them as stale, or ignore them",
+            help="documents of this source whose row is gone from the file: list them as stale, list only those of the "
+            "groups in the file, or ignore them",
         ),
         Arg(("--adopt",), action="store_true", help="take over keys that belong to another source"),
         Arg(
@@ -290,7 +297,8 @@ COMMANDS = (
             _command(
                 "stale",
                 "List documents whose row is gone from the file",
-                Arg(("file",), metavar="FILE", help="the complete source"),
+                Arg(("file",), metavar="FILE", help="the complete source; with --group, the complete groups"),
+                Arg(("--gone",), action="store_true", help="FILE names groups that are gone; list all their documents"),
                 CONNECTION,
                 LEDGER_OF_SITE,
                 *ROWS,

@@ -10,6 +10,7 @@ from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.paths import usable_path
 
+# Columns of every findings file. Those of versions without groups have no others.
 COLUMNS = ("kind", "row", "key", "reason", "document_ids")
 
 
@@ -21,8 +22,8 @@ def findings(out: Console, args: argparse.Namespace) -> int:
         rows = [row for row in rows if row["kind"] in args.finding]
     out.result(rows)
     if rows:
-        listed = [(*(row[name] for name in COLUMNS[:-1]), " ".join(row["document_ids"])) for row in rows]
-        out.table(("finding", "row", "key", "reason", "documents"), listed)
+        listed = [(*(row[name] for name in COLUMNS[:-1]), " ".join(row["document_ids"]), row["group"]) for row in rows]
+        out.table(("finding", "row", "key", "reason", "documents", "group"), listed)
     else:
         out.line("No findings.", GOOD)
     return OK
@@ -33,16 +34,18 @@ def read_findings(path: str) -> list[dict[str, Any]]:
     Return the rows of a findings file.
 
     :param path: A local path or an object storage URL.
-    :return: One dict per finding, with the keys ``COLUMNS``.
+    :return: One dict per finding, with the keys ``COLUMNS``, and ``group``, which is None if the row has none.
     :raises AssistantInputError: The file cannot be read, or is not a findings file.
     """
     import pyarrow.parquet as pq
 
     try:
         with usable_path(path).open("rb") as file:
-            rows: list[dict[str, Any]] = pq.read_table(file, columns=list(COLUMNS)).to_pylist()
+            names = [name for name in pq.read_schema(file).names if name in {*COLUMNS, "group"}]
+            file.seek(0)
+            rows: list[dict[str, Any]] = pq.read_table(file, columns=names).to_pylist()
     except (OSError, ValueError) as error:
         raise AssistantInputError(f"{path} is not a findings file or cannot be read: {error}", field="file") from error
     if rows and not rows[0].keys() >= set(COLUMNS):
         raise AssistantInputError(f"{path} is not a findings file: it needs the columns {COLUMNS}", field="file")
-    return rows
+    return [{"group": None, **row} for row in rows]

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Console
-from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
+from airflow_provider_assistant.cli.rows import KINDS, gone_groups, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -78,18 +78,30 @@ def _row(entry: AmbiguousEntry) -> list[Any]:
 
 @command
 def stale(out: Console, args: argparse.Namespace) -> int:
-    """List the documents whose row is gone from the source. Exit code 1 if there are any."""
+    """
+    List the documents whose row is gone from the source. Exit code 1 if there are any.
+
+    With ``--group``, the source may lack whole groups: only those that it contains are judged.
+    """
+    if args.gone and not args.group:
+        raise AssistantInputError("--gone needs --group COLUMN", field="group")
     hook = open_hook(out, args)
     site_id, source = hook.resolve_site_id(), source_name(args)
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(args, hook))
-        rows = stack.enter_context(rows_of(args.file, args, site_id))
         scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
-        entries = stack.enter_context(ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run()))
+        entries = stack.enter_context(
+            ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run(), has_groups=True)
+        )
         with out.busy("reading the file"):
-            seen = plan_load(rows, None)
-        found = [_listed(site_id, source, *one) for one in entries.stale(seen.has)]
-    return _to_delete(out, found, "stale")
+            if args.gone:
+                stale = entries.stale_in_groups(gone_groups(args.file, args), lambda _: False)
+            else:
+                rows = stack.enter_context(rows_of(args.file, args, site_id))
+                seen = plan_load(rows, None, has_groups=bool(args.group))
+                stale = entries.stale_in_groups(seen.groups, seen.has) if args.group else entries.stale(seen.has)
+        found = [{**_listed(site_id, source, *one[:2]), "group": one.group} for one in stale]
+    return _to_delete(out, found, "stale", "group")
 
 
 @command
@@ -100,10 +112,10 @@ def superseded(out: Console, args: argparse.Namespace) -> int:
     return _to_delete(out, found, "superseded")
 
 
-def _to_delete(out: Console, found: list[dict[str, Any]], what: str) -> int:
+def _to_delete(out: Console, found: list[dict[str, Any]], what: str, *more: str) -> int:
     out.result(found)
     if found:
-        out.table(("site", "source", "label", "document"), [list(one.values()) for one in found])
+        out.table(("site", "source", "label", "document", *more), [list(one.values()) for one in found])
         out.note("The API cannot delete documents. Delete them on the site, then run: ledger forget ID …")
     else:
         out.line(f"Nothing is {what}.", GOOD)

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
 from airflow_provider_assistant.loading.dry_run import DryRun
@@ -45,6 +45,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
                 site_id=hook.resolve_site_id(),
                 source=source_name(args),
                 run=this_run(),
+                has_groups=bool(args.group),
             )
         )
         findings = stack.enter_context(_Shown(_findings_path(args), write=not args.dry_run))
@@ -57,7 +58,9 @@ def load(out: Console, args: argparse.Namespace) -> int:
             allow_mass_change=args.allow_mass_change,
         )
         parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": memory, "findings": findings}
-        parts["judge_stale"] = args.on_missing == "stale"
+        if args.on_missing == "group" and not args.group:
+            raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
+        parts |= {"judge_stale": args.on_missing == "stale", "judge_groups": args.on_missing == "group"}
         asyncio.run(_run(out, hook, args.dry_run, done, **parts))
         flaw = load_failure(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
         record.counts, record.error = done.counts.as_dict(), done.error or flaw
@@ -146,14 +149,21 @@ class _Shown(Findings):
         self._write = write
 
     def add(
-        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
+        self,
+        kind: Kind,
+        key: str,
+        reason: str,
+        *,
+        row: int | None = None,
+        document_ids: list[str] | None = None,
+        group: str | None = None,
     ) -> None:
         """Add a finding, see :meth:`~airflow_provider_assistant.loading.findings.Findings.add`."""
         if len(self.first) < SHOWN:
-            ids = document_ids or []
-            self.first.append({"kind": kind, "row": row, "key": key, "reason": reason, "document_ids": ids})
+            shown = {"kind": kind, "row": row, "key": key, "reason": reason}
+            self.first.append({**shown, "document_ids": document_ids or [], "group": group})
         if self._write:
-            super().add(kind, key, reason, row=row, document_ids=document_ids)
+            super().add(kind, key, reason, row=row, document_ids=document_ids, group=group)
         else:
             self.count += 1
 

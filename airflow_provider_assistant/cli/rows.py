@@ -15,7 +15,10 @@ from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.fingerprints import DataframeFingerprints
+from airflow_provider_assistant.loading.groups import SeenGroups
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
@@ -57,19 +60,41 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
     kind = KINDS[args.kind]
     constants = pairs("--constant", args.constant)
     columns = mapping_of(kind.payload, pairs("--column", args.column), constants)
-    keys = args.key or []
+    keys, groups = args.key or [], getattr(args, "group", None) or []
     csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
     options: dict[str, Any] = {"csv_options": csv_options, "allow_empty": args.allow_empty}
-    with open_source(file, wanted_columns(kind.payload, columns, keys), **options) as source:
+    with open_source(file, wanted_columns(kind.payload, columns, [*keys, *groups]), **options) as source:
         yield DataframeRows(
             source,
             payload=kind.payload,
             columns=columns,
             constants=constants,
             key_columns=keys,
+            group_columns=groups,
             call=lambda document: kind.call(site_id, document),
             allow_empty=args.allow_empty,
         )
+
+
+def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
+    """
+    Return the keys of the groups that a file names. Only its group columns are read.
+
+    :param file: Path, glob, folder or object storage URL.
+    :param args: Arguments of the command.
+    :raises AssistantInputError: The file does not exist or has no rows, or a column is missing.
+    """
+    csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
+    named, seen = tuple(args.group), SeenGroups()
+    options: dict[str, Any] = {"csv_options": csv_options, "allow_empty": args.allow_empty}
+    with open_source(file, ColumnSelection(text=(), any=named), **options) as source:
+        parts: dict[str, Any] = {"payload": KINDS[args.kind].payload, "columns": {}, "constants": {}}
+        rows = DataframeFingerprints(
+            source, **parts, key_columns=named, group_columns=named, allow_empty=args.allow_empty
+        )
+        for fingerprints in rows.fingerprints():
+            seen.add(fingerprints)
+    return seen.complete()
 
 
 def source_name(args: argparse.Namespace) -> str:

@@ -7,8 +7,15 @@ happened. The API cannot return ratings either; exports read them from the ledge
 """
 
 from airflow_provider_assistant.ledger.claims import BatchLedger, Claim, ClaimOutcome, RequestEnd
+from airflow_provider_assistant.ledger.document_groups import DocumentGroup, document_group
 from airflow_provider_assistant.ledger.effects import key_of, outcome_of
-from airflow_provider_assistant.ledger.entries import CreatedEntry, EntryContent, LedgerEntry, PossibleDuplicate
+from airflow_provider_assistant.ledger.entries import (
+    CreatedEntry,
+    EntryContent,
+    LedgerEntry,
+    PossibleDuplicate,
+    StaleDocument,
+)
 from airflow_provider_assistant.ledger.history import feedback_between, loads_between, requests_between
 from airflow_provider_assistant.ledger.latest import is_superseded
 from airflow_provider_assistant.ledger.leases import LeaseSettings
@@ -24,6 +31,7 @@ __all__ = [
     "Claim",
     "ClaimOutcome",
     "CreatedEntry",
+    "DocumentGroup",
     "DocumentScope",
     "EntryContent",
     "LeaseSettings",
@@ -35,7 +43,9 @@ __all__ = [
     "QuestionScope",
     "RequestEnd",
     "RunRef",
+    "StaleDocument",
     "check_location",
+    "document_group",
     "feedback_between",
     "is_superseded",
     "key_of",

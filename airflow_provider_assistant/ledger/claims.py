@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
+from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.entries import EntryReader, LedgerEntry
-from airflow_provider_assistant.ledger.group_sql import group_sql
+from airflow_provider_assistant.ledger.group_sql import GROUP_COLUMNS, group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
 from airflow_provider_assistant.ledger.schema import (
     NOT_CREATED,
@@ -52,11 +53,13 @@ class Claim(NamedTuple):
     :param key: The key.
     :param label: Key as readable text.
     :param entry: Ledger entry of the key before the claim; None if it had none.
+    :param group: Group of the document; None if it has none. Default: None.
     """
 
     key: str
     label: str
     entry: LedgerEntry | None
+    group: DocumentGroup | None = None
 
 
 class ClaimOutcome(NamedTuple):
@@ -95,6 +98,7 @@ class BatchLedger(EntryReader):
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
     :param leases: Settings of leases. Default: 60 seconds by the database's clock.
+    :param has_groups: Whether the rows that are loaded have groups; only for documents. Default: False.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -109,8 +113,11 @@ class BatchLedger(EntryReader):
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         leases: LeaseSettings = LeaseSettings(),  # noqa: B008 (immutable)
+        has_groups: bool = False,
     ) -> None:
-        super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases)
+        super().__init__(
+            engine, table, scope=scope, source=source, run=run, now=now, leases=leases, has_groups=has_groups
+        )
         self._lease = Lease(engine, self._token, run, leases)
         # Values that all entries of a load have.
         shared = {
@@ -123,9 +130,9 @@ class BatchLedger(EntryReader):
             **run.columns(),
         }
         self._shared = tuple([storable(value) if isinstance(value, str) else value for value in shared.values()])
-        self._group = group_sql(self._connection, table, (*shared, "claimed_at"))
+        self._group = group_sql(self._connection, table, (*shared, "claimed_at"), has_document_groups=has_groups)
         self._stored_id = encoded_id if isinstance(table.c[self._created_id].type, RequestId) else storable
-        self._claim_again = claim_again_statement(table)
+        self._claim_again = claim_again_statement(table, has_groups=has_groups)
 
     def commit_and_claim(
         self,
@@ -232,6 +239,23 @@ class BatchLedger(EntryReader):
         self._change(keys, sa.update(self._table).values(source=self._source))
         return len(keys)
 
+    def set_groups(self, groups: Mapping[str, DocumentGroup]) -> None:
+        """
+        Record the groups of documents of this source.
+
+        :param groups: Group by key of the document. Keys of other sources, and keys without an entry, are ignored.
+        :raises AssistantLedgerError: The database cannot be written.
+        """
+        c = self._table.c
+        is_own = (c.scope == self._scope, c.key == sa.bindparam("k"), c.source == self._source)
+        change = (
+            sa.update(self._table).where(*is_own).values(group_key=sa.bindparam("g"), group_label=sa.bindparam("l"))
+        )
+        # Tasks that change the same keys lock them in the same order, which avoids deadlocks.
+        rows = [{"k": key, "g": group.key, "l": group.label} for key, group in sorted(groups.items())]
+        if rows:
+            transaction(self._connection, lambda connection: connection.execute(change, rows), writes=True)
+
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
         """Apply one update to the entries of these keys in one transaction."""
         c, ordered = self._table.c, sorted(keys)
@@ -250,8 +274,8 @@ class BatchLedger(EntryReader):
         now = self._now()
         moment = self._bulk.moment(now)
         rows = [self._row(outcome) for outcome in outcomes]
-        labels = [(key, storable(claim.label)) for key, claim in new.items()]
-        is_complete = self._group.write((*self._shared, moment), moment, rows, labels) == len(rows) + len(labels)
+        fresh = [(key, storable(claim.label), *self._group_of(claim)) for key, claim in new.items()]
+        is_complete = self._group.write((*self._shared, moment), moment, rows, fresh) == len(rows) + len(fresh)
         if again:
             self._connection.execute(self._claim_again, self._values_again(again, now))
         elif is_complete:
@@ -266,10 +290,17 @@ class BatchLedger(EntryReader):
         """Return an outcome as values of the columns of the group's statement."""
         state, content_hash, created_id, superseded, status, error, sent_hash = _facts(outcome)
         return (
-            *(outcome.claim.key, storable(outcome.claim.label), outcome.attempts, outcome.ambiguous, state),
+            *(outcome.claim.key, storable(outcome.claim.label), *self._group_of(outcome.claim)),
+            *(outcome.attempts, outcome.ambiguous, state),
             *(content_hash, created_id and self._stored_id(created_id), superseded, status),
             *(error and storable(error), sent_hash),
         )
+
+    def _group_of(self, claim: Claim) -> tuple[Any, ...]:
+        """Return the values of the columns of a document's group; nothing if the rows have no groups."""
+        if not self.has_groups:
+            return ()
+        return (None, None) if claim.group is None else (claim.group.key, storable(claim.group.label))
 
     def _values_again(self, claims: Collection[Claim], now: datetime) -> list[dict[str, Any]]:
         """Return the parameters of the statement that claims existing entries."""
@@ -283,6 +314,7 @@ class BatchLedger(EntryReader):
         }
         return [
             {"s": self._scope, "k": claim.key, "c": claim.entry.claim, "o": claim.entry.outcome, **values}
+            | dict(zip(GROUP_COLUMNS, self._group_of(claim), strict=False))
             # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
             for claim in sorted(claims, key=lambda claim: claim.key)
             if claim.entry is not None
@@ -295,7 +327,7 @@ class BatchLedger(EntryReader):
         return set(self._connection.scalars(mine)) if keys else set()
 
 
-def claim_again_statement(table: sa.Table) -> sa.Update:
+def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Update:
     """
     Return the statement that claims an existing entry, unless the entry has changed since it was read.
 
@@ -303,6 +335,9 @@ def claim_again_statement(table: sa.Table) -> sa.Update:
 
     An earlier claim without an outcome counts as an ambiguous attempt. The statement increases that count before it
     sets the outcome, because MySQL evaluates assignments from left to right.
+
+    :param table: Table of the entries.
+    :param has_groups: Whether the claims have groups. Default: False.
     """
     c = table.c
     return (
@@ -316,6 +351,7 @@ def claim_again_statement(table: sa.Table) -> sa.Update:
         .ordered_values(
             (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
             *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),
+            *((c[column], sa.bindparam(column)) for column in (GROUP_COLUMNS if has_groups else ())),
             # Clear the end of the earlier request.
             *((c[column], sa.null()) for column in _END if column in c),
         )

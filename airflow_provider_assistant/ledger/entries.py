@@ -12,10 +12,13 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
+from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on, storable
 from airflow_provider_assistant.ledger.scopes import BatchScope
 
+# Groups per query.
+GROUPS = 500
 # States of the outcomes that are not ambiguous.
 _STATES: dict[str, Any] = {"created": "created", **dict.fromkeys(NOT_CREATED, "none")}
 
@@ -52,12 +55,28 @@ class EntryContent(NamedTuple):
     :param outcome: Value of the column ``outcome``.
     :param content_hash: Content hash of the document on the site; None if there is none.
     :param source: Name of the source that the key belongs to.
+    :param group_key: Key of the document's :class:`.DocumentGroup`; None if it has none or none was read.
     """
 
     key: str
     outcome: str
     content_hash: str | None
     source: str
+    group_key: int | None = None
+
+
+class StaleDocument(NamedTuple):
+    """
+    Hold a document whose row is gone from its source, or from its group.
+
+    :param label: Key as readable text.
+    :param created_id: Id of the document; None if the service returned none.
+    :param group: Name of its group; None if it has none or none was read.
+    """
+
+    label: str
+    created_id: str | None
+    group: str | None = None
 
 
 class CreatedEntry(NamedTuple):
@@ -86,12 +105,14 @@ class PossibleDuplicate(NamedTuple):
     :param created_id: Id of the document; None if the service returned none.
     :param ambiguous: Number of attempts that may have created another document.
     :param superseded: Ids of the superseded documents of the key.
+    :param group: Name of the document's group, or None.
     """
 
     label: str
     created_id: str | None
     ambiguous: int
     superseded: list[str]
+    group: str | None = None
 
 
 class EntryReader:
@@ -107,6 +128,7 @@ class EntryReader:
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
     :param leases: Settings of leases. Default: 60 seconds by the database's clock.
+    :param has_groups: Whether the rows that are loaded have groups; only for documents. Default: False.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -120,7 +142,9 @@ class EntryReader:
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         leases: LeaseSettings = LeaseSettings(),  # noqa: B008 (immutable)
+        has_groups: bool = False,
     ) -> None:
+        self.has_groups = has_groups
         self._connection = connected(engine)
         self._table = table
         self._scope = scope_on(engine.dialect, str(scope))
@@ -149,12 +173,14 @@ class EntryReader:
         Return what the entries of these keys say about their documents, which takes half the time of :meth:`entries`.
 
         :param keys: The keys.
-        :return: Values of :class:`EntryContent` by key; keys without an entry are left out.
+        :return: Values of :class:`EntryContent` by key, without the last one if the rows have no groups; keys without
+            an entry are left out.
         :raises AssistantLedgerError: The database cannot be read.
         """
+        columns = EntryContent._fields if self.has_groups else EntryContent._fields[:-1]
 
         def contents(_: sa.Connection) -> dict[str, tuple[Any, ...]]:
-            rows = self._bulk.select(EntryContent._fields, self._scope, keys)
+            rows = self._bulk.select(columns, self._scope, keys)
             return {row[0]: tuple(row) for row in rows}
 
         return transaction(self._connection, contents)
@@ -191,19 +217,68 @@ class EntryReader:
         for row in stream(self._connection, query):
             yield CreatedEntry(*row)
 
-    def stale(self, is_seen: Callable[[str], bool]) -> Iterator[tuple[str, str | None]]:
+    def stale(self, is_seen: Callable[[str], bool]) -> Iterator[StaleDocument]:
         """
         Yield the stale documents: those that this source loaded and no longer contains.
 
         :param is_seen: Returns whether the source still contains a key.
-        :return: Pairs of key label and document id; the id is None if the service returned none.
+        :return: The documents.
         :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
-        query = sa.select(c.key, c.label, c[self._created_id]).where(*self._own)
-        for key, label, created_id in stream(self._connection, query):
+        query = sa.select(c.key, c.label, c[self._created_id], *self._group_label).where(*self._own)
+        for key, *facts in stream(self._connection, query):
             if not is_seen(key):
-                yield label, created_id
+                yield StaleDocument(*facts)
+
+    def stale_in_groups(
+        self,
+        groups: Sequence[int],
+        is_seen: Callable[[str], bool],
+        *,
+        on_shared: Callable[[DocumentGroup, int], None] = lambda _, __: None,
+    ) -> Iterator[StaleDocument]:
+        """
+        Yield the stale documents of some groups: those that this source loaded into them and that are gone from them.
+
+        A group is left out if another mapped task of this run has loaded other rows of it: then no task sees all rows
+        of the group.
+
+        :param groups: Keys of the groups.
+        :param is_seen: Returns whether the source still contains a key.
+        :param on_shared: Called with each group that is left out and the map index of the other task. Default: do
+            nothing.
+        :return: The documents, by groups. One query reads those of several hundred groups.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        c = self._table.c
+        for start in range(0, len(groups), GROUPS):
+            some = (*self._own, c.group_key.in_(list(groups[start : start + GROUPS])))
+            shared = self._shared_groups(some, is_seen) if self._run.map_index >= 0 else {}
+            for group, other in shared.values():
+                on_shared(group, other)
+            query = sa.select(c.group_key, c.key, c.label, c[self._created_id], c.group_label).where(*some)
+            for group_key, key, *facts in stream(self._connection, query):
+                if group_key not in shared and not is_seen(key):
+                    yield StaleDocument(*facts)
+
+    def _shared_groups(
+        self, conditions: Sequence[sa.ColumnElement[bool]], is_seen: Callable[[str], bool]
+    ) -> dict[int, tuple[DocumentGroup, int]]:
+        """Return the groups of which another mapped task of this run has loaded rows, each with its map index."""
+        c, run = self._table.c, self._run.columns()
+        is_other = (c.map_index != run.pop("map_index"), *(c[name].is_not_distinct_from(run[name]) for name in run))
+        query = sa.select(c.key, c.group_key, c.group_label, c.map_index).where(*conditions, *is_other)
+        return {
+            group_key: (DocumentGroup(group_key, label), map_index)
+            for key, group_key, label, map_index in stream(self._connection, query)
+            if not is_seen(key)
+        }
+
+    @property
+    def _group_label(self) -> tuple[sa.ColumnElement[Any], ...]:
+        """The column of the name of the group, if the rows have groups."""
+        return (self._table.c.group_label,) if self.has_groups else ()
 
     @property
     def source(self) -> str:
@@ -235,15 +310,16 @@ class EntryReader:
         :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
-        query = sa.select(c.label, c[self._created_id], c.ambiguous, c.superseded).where(
+        columns = (c.label, c[self._created_id], c.ambiguous, c.superseded, *self._group_label)
+        query = sa.select(*columns).where(
             c.scope == self._scope,
             *(c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()),
             c.claim != self._token,
             c.outcome == "created",
             (c.ambiguous > 0) | c.superseded.is_not(None),
         )
-        for label, created_id, ambiguous, superseded in stream(self._connection, query):
-            yield PossibleDuplicate(label, created_id, ambiguous, json.loads(superseded or "[]"))
+        for label, created_id, ambiguous, superseded, *group in stream(self._connection, query):
+            yield PossibleDuplicate(label, created_id, ambiguous, json.loads(superseded or "[]"), *group)
 
     def close(self) -> None:
         """Return the database connection to its pool."""

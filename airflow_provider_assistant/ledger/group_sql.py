@@ -26,16 +26,25 @@ COUNTS = ("attempts", "ambiguous")
 Values: TypeAlias = Sequence[Any]
 
 
-def group_sql(connection: sa.Connection, table: sa.Table, shared: Sequence[str]) -> GroupSql:
+# Columns of the group of a document, see DocumentGroup.
+GROUP_COLUMNS = ("group_key", "group_label")
+
+
+def group_sql(
+    connection: sa.Connection, table: sa.Table, shared: Sequence[str], *, has_document_groups: bool = False
+) -> GroupSql:
     """
     Return the statements for a table in a database.
 
     :param connection: Connection to the database.
     :param table: Table of the entries: ``documents`` or ``questions``.
     :param shared: Columns that have the same value in all rows of a group. The token of the claim is one of them.
+    :param has_document_groups: Whether the rows have the columns of a :class:`.DocumentGroup`. Default: False.
     """
     kinds: dict[str, type[GroupSql]] = {"sqlite": SqliteGroupSql, "postgresql": PostgresGroupSql}
-    return kinds.get(connection.dialect.name, MySqlGroupSql)(connection, table, shared)
+    return kinds.get(connection.dialect.name, MySqlGroupSql)(
+        connection, table, shared, has_document_groups=has_document_groups
+    )
 
 
 class GroupSql(ABC):
@@ -45,9 +54,12 @@ class GroupSql(ABC):
     :param connection: Connection to the database.
     :param table: The table.
     :param shared: Columns that have the same value in all rows of a group.
+    :param has_document_groups: Whether the rows have the columns of a :class:`.DocumentGroup`. Default: False.
     """
 
-    def __init__(self, connection: sa.Connection, table: sa.Table, shared: Sequence[str]) -> None:
+    def __init__(
+        self, connection: sa.Connection, table: sa.Table, shared: Sequence[str], *, has_document_groups: bool = False
+    ) -> None:
         self._connection = connection
         self._table = table
         self._shared = tuple(shared)
@@ -55,7 +67,9 @@ class GroupSql(ABC):
         self._name = preparer.format_table(table)
         self._quoted = {column.key: preparer.quote(column.name) for column in table.columns}
         facts = ("outcome", "content_hash", CREATED_ID[table.name], "superseded", "http_status", "error", "sent_hash")
-        self.columns = ("key", "label", *COUNTS, *facts)
+        # Columns of a claim, in the order of its values.
+        self._claimed = ("key", "label", *(GROUP_COLUMNS if has_document_groups else ()))
+        self.columns = (*self._claimed, *COUNTS, *facts)
         """Columns of an outcome, in the order of its values."""
         self._changed = (*facts, "recorded_at")
         self._into = f"INTO {self._name} ({self._listed((*self._shared, *self.columns, 'recorded_at'))})"
@@ -79,7 +93,7 @@ class GroupSql(ABC):
         :param shared: Values of the shared columns.
         :param recorded_at: Time of the outcomes, as the driver of the database takes it.
         :param outcomes: Values of :attr:`columns`, one sequence per outcome.
-        :param claims: Key and label of each claim.
+        :param claims: Key and label of each claim, followed by those of its document group if there are such groups.
         :return: Number of outcomes recorded and claims inserted.
         """
 
@@ -102,7 +116,7 @@ class GroupSql(ABC):
 
 class SqliteGroupSql(GroupSql):
     """
-    Bind every value of an outcome once, and the key and the label of a claim.
+    Bind every value of an outcome once, and those values of a claim that differ between claims.
 
     The statement is one step of SQLite, which releases Python's interpreter lock once. One step per row, as with
     ``executemany``, would wait for the lock once per row.
@@ -110,7 +124,7 @@ class SqliteGroupSql(GroupSql):
 
     def is_one_statement(self, outcomes: int, claims: int) -> bool:
         """Return whether the values of the group fit into one statement."""
-        return len(self.columns) * outcomes + 2 * claims <= self._room
+        return len(self.columns) * outcomes + len(self._claimed) * claims <= self._room
 
     @property
     def _room(self) -> int:
@@ -121,7 +135,7 @@ class SqliteGroupSql(GroupSql):
         written = 0
         while outcomes or claims:
             some = outcomes[: self._room // len(self.columns)]
-            new = claims[: (self._room - len(self.columns) * len(some)) // 2]
+            new = claims[: (self._room - len(self.columns) * len(some)) // len(self._claimed)]
             values: list[Any] = []
             if some:
                 values += chain(shared, [recorded_at], *some)
@@ -139,8 +153,10 @@ class SqliteGroupSql(GroupSql):
             values = _values(len(self.columns), outcomes)
             rows.append(f"SELECT {shared}, {columns}, ? FROM ({values}) WHERE true")  # noqa: S608 (no foreign text)
         if claims:
-            columns = ", ".join(["column1, column2, 0, 0, 'claimed'", *repeat("NULL", len(self._changed) - 1)])
-            rows.append(f"SELECT {shared}, {columns} FROM ({_values(2, claims)}) WHERE true")  # noqa: S608
+            width = len(self._claimed)
+            given = [f"column{number}" for number in range(1, width + 1)]
+            columns = ", ".join([*given, "0, 0, 'claimed'", *repeat("NULL", len(self._changed) - 1)])
+            rows.append(f"SELECT {shared}, {columns} FROM ({_values(width, claims)}) WHERE true")  # noqa: S608
         # Without WHERE, SQLite would take ON CONFLICT for a condition of a join.
         return f"INSERT {self._into} {' UNION ALL '.join(rows)} {self._on_conflict}"
 
@@ -148,8 +164,10 @@ class SqliteGroupSql(GroupSql):
 class PostgresGroupSql(GroupSql):
     """Pass all rows as one JSON text: the server parses it faster than a list of many hundred values."""
 
-    def __init__(self, connection: sa.Connection, table: sa.Table, shared: Sequence[str]) -> None:
-        super().__init__(connection, table, shared)
+    def __init__(
+        self, connection: sa.Connection, table: sa.Table, shared: Sequence[str], *, has_document_groups: bool = False
+    ) -> None:
+        super().__init__(connection, table, shared, has_document_groups=has_document_groups)
         once, each = (*self._shared, "recorded_at"), self.columns
         selected = [f"shared.{self._quoted[column]}" for column in self._shared]
         selected += [f"entry.{self._quoted[column]}" for column in each]
@@ -168,9 +186,8 @@ class PostgresGroupSql(GroupSql):
     def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
         """Record outcomes and insert claims in one statement."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in outcomes]
-        rows += [
-            {"key": key, "label": label, "attempts": 0, "ambiguous": 0, "outcome": "claimed"} for key, label in claims
-        ]
+        fixed = {"attempts": 0, "ambiguous": 0, "outcome": "claimed"}
+        rows += [{**dict(zip(self._claimed, claim, strict=True)), **fixed} for claim in claims]
         # Tasks that write the same keys lock them in the same order, which avoids deadlocks.
         rows.sort(key=itemgetter("key"))
         once = dict(zip(self._once, (*shared, recorded_at), strict=True))
@@ -192,7 +209,7 @@ class MySqlGroupSql(GroupSql):
         """Record outcomes, then insert claims."""
         settled = [(*shared, *row, recorded_at) for row in outcomes]
         nothing = (None,) * (len(self._changed) - 1)
-        new = [(*shared, key, label, 0, 0, "claimed", *nothing) for key, label in claims]
+        new = [(*shared, *claim, 0, 0, "claimed", *nothing) for claim in claims]
         # MySQL reports an updated row as two rows.
         return self._insert("INSERT", settled, self._update) // 2 + self._insert("INSERT IGNORE", new, "")
 

@@ -43,7 +43,8 @@ def migrate(engine: sa.Engine) -> tuple[int | None, int]:
     tables. Version 6 renames columns, so a running task of an older package fails with an error at its next statement
     instead of writing outcomes that this package does not know. Version 7 adds the table of leases: claims of older
     packages have none. Version 8 adds the content of ambiguous documents, which earlier entries do not have, and
-    indexes. A ledger of a newer version is not changed.
+    indexes. Version 9 adds the groups of documents, which an entry gets when a load with ``group_columns`` sees its
+    row. A ledger of a newer version is not changed.
 
     :param engine: Engine of the database.
     :return: Schema version before the call, None for a new ledger, and schema version after it.

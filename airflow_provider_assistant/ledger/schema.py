@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 # 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
 # and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns;
-# 7: leases; 8: content of ambiguous documents, and indexes for the pages in Airflow's UI.
-SCHEMA_VERSION = 8
+# 7: leases; 8: content of ambiguous documents, and indexes for the pages in Airflow's UI; 9: groups of documents.
+SCHEMA_VERSION = 9
 # Characters of a scope; together with the key it has to fit into MySQL's longest index.
 SCOPE_LENGTH = 400
 
@@ -247,8 +247,18 @@ ratings = _effects(
 )
 
 
-def _batch(name: str, created_id: sa.Column[Any], *facts: sa.Column[Any], scope: Sequence[str]) -> sa.Table:
-    """Define a table of effects that are made in large numbers. ``created_id`` is the column of what they create."""
+def _batch(
+    name: str,
+    created_id: sa.Column[Any],
+    *facts: sa.Column[Any],
+    scope: Sequence[str],
+    last: Sequence[sa.Column[Any]] = (),
+) -> sa.Table:
+    """
+    Define a table of effects that are made in large numbers.
+
+    ``created_id`` is the column of what they create, and ``last`` are columns that migrations have added.
+    """
     return _effects(
         name,
         sa.Column("site_id", AnyText(), nullable=False),
@@ -270,13 +280,20 @@ def _batch(name: str, created_id: sa.Column[Any], *facts: sa.Column[Any], scope:
             sa.Column("site_url", ScopeText(SCOPE_LENGTH)),
             *(sa.Column(name, AnyText()) for name in scope),
             # Content hash of the request that made the entry ambiguous: that of the document if it exists after all.
-            # Last, as a migration adds it.
+            # At the end, as a migration adds it.
             sa.Column("sent_hash", sa.String(64)),
+            *last,
         ],
     )
 
 
-documents = _batch("assistant_documents", sa.Column("document_id", AnyText()), scope=("endpoint", "namespace"))
+documents = _batch(
+    "assistant_documents",
+    sa.Column("document_id", AnyText()),
+    scope=("endpoint", "namespace"),
+    # The page, file or ticket of the row, see DocumentGroup. Null without group_columns.
+    last=(sa.Column("group_key", sa.BigInteger), sa.Column("group_label", AnyText(None))),
+)
 questions = _batch(
     "assistant_questions",
     sa.Column("request_id", RequestId()),
@@ -362,6 +379,15 @@ def is_open(table: sa.Table) -> sa.ColumnElement[bool]:
     return (table.c.outcome == sa.literal_column("'created'")) & table.c.state.is_(None)
 
 
+# Entries without a group are not in this index. MySQL has no partial indexes: there, all are.
+_has_group = documents.c.group_key.is_not(None)
+sa.Index(
+    f"{documents.name}_by_group",
+    documents.c.group_key,
+    documents.c.scope,
+    postgresql_where=_has_group,
+    sqlite_where=_has_group,
+)
 # The few entries that need a person, among millions. MySQL has no partial indexes: it reads the table.
 for _table, _name, _where in (
     *((table, "unresolved", is_unresolved(table)) for table in (documents, questions, submissions, ratings)),

@@ -106,7 +106,9 @@ class Ledger(EffectLedger):
         with opened or contextlib.nullcontext():
             yield opened
 
-    def documents(self, *, scope: DocumentScope, site_id: str, source: str, run: RunRef) -> BatchLedger:
+    def documents(
+        self, *, scope: DocumentScope, site_id: str, source: str, run: RunRef, has_groups: bool = False
+    ) -> BatchLedger:
         """
         Return the ledger of documents for one try of one task.
 
@@ -114,10 +116,11 @@ class Ledger(EffectLedger):
         :param site_id: Id of the site.
         :param source: Name of the source that is loaded.
         :param run: The task instance.
+        :param has_groups: Whether the rows that are loaded have groups. Default: False.
         :return: The ledger. Close it after use.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        return self._batch(documents, scope=scope, site_id=site_id, source=source, run=run)
+        return self._batch(documents, scope=scope, site_id=site_id, source=source, run=run, has_groups=has_groups)
 
     def questions(self, *, scope: QuestionScope, site_id: str, source: str, run: RunRef) -> BatchLedger:
         """

@@ -24,6 +24,9 @@ class DryRun(Load):
     def _adopt(self, ledger: BatchLedger, plan: LoadPlan) -> None:
         """Leave the owners of all keys unchanged."""
 
+    def _regroup(self, ledger: BatchLedger) -> None:
+        """Leave the groups of all documents unchanged."""
+
     async def _send_all(self, plan: LoadPlan) -> None:
         with ThreadPoolExecutor(1, "ledger") as thread:
             async for attempt in self._attempts(plan, thread):

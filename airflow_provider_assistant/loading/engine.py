@@ -24,6 +24,7 @@ from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFo
 from airflow_provider_assistant.ledger import BatchLedger, Claim, LedgerEntry
 from airflow_provider_assistant.loading import decisions
 from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.groups import SharedGroups, regroup
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.ledger_writer import Attempt, LedgerWriter
 from airflow_provider_assistant.loading.load_client import LoadClient
@@ -54,6 +55,8 @@ class Load:
     :param ledger: Ledger of the scope that is loaded. None sends every row and records nothing.
     :param findings: File that lists the rows that a person should look at.
     :param judge_stale: Whether the source is complete, so that documents missing from it are stale. Default: True.
+    :param judge_groups: Whether the groups of the source are complete, so that documents missing from them are stale.
+        Without effect with ``judge_stale``, or if the rows have no groups. Default: False.
     :param on_created: Called with the row and the reply each time the service acknowledges a row.
     """
 
@@ -66,6 +69,7 @@ class Load:
         ledger: BatchLedger | None,
         findings: Findings,
         judge_stale: bool = True,
+        judge_groups: bool = False,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
         self.counts = Counts()
@@ -77,6 +81,8 @@ class Load:
         self._ledger = ledger
         self._on_created = on_created
         self._judge_stale = judge_stale and ledger is not None
+        self._has_groups = ledger is not None and ledger.has_groups
+        self._judge_groups = judge_groups and self._has_groups and not self._judge_stale
         # All rows go to one site, so a 403 or a 404 concerns all of them.
         fatal = (AssistantPermissionError, AssistantNotFoundError)
         self._breaker = CircuitBreaker(max(BREAKER, options.max_concurrency), *fatal, on_open=self._stop_sending)
@@ -107,7 +113,7 @@ class Load:
 
     async def _run(self) -> Counts:
         self._started = time.monotonic()
-        plan = plan_load(self._rows, self._ledger, tick=self._report_preflight)
+        plan = plan_load(self._rows, self._ledger, has_groups=self._has_groups, tick=self._report_preflight)
         self.counts.rows = plan.rows
         # An empty source does not make every document stale.
         self._judge_stale = self._judge_stale and plan.rows > 0
@@ -115,7 +121,8 @@ class Load:
         missing = None
         try:
             if self._ledger:
-                missing = check_plan(plan, self._ledger, self._options, judge_stale=self._judge_stale)
+                judged = {"judge_stale": self._judge_stale, "judge_groups": self._judge_groups}
+                missing = check_plan(plan, self._ledger, self._options, **judged)
                 self._report.duplicated_earlier(self._ledger.possible_duplicates())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
@@ -133,9 +140,19 @@ class Load:
     def _finish(self, ledger: BatchLedger, plan: LoadPlan, missing: int | None) -> None:
         if self._options.adopt:
             self._adopt(ledger, plan)
+        if plan.regrouped:
+            self._regroup(ledger)
         if self._judge_stale:
             # Reading all entries takes as long as a third of the preflight.
             self._report.stale(ledger.stale(plan.has) if missing != 0 else ())
+        if self._judge_groups:
+            shared = SharedGroups()
+            self._report.stale(ledger.stale_in_groups(plan.groups, plan.has, on_shared=shared.add))
+            shared.check()
+
+    def _regroup(self, ledger: BatchLedger) -> None:
+        """Record the groups of rows that the ledger knows without a group, or in another one."""
+        regroup(self._rows.fingerprints(), ledger)
 
     def _adopt(self, ledger: BatchLedger, plan: LoadPlan) -> None:
         """Assign keys of other sources that are also in this source to this source."""
@@ -154,7 +171,7 @@ class Load:
         while not self._breaker.is_open and (group := await loop.run_in_executor(thread, next, groups, None)):
             for row, entry in group:
                 if self._is_to_send(row, entry):
-                    yield Attempt(row, Claim(row.fingerprint.key, row.readable_key, entry))
+                    yield Attempt(row, Claim(row.fingerprint.key, row.readable_key, entry, row.fingerprint.group))
                 if self._breaker.error:
                     return
 

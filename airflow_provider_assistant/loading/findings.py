@@ -29,8 +29,8 @@ class Findings:
     """
     Write a Parquet file that lists the rows that a person should look at.
 
-    Columns: ``kind``, ``row`` (number in the source, null if the row is no longer in it), ``key``, ``reason``, and
-    ``document_ids``, the documents concerned.
+    Columns: ``kind``, ``row`` (number in the source, null if the row is no longer in it), ``key``, ``reason``,
+    ``document_ids``, the documents concerned, and ``group``, the page, file or ticket of the row (null if it has none).
 
     :param path: Path of the file.
     :param always: Whether to write the file even if it has no rows. Default: True.
@@ -51,7 +51,14 @@ class Findings:
         return str(self.path) if self.count else None
 
     def add(
-        self, kind: Kind, key: str, reason: str, *, row: int | None = None, document_ids: list[str] | None = None
+        self,
+        kind: Kind,
+        key: str,
+        reason: str,
+        *,
+        row: int | None = None,
+        document_ids: list[str] | None = None,
+        group: str | None = None,
     ) -> None:
         """
         Add a finding.
@@ -61,10 +68,11 @@ class Findings:
         :param reason: Why a person should look at the row.
         :param row: Number of the row in the source, from 1; None if it is no longer in the source.
         :param document_ids: Ids of the documents concerned.
+        :param group: Name of the group of the row, see ``group_columns``; None if it has none.
         """
         self.count += 1
-        finding = {"kind": kind, "row": row, "key": key, "reason": storable(reason), "document_ids": document_ids or []}
-        self._rows.append(finding)
+        finding = {"kind": kind, "row": row, "key": key, "reason": storable(reason)}
+        self._rows.append({**finding, "document_ids": document_ids or [], "group": group})
         if len(self._rows) >= FLUSH:
             self._flush()
 
@@ -160,5 +168,6 @@ def findings_schema() -> pa.Schema:
             pa.field("key", pa.string(), nullable=False),
             pa.field("reason", pa.string(), nullable=False),
             pa.field("document_ids", pa.list_(pa.string()), nullable=False),
+            pa.field("group", pa.string()),
         ]
     )

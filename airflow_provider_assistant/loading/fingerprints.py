@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import key_column
+from airflow_provider_assistant.keys import key_column, whole_label
+from airflow_provider_assistant.ledger import DocumentGroup, document_group
 from airflow_provider_assistant.loading.columns import Batch
 from airflow_provider_assistant.loading.sources import Source
 
@@ -23,10 +25,14 @@ class RowFingerprint(NamedTuple):
 
     :param key: Hash of the row's key: its key columns, or its whole content.
     :param content_hash: Hash of what the row says; it differs once the row has changed.
+    :param group: Group of the row; None if it has none, or if its group columns are bad.
+    :param has_key: Whether ``key`` is the key of the row. False if the row cannot be read or has no key.
     """
 
     key: str
     content_hash: str
+    group: DocumentGroup | None = None
+    has_key: bool = True
 
 
 class FingerprintedBatch(NamedTuple):
@@ -52,6 +58,7 @@ class DataframeFingerprints:
     :param columns: Mapping of each field that varies by row to its column.
     :param constants: Mapping of each field that is the same for all rows to its value.
     :param key_columns: Columns that identify a row. If empty, the whole content identifies it.
+    :param group_columns: Columns that name the group of a row, such as its page. Default: none.
     :param allow_empty: Whether the source may have no rows. Default: False.
     """
 
@@ -63,11 +70,13 @@ class DataframeFingerprints:
         columns: Mapping[str, str],
         constants: Mapping[str, str],
         key_columns: Sequence[str],
+        group_columns: Sequence[str] = (),
         allow_empty: bool = False,
     ) -> None:
         self._source = source
         self._columns = columns
         self._key_columns = key_columns
+        self._group_columns = group_columns
         self._allow_empty = allow_empty
         self._content_prefix = encoded(
             [payload.__name__, *(text for constant in sorted(constants.items()) for text in constant)]
@@ -103,12 +112,32 @@ class DataframeFingerprints:
                     problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
             texts.append(column)
         keys = list(zip(*texts, strict=True))
-        fingerprints = list(map(RowFingerprint, _hashes(texts, len(batch)) if texts else contents, contents))
+        hashes = [_hashes(texts, len(batch)) if texts else contents, contents]
+        groups, bad_groups = self._groups(batch) if self._group_columns else ((), {})
+        fingerprints = list(map(RowFingerprint, *hashes, groups) if groups else map(RowFingerprint, *hashes))
         for position in problems:
             # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
             key = hash_of(encoded([None, str(batch.start + position)]))
-            fingerprints[position] = RowFingerprint(key, key)
-        return FingerprintedBatch(fingerprints, keys, problems)
+            fingerprints[position] = RowFingerprint(key, key, fingerprints[position].group, has_key=False)
+        for position in bad_groups.keys() - problems.keys():
+            # The row keeps its key, as the source contains it, but is never equal to the document of the key.
+            row = fingerprints[position]
+            fingerprints[position] = row._replace(content_hash=hash_of(encoded([None, row.content_hash])))
+        return FingerprintedBatch(fingerprints, keys, bad_groups | problems)
+
+    def _groups(self, batch: Batch) -> tuple[list[DocumentGroup | None], dict[int, str]]:
+        """Return the group of each row, and why a row has none, by position in the batch."""
+        texts: list[list[str | None]] = []
+        problems: dict[int, str] = {}
+        for name in self._group_columns:
+            column, bad = key_column(batch.columns[name])
+            texts.append(column)
+            for position in [position for position, text in enumerate(column) if text is None]:
+                problems.setdefault(position, f"group column {name!r} {bad.get(position, 'is empty')}")
+        # The rows of a page follow each other.
+        group = functools.lru_cache(lambda values: document_group(whole_label(self._group_columns, values)))
+        named = enumerate(zip(*texts, strict=True))
+        return [None if position in problems else group(values) for position, values in named], problems
 
     def _contents(self, batch: Batch) -> list[list[Any]]:
         """Return the fields by column; blank optional fields are None, because CSV has no other way to omit them."""

@@ -16,7 +16,9 @@ LEAST_DOCUMENTS = 50
 LISTED = 3
 
 
-def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, judge_stale: bool) -> int | None:
+def check_plan(
+    plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, judge_stale: bool, judge_groups: bool = False
+) -> int | None:
     """
     Refuse a load that would replace documents of other sources or most of its source's documents.
 
@@ -24,7 +26,9 @@ def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, jud
     :param ledger: Ledger of the scope that is loaded.
     :param options: Options of the load.
     :param judge_stale: Whether documents that are missing from the source are stale.
-    :return: Number of documents that are missing from the source. None if it is not known.
+    :param judge_groups: Whether documents that are missing from the groups of the source are stale. Default: False.
+    :return: Number of documents that are missing from the source; None if it is not known, or if only groups are
+        judged.
     :raises AssistantInputError: The load is refused.
     """
     if not options.adopt:
@@ -32,14 +36,18 @@ def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, jud
     if options.allow_mass_change:
         return None
     changed = plan.changed if options.on_change == "create" else 0
-    if not changed and not judge_stale:
+    if not judge_stale:
+        missing = sum(1 for _ in ledger.stale_in_groups(plan.groups, plan.has)) if judge_groups else 0
+        if changed + missing >= LEAST_DOCUMENTS:
+            # Counting the documents of a large source takes longer than a load of a few rows.
+            check_extent(ledger.source, documents=ledger.size(), changed=changed, missing=missing)
         return None
     documents = ledger.size()
     # A document is kept, changed or missing.
-    missing = documents - plan.kept - plan.changed if judge_stale else 0
+    missing = documents - plan.kept - plan.changed
     check_extent(ledger.source, documents=documents, changed=changed, missing=max(0, missing))
     # A repeated row counts as a document twice.
-    return missing if judge_stale and not plan.count(RowAction.DUPLICATE) else None
+    return None if plan.count(RowAction.DUPLICATE) else missing
 
 
 def check_owner(source: str, foreign: Mapping[str, int]) -> None:
@@ -79,6 +87,6 @@ def check_extent(source: str, *, documents: int, changed: int, missing: int) -> 
         f"{touched} of {documents} documents of source {source!r} would be replaced ({changed}) or become stale "
         f"({missing}). Nothing was sent. Check that the source is complete and that its key columns are those of "
         "earlier loads. If the change is intended, set allow_mass_change=True for one run; if the source contains only "
-        "new rows, set on_missing='ignore'.",
+        "new rows, set on_missing='ignore'; if it contains only some pages, set group_columns and on_missing='group'.",
         field="source",
     )

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 OnChange: TypeAlias = Literal["create", "skip", "fail"]
-OnMissing: TypeAlias = Literal["stale", "ignore"]
+OnMissing: TypeAlias = Literal["stale", "group", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)

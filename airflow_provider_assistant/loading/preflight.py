@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import EntryContent
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
+from airflow_provider_assistant.loading.groups import SeenGroups, is_regrouped, sorted_values
 from airflow_provider_assistant.loading.rows import Rows
 
 LISTED = 5
@@ -43,7 +44,8 @@ class LedgerReader(Protocol):
         Return what the ledger says about the documents of these keys.
 
         :param keys: The keys.
-        :return: Values of :class:`EntryContent` by key; keys without an entry are left out.
+        :return: Values of :class:`EntryContent` by key, without the last one if the rows have no groups; keys without
+            an entry are left out.
         """
 
 
@@ -57,6 +59,8 @@ class LoadPlan:
     :param changed: Number of rows whose key belongs to this source and has other content in the ledger.
     :param kept: Number of rows whose key belongs to this source and has the same content in the ledger.
     :param foreign: Number of rows whose key belongs to another source and has other content, by that source's name.
+    :param regrouped: Number of rows whose key belongs to this source and has another group in the ledger, or none.
+    :param groups: Keys of the groups of which the source has every row, sorted.
     """
 
     actions: bytearray
@@ -64,6 +68,8 @@ class LoadPlan:
     changed: int = 0
     kept: int = 0
     foreign: Mapping[str, int] = field(default_factory=dict)
+    regrouped: int = 0
+    groups: Sequence[int] = ()
 
     @property
     def rows(self) -> int:
@@ -89,12 +95,19 @@ class LoadPlan:
         return position < len(self.keys) and self.keys[position] == short
 
 
-def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], None] = lambda _: None) -> LoadPlan:
+def plan_load(
+    rows: Rows,
+    ledger: LedgerReader | None,
+    *,
+    has_groups: bool = False,
+    tick: Callable[[int], None] = lambda _: None,
+) -> LoadPlan:
     """
     Read all rows and decide which ones to send.
 
     :param rows: Rows of the source.
     :param ledger: Ledger with the entries of earlier loads. None if the load uses no ledger.
+    :param has_groups: Whether the rows and the ledger have groups. Default: False.
     :param tick: Called after each batch with the number of rows read so far.
     :return: The decisions, and how the keys relate to the ledger.
     :raises AssistantInputError: The source is empty and must not be, or rows with the same key have different content.
@@ -103,6 +116,7 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
     keys = array("Q")
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
+    groups = SeenGroups()
     for fingerprints in rows.fingerprints():
         first = len(actions)
         actions.extend(bytes(len(fingerprints)))
@@ -110,30 +124,50 @@ def plan_load(rows: Rows, ledger: LedgerReader | None, *, tick: Callable[[int], 
         if ledger and contents:
             known = [contents.get(row.key) for row in fingerprints]
             source = ledger.source
-            is_same = [
-                entry == (key, "created", content, source)
-                for entry, (key, content) in zip(known, fingerprints, strict=True)
-            ]
+            is_same = _are_same(known, fingerprints, source, has_groups)
             relations["kept"] += sum(is_same)
             # UNCHANGED is 1, as True is.
             actions[first:] = bytes(is_same)
             for position, entry in enumerate(known, first) if not all(is_same) else ():
                 if entry and not actions[position]:
-                    row, content = fingerprints[position - first], EntryContent._make(entry)
+                    row, content = fingerprints[position - first], EntryContent(*entry)
                     actions[position] = _action(row, content)
                     _relate(row, content, source, relations, foreign)
         keys.extend([short_key(row.key) for row in fingerprints])
+        if has_groups:
+            groups.add(fingerprints)
         tick(len(actions))
-    ordered = _sorted(keys) if keys else keys
+    ordered = sorted_values(keys)
     if keys and (repeated := _repeated(ordered)):
         _mark_duplicates(rows, repeated, actions)
-    return LoadPlan(actions, ordered, relations["changed"], relations["kept"], foreign)
+    return LoadPlan(
+        actions, ordered, relations["changed"], relations["kept"], foreign, relations["regrouped"], groups.complete()
+    )
+
+
+def _are_same(
+    known: Sequence[tuple[Any, ...] | None],
+    fingerprints: Sequence[RowFingerprint],
+    source: str,
+    has_groups: bool,
+) -> list[bool]:
+    """Return whether the ledger has each row as it is, of this source. This is most rows of most loads."""
+    if has_groups:
+        return [
+            entry == (key, "created", content, source, group and group.key)
+            for entry, (key, content, group, _) in zip(known, fingerprints, strict=True)
+        ]
+    return [
+        entry == (key, "created", content, source)
+        for entry, (key, content, _, _) in zip(known, fingerprints, strict=True)
+    ]
 
 
 def _relate(
     row: RowFingerprint, entry: EntryContent, source: str, relations: Counter[str], foreign: Counter[str]
 ) -> None:
-    """Count whether a row keeps or changes the document of its key, and whose key it is."""
+    """Count whether a row keeps or changes the document of its key, its group, and whose key it is."""
+    relations["regrouped"] += is_regrouped(row, entry, source)
     if entry.content_hash is None:
         return
     is_same = entry.content_hash == row.content_hash
@@ -152,15 +186,6 @@ def _action(row: RowFingerprint, entry: EntryContent) -> int:
 def short_key(key: str) -> int:
     """Return the first eight bytes of a key, which the plan keeps of it."""
     return int(key[:16], 16)
-
-
-def _sorted(keys: array[int]) -> Sequence[int]:
-    """Sort the keys in Arrow memory, without converting all of them to Python integers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(keys)])
-    return memoryview(column.take(pc.array_sort_indices(column)).buffers()[1]).cast("B")[: 8 * len(keys)].cast("Q")
 
 
 def _repeated(ordered: Sequence[int]) -> set[int]:

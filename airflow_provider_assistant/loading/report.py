@@ -12,7 +12,13 @@ from typing import Any, NoReturn
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.exceptions import escaped
-from airflow_provider_assistant.ledger import ClaimOutcome, LedgerEntry
+from airflow_provider_assistant.ledger import (
+    ClaimOutcome,
+    DocumentGroup,
+    LedgerEntry,
+    PossibleDuplicate,
+    StaleDocument,
+)
 from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -156,32 +162,32 @@ class LoadReport:
         if outcome == "rejected" and self._counts.rejected <= LOGGED:
             log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.readable_key), escaped(reason))
 
-    def duplicated_earlier(self, found: Iterable[tuple[str, str | None, int, list[str]]]) -> None:
+    def duplicated_earlier(self, found: Iterable[PossibleDuplicate]) -> None:
         """
         List documents that earlier tries of this task instance created, whose findings files are lost.
 
-        :param found: Readable key, document id, number of ambiguous attempts and ids of superseded documents.
+        :param found: The documents.
         """
-        for key, document_id, ambiguous, superseded in found:
+        for key, document_id, ambiguous, superseded, group in found:
             if ambiguous:
                 self._counts.possibly_duplicated += 1
                 reason = "an earlier try of this task may have created it as well"
-                self._findings.add("possibly_duplicated", key, reason, document_ids=_ids(document_id))
+                self._findings.add("possibly_duplicated", key, reason, document_ids=_ids(document_id), group=group)
             if superseded:
                 reason = "its content has changed; the older documents remain on the site"
-                self._findings.add("superseded", key, reason, document_ids=superseded)
+                self._findings.add("superseded", key, reason, document_ids=superseded, group=group)
 
-    def stale(self, found: Iterable[tuple[str, str | None]]) -> None:
+    def stale(self, found: Iterable[StaleDocument]) -> None:
         """
         Count and list the documents whose rows are no longer in the source.
 
-        :param found: Readable key and document id of each.
+        :param found: The documents.
         """
         self._counts.stale = 0
-        for key, document_id in found:
+        for key, document_id, group in found:
             self._counts.stale += 1
             reason = "no longer in the source; the API cannot delete its document"
-            self._findings.add("stale", key, reason, document_ids=_ids(document_id))
+            self._findings.add("stale", key, reason, document_ids=_ids(document_id), group=group)
 
     def unrecorded(self, created: Iterable[ClaimOutcome]) -> None:
         """
@@ -190,9 +196,10 @@ class LoadReport:
         :param created: Their outcomes.
         """
         for outcome in created:
-            key, ids = outcome.claim.label, _ids(outcome.created_id)
+            key, ids, group = outcome.claim.label, _ids(outcome.created_id), _label(outcome.claim.group)
             log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(outcome.created_id)))
-            self._findings.add("ambiguous", key, "created, but the ledger could not record it", document_ids=ids)
+            reason = "created, but the ledger could not record it"
+            self._findings.add("ambiguous", key, reason, document_ids=ids, group=group)
 
     def taken_over(self, outcomes: Collection[ClaimOutcome]) -> None:
         """
@@ -213,10 +220,12 @@ class LoadReport:
             if outcome.outcome == "created" and not is_listed:
                 self._counts.possibly_duplicated += 1
                 reason = "another run has taken this row over and may have created it as well"
-                self._findings.add("possibly_duplicated", claim.label, reason, document_ids=_ids(outcome.created_id))
+                ids, group = _ids(outcome.created_id), _label(claim.group)
+                self._findings.add("possibly_duplicated", claim.label, reason, document_ids=ids, group=group)
 
     def _find(self, kind: Kind, row: PreparedRow, reason: str, document_id: str | None = None) -> None:
-        self._findings.add(kind, row.readable_key, reason, row=row.number, document_ids=_ids(document_id))
+        group = _label(row.fingerprint.group)
+        self._findings.add(kind, row.readable_key, reason, row=row.number, document_ids=_ids(document_id), group=group)
 
 
 async def report_progress(counts: Counts, limiter: AdaptiveRateLimiter, started: float) -> NoReturn:
@@ -242,6 +251,10 @@ async def report_progress(counts: Counts, limiter: AdaptiveRateLimiter, started:
             limiter.throttled,
         )
         before = counts.done
+
+
+def _label(group: DocumentGroup | None) -> str | None:
+    return group.label if group else None
 
 
 def _ids(document_id: str | None) -> list[str]:

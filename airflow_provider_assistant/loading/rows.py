@@ -73,6 +73,7 @@ class DataframeRows(DataframeFingerprints):
     :param columns: Mapping of each field that varies by row to its column.
     :param constants: Mapping of each field that is the same for all rows to its value.
     :param key_columns: Columns that identify a row. If empty, the whole content identifies it.
+    :param group_columns: Columns that name the group of a row, such as its page. Default: none.
     :param call: Returns the call that creates a given document.
     :param allow_empty: Whether the source may have no rows. Default: False.
     """
@@ -85,6 +86,7 @@ class DataframeRows(DataframeFingerprints):
         columns: Mapping[str, str],
         constants: Mapping[str, str],
         key_columns: Sequence[str],
+        group_columns: Sequence[str] = (),
         call: Callable[[Any], Call[Any]],
         allow_empty: bool = False,
     ) -> None:
@@ -94,6 +96,7 @@ class DataframeRows(DataframeFingerprints):
             columns=columns,
             constants=constants,
             key_columns=key_columns,
+            group_columns=group_columns,
             allow_empty=allow_empty,
         )
         self._payload = payload

@@ -36,6 +36,9 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
     :param constants: Mapping from a field to one value for all rows. Default: None.
     :param key_columns: Column or columns that identify a row. Default: the whole content of the row. Keys are compared
         as text, whatever the type of the column, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param group_columns: Column or columns with the page, file or ticket that a row is a part of, such as ``parent`` of
+        chunks. All rows of a group belong to one task. Shards, mapped tasks and ``on_missing="group"`` then find the
+        stale rows of the groups that they see, and findings name the group. Default: none.
     :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
     :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
@@ -44,8 +47,8 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
         lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
         ``fail`` stops the load.
     :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
-        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
-        only new rows.
+        because the API cannot delete them; ``group`` lists only those in the groups that the source contains, and
+        needs ``group_columns``; ``ignore`` does not look for them. Use ``ignore`` if the source contains only new rows.
     :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
         it creates every row again. Default: one namespace for all loads of a site and a kind of document.
     :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
@@ -78,10 +81,19 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
     """
 
     template_fields: Sequence[str] = tuple(
-        dict.fromkeys((*AssistantLoadOperator.template_fields, *AssistantSourceOperator.template_fields))
+        dict.fromkeys(
+            (*AssistantLoadOperator.template_fields, *AssistantSourceOperator.template_fields, "group_columns")
+        )
     )
 
     payload: ClassVar[type[Payload]]
+    on_missing_choices: ClassVar[tuple[str, ...]] = ("stale", "group", "ignore")
+
+    def __init__(self, *, group_columns: str | Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self.on_missing == "group" and not group_columns:
+            raise ValueError("on_missing='group' needs group_columns")
+        self.group_columns = group_columns
 
     @abstractmethod
     def _call(self, site_id: str, document: Any) -> Call[CreatedDocument]:
@@ -91,8 +103,8 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
     def _rows(self, site_id: str) -> Iterator[Rows]:
         columns = mapping_of(self.payload, self.columns, self.constants)
         # Not in the constructor: templates and outputs of other tasks have no value before the task runs.
-        keys = key_names(self.key_columns)
-        wanted = wanted_columns(self.payload, columns, keys)
+        keys, groups = key_names(self.key_columns), key_names(self.group_columns, "group_columns")
+        wanted = wanted_columns(self.payload, columns, [*keys, *groups])
         options: dict[str, Any] = {"csv_options": self.csv_options, "allow_empty": self.allow_empty}
         with open_source(self.source, wanted, self.allowed_root, **options) as source:
             yield DataframeRows(
@@ -101,6 +113,7 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
                 columns=columns,
                 constants=self.constants or {},
                 key_columns=keys,
+                group_columns=groups,
                 call=lambda document: self._call(site_id, document),
                 allow_empty=self.allow_empty,
             )
@@ -130,6 +143,9 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     :param constants: Mapping from a field to one value for all rows. Default: None.
     :param key_columns: Column or columns that identify a row. Default: the whole content of the row. Keys are compared
         as text, whatever the type of the column, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param group_columns: Column or columns with the page, file or ticket that a row is a part of, such as ``parent`` of
+        chunks. All rows of a group belong to one task. Shards, mapped tasks and ``on_missing="group"`` then find the
+        stale rows of the groups that they see, and findings name the group. Default: none.
     :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
     :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
@@ -138,8 +154,8 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
         lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
         ``fail`` stops the load.
     :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
-        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
-        only new rows.
+        because the API cannot delete them; ``group`` lists only those in the groups that the source contains, and
+        needs ``group_columns``; ``ignore`` does not look for them. Use ``ignore`` if the source contains only new rows.
     :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
         it creates every row again. Default: one namespace for all loads of a site and a kind of document.
     :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
@@ -199,6 +215,9 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     :param constants: Mapping from a field to one value for all rows. Default: None.
     :param key_columns: Column or columns that identify a row. Default: the whole content of the row. Keys are compared
         as text, whatever the type of the column, see :func:`~airflow_provider_assistant.keys.key_text`.
+    :param group_columns: Column or columns with the page, file or ticket that a row is a part of, such as ``parent`` of
+        chunks. All rows of a group belong to one task. Shards, mapped tasks and ``on_missing="group"`` then find the
+        stale rows of the groups that they see, and findings name the group. Default: none.
     :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
         ``utf-8``) and ``quote`` (default ``"``).
     :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
@@ -207,8 +226,8 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
         lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
         ``fail`` stops the load.
     :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
-        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
-        only new rows.
+        because the API cannot delete them; ``group`` lists only those in the groups that the source contains, and
+        needs ``group_columns``; ``ignore`` does not look for them. Use ``ignore`` if the source contains only new rows.
     :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
         it creates every row again. Default: one namespace for all loads of a site and a kind of document.
     :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace

@@ -21,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import BatchLedger, DocumentScope, Ledger, LoadRecord, RunRef
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.report import Counts
@@ -135,6 +136,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     endpoint: ClassVar[str]
     payload: ClassVar[type[Payload] | None] = None
     kind: ClassVar[str]
+    on_missing_choices: ClassVar[tuple[str, ...]] = ("stale", "ignore")
+    group_columns: str | Sequence[str] = ()
     _running: Load | None = None
     # State of the current try.
     _record = LoadRecord()
@@ -160,7 +163,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         super().__init__(**kwargs)
         check_choice("on_ambiguous", on_ambiguous, ("retry", "skip", "fail"))
         check_choice("on_change", on_change, ("create", "skip", "fail"))
-        check_choice("on_missing", on_missing, ("stale", "ignore"))
+        check_choice("on_missing", on_missing, self.on_missing_choices)
         if deferrable and not ledger:
             raise ValueError(
                 "deferrable=True needs the ledger: without it, a load that resumes creates every row again"
@@ -312,6 +315,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
                     site_id=site_id,
                     source=self._source_name(context),
                     run=run,
+                    has_groups=bool(key_names(self.group_columns, "group_columns")),
                 )
                 stack.enter_context(memory)
             findings = self._listed = stack.enter_context(self._findings(run))
@@ -343,7 +347,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", **facts) as span:
             async with LoadClient(self.hook.settings.client, options) as client:
-                load = Load(client, rows, options, ledger=memory, findings=findings, judge_stale=is_whole)
+                judged: dict[str, Any] = {"judge_stale": is_whole, "judge_groups": self.on_missing != "ignore"}
+                load = Load(client, rows, options, ledger=memory, findings=findings, **judged)
                 self._running = load
                 try:
                     return await load.run()
@@ -378,8 +383,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
 
         moment = datetime.now(UTC) + timedelta(seconds=pause)
         self.log.info("Deferring until %s, because the service asks to back off.", moment)
-        texts = {name: getattr(self, name) for name in self.template_fields}
-        rendered = {name: text for name, text in texts.items() if isinstance(text, str)}
+        rendered = {name: text for name in self.template_fields if isinstance(text := getattr(self, name), str)}
         kwargs = {"until": until, "rendered": rendered}
         self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute_complete", kwargs=kwargs)
 

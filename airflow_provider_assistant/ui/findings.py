@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 # Maximum number of findings that are read, and of answers: about a second.
 MOST_FINDINGS, MOST_ANSWERS = 1_000_000, 200_000
 BINS = 20
-COLUMNS = ("kind", "row", "key", "reason", "document_ids")
+COLUMNS = ("kind", "row", "key", "reason", "document_ids", "group")
+# Number of columns of files that versions without groups wrote.
+FORMER = 5
 # The first characters of a formula in spreadsheets.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -52,8 +54,11 @@ def open_findings(path: str) -> pq.ParquetFile:
     :return: The file; close it after use.
     :raises UnreadableError: The file cannot be read, or is not a file of findings.
     """
+    import pyarrow as pa
+
     found = _opened(path, "findings")
-    if found.schema_arrow.names != list(COLUMNS) or not found.schema_arrow.equals(findings_schema()):
+    columns = found.schema_arrow
+    if columns not in (findings_schema(), pa.schema(list(findings_schema())[:FORMER])):
         found.close(force=True)
         raise UnreadableError(f"{path} is not a file of findings.")
     return found
@@ -104,7 +109,8 @@ def csv_of(file: pq.ParquetFile, kind: str | None) -> Iterator[str]:
         yield _csv([COLUMNS])
         for rows in _of_kind(file, kind):
             listed = (
-                (*(row[name] for name in COLUMNS[:-1]), " ".join(row["document_ids"])) for row in rows.to_pylist()
+                ({**row, "document_ids": " ".join(row["document_ids"])}.get(name) for name in COLUMNS)
+                for row in rows.to_pylist()
             )
             yield _csv([_safe(value) for value in row] for row in listed)
     finally:
@@ -152,7 +158,7 @@ def histogram(values: Sequence[float]) -> list[Bin]:
 def _of_kind(file: pq.ParquetFile, kind: str | None) -> Iterator[pa.RecordBatch]:
     import pyarrow.compute as pc
 
-    for batch in _batches(file, list(COLUMNS)):
+    for batch in _batches(file, file.schema_arrow.names):
         yield batch if kind is None else batch.filter(pc.equal(batch.column("kind"), kind))
 
 

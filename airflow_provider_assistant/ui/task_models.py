@@ -27,6 +27,7 @@ class Finding(Model):
 
     :param row: Number of the row in the source, from 1; None if it is no longer in the source.
     :param reason: Why a person should look at it.
+    :param group: Page, file or ticket of the row; None if the load has no groups.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Finding(Model):
     key: str
     reason: str
     document_ids: list[str]
+    group: str | None = None
 
 
 class Findings(Paged):

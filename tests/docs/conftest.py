@@ -76,6 +76,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     handbook.mkdir()
     (handbook / "refunds.md").write_text("# Refunds\n\nRefunds are paid within five working days.\n")
     (handbook / "shipping.md").write_text("# Shipping\n\nParcels leave the warehouse within one day.\n")
+    (tmp_path / "pages.csv").write_text("key,parent,title,content\noffice#1,office.md,Office,From 9 to 5.\n")
     write_csv(tmp_path / "faq.csv", FAQ)
     parquet, mixed = tmp_path / "parquet", tmp_path / "mixed"
     for folder in (parquet, mixed / "older"):
@@ -99,6 +100,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     for name, text in zip(("faq.csv", "questions.csv"), tables, strict=True):
         (tutorial / name).write_text(text)
     variables = {
+        "changed_pages": tmp_path / "pages.csv",
         "nightly_gate": tutorial,
         "handbook": handbook,
         "assistant_safety_site": "acme-docs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from airflow_provider_assistant.ledger import (
     QuestionScope,
     RequestEnd,
     RunRef,
+    document_group,
     loads_between,
     ratings,
     requests_between,
@@ -46,7 +48,7 @@ from tests.live.postgres import PostgresServer
 from tests.threads import at_once
 from tests.unit.ledger.outage import READ_ONLY, away
 from tests.unit.ledger.test_leases import statements_of
-from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5, VERSION_6
+from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_8
 
 __all__ = ["_process", "remote"]
 
@@ -269,9 +271,72 @@ def test_stale_documents(ledger):
         memory.commit_and_claim([], wanted)
         memory.commit_and_claim([created(claim) for claim in wanted], [])
     with documents(ledger, run=OTHER_RUN) as memory:
-        assert list(memory.stale(lambda key: key != "b")) == [("row b", "doc-b-1")]
+        assert list(memory.stale(lambda key: key != "b")) == [("row b", "doc-b-1", None)]
     with documents(ledger, source="another") as memory:
         assert not list(memory.stale(lambda _: False))
+
+
+def test_stale_documents_of_groups(ledger, engine):
+    pages = {page: [f"{page}{number}" for number in range(4)] for page in "abc"}
+    scope = DocumentScope(SITE, "documents/text")
+    facts = {"scope": scope, "site_id": "docs", "source": "dag.task", "has_groups": True}
+    with ledger.documents(run=RUN, **facts) as memory:
+        wanted = [Claim(key, f"row {key}", None, document_group(page)) for page, keys in pages.items() for key in keys]
+        assert memory.commit_and_claim([], wanted) == {claim.key for claim in wanted}
+        memory.commit_and_claim([created(claim) for claim in wanted], [])
+        memory.set_groups({"c3": document_group("a"), "unknown": document_group("a")})
+    groups = sorted(document_group(page).key for page in "ab")
+    with ledger.documents(run=OTHER_RUN, **facts) as memory:
+        found = {one.label: one.group for one in memory.stale_in_groups(groups, {"a0", "a1", "b0"}.__contains__)}
+        assert found == {
+            f"row {key}": page
+            for key, page in (("a2", "a"), ("a3", "a"), ("c3", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b"))
+        }
+        assert memory.contents(["a0"])["a0"][-1] == document_group("a").key
+    mapped = [RunRef("dag", "next", "task", index) for index in range(2)]
+    with ledger.documents(run=mapped[0], **facts) as memory:
+        claim = Claim("a9", "row a9", None, document_group("a"))
+        memory.commit_and_claim([], [claim])
+        memory.commit_and_claim([created(claim)], [])
+    shared = []
+    with ledger.documents(run=mapped[1], **facts) as memory:
+        left = memory.stale_in_groups(groups, lambda key: key == "b0", on_shared=lambda *one: shared.append(one))
+        assert {one.label for one in left} == {"row b1", "row b2", "row b3"}
+        assert shared == [(document_group("a"), 0)]
+
+
+def test_the_search_for_stale_documents_of_groups_uses_the_index(ledger, engine):
+    scope = DocumentScope(SITE, "documents/text")
+    facts = {"scope": scope, "site_id": "docs", "source": "dag.task", "has_groups": True}
+    groups = [document_group(f"page {number}") for number in range(1000)]
+    with ledger.documents(run=RUN, **facts) as memory:
+        for start in range(0, 4000, 400):
+            wanted = [Claim(f"{key:04}", "row", None, groups[key % 1000]) for key in range(start, start + 400)]
+            memory.commit_and_claim([], wanted)
+            memory.commit_and_claim([created(claim) for claim in wanted], [])
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(sa.text("ANALYZE assistant_documents"))
+        texts = []
+        sa.event.listen(engine, "before_cursor_execute", lambda _, __, text, values, *___: texts.append((text, values)))
+        some = sorted(group.key for group in groups[:20])
+        assert sum(1 for _ in memory.stale_in_groups(some, lambda _: False)) == 80
+    ((text, values),) = [one for one in texts if "group_key IN" in one[0]]
+    with engine.connect() as connection:
+        plan = "".join(connection.exec_driver_sql(f"EXPLAIN {text}", values).scalars())
+    assert "assistant_documents_by_group" in plan
+    assert "Seq Scan" not in plan
+
+
+def test_migration_of_version_8_adds_groups(engine):
+    create(engine, re.sub("--.*|BEGIN TRANSACTION;|COMMIT;", "", VERSION_8))
+    at_once(3, lambda: Ledger(engine))
+    scope = DocumentScope("https://h/m2m/sites/docs", "documents/text")
+    facts = {"scope": scope, "site_id": "docs", "source": "dag.load", "run": RUN, "has_groups": True}
+    with Ledger(engine).documents(**facts) as memory:
+        keys = [key for (key, *_) in memory.created_entries()]
+        assert len(keys) == 4
+        memory.set_groups({keys[0]: document_group("page")})
+        assert [one.group for one in memory.stale_in_groups([document_group("page").key], lambda _: False)] == ["page"]
 
 
 def test_concurrent_claims_of_the_same_keys_in_any_order(server, ledger):
@@ -351,7 +416,7 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, eng
         claim = Claim("k", text, None)
         assert memory.commit_and_claim((), [claim]) == {"k"}
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text, error=text)], ())
-        assert list(memory.stale(lambda _: False)) == [(stored, stored)]
+        assert list(memory.stale(lambda _: False)) == [(stored, stored, None)]
     facts = {"site_id": text, "session_id": text}
     row, _ = ledger.run_once(submissions, SITE, "k", RUN, lambda: {"request_id": text}, **facts)
     assert row.request_id == text

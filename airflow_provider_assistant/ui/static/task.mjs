@@ -255,10 +255,11 @@ function Findings({ path, region, reply }) {
   const [offset, turn] = usePages(`${path} ${kind}`);
   const data = useData(`${path}/findings`, { kind, region, offset }, UNDER_WAY.includes(reply.state) ? AGAIN : null);
   const isEmpty = (found) => !found.kinds.length;
-  const columns = [
+  const columnsOf = (rows) => [
     ["Kind", (row) => row.kind.replaceAll("_", " ")],
     ["Row", (row) => number(row.row), "number"],
     ["Key", (row) => h("span", { className: "text" }, row.key)],
+    ...(rows.some((row) => row.group) ? [["Group", (row) => h("span", { className: "text" }, row.group ?? "–")]] : []),
     ["Why", (row) => h("span", { className: "text" }, row.reason)],
     ["Documents", (row) => h("span", { className: "text" }, row.document_ids.join(", ") || "–")],
   ];
@@ -312,7 +313,7 @@ function Findings({ path, region, reply }) {
             h(PartLink, { part: "ambiguous" }, "Settle ambiguous entries"),
         ),
         kind && FINDINGS[kind] && h("p", { className: "muted" }, FINDINGS[kind]),
-        h(Table, { caption: "Findings", columns, rows: found.rows }),
+        h(Table, { caption: "Findings", columns: columnsOf(found.rows), rows: found.rows }),
         h(Pages, { of: found, noun: "findings", onTurn: turn }),
       );
     }),

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 preload(__name__)
 
 
-def rows_of(numbers: range) -> list[dict[str, Any]]:
+def rows_of(numbers: Iterable[int]) -> list[dict[str, Any]]:
     return [
         {
             "id": number,
@@ -65,9 +65,8 @@ class Try:
         airflow.configuration.AIRFLOW_HOME = str(self.home)
         os.environ.update(self.env, **{CONNECTION: self.connection})
         options = {"max_concurrency": CONCURRENCY, "findings_path": str(self.findings_path), **self.options}
-        operator = AssistantLoadQAOperator(
-            task_id=self.task_id, source=rows_of(self.numbers), key_columns=["id"], **options
-        )
+        options = {"source": rows_of(self.numbers), "key_columns": ["id"], **options}
+        operator = AssistantLoadQAOperator(task_id=self.task_id, **options)
         operator.render_template_fields({})
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from tests.integration.faults.conftest import DOCUMENTS
-from tests.integration.faults.loads import CONCURRENCY, listed, no_garbage_collection
+from tests.integration.faults.loads import CONCURRENCY, findings, listed, no_garbage_collection, rows_of
 
 ROWS, MANY = range(300), range(900)
 SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
@@ -150,3 +150,37 @@ def test_execution_timeout(seed, case, measured):
     audit = case.audit(MANY, attempt)
     audit.complete()
     measured(ended_at=there, listed=len(audit.suspected), duplicates=audit.duplicates)
+
+
+def pages_of(numbers, *, without=()):
+    """Return the rows of pages of ten rows each."""
+    return [{**row, "page": f"page {row['id'] // 10}"} for row in rows_of(numbers) if row["id"] not in without]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_killed_feed_judges_its_groups_as_an_undisturbed_one_does(seed, case, measured):
+    """The feed has some of the pages, without some of their rows and with new ones; it is killed within a page."""
+    rng = random.Random(seed)
+    first = range(200)
+    options = {"group_columns": ["page"], "on_missing": "group"}
+    case.run(case.attempt(first, run_id="first", options={**options, "source": pages_of(first)}))
+    pages = rng.sample(range(20), 12)
+    gone = {page * 10 + number for page in pages for number in rng.sample(range(10), 3)}
+    old = [number for page in pages for number in range(page * 10, page * 10 + 10)]
+    new = {number: f"page {rng.choice(pages)}" for number in range(1000, 1200)}
+    feed = pages_of(old, without=gone) + [{**row, "page": new[row["id"]]} for row in rows_of(new)]
+    rng.shuffle(feed)
+    attempt = case.attempt(range(len(new) + 200), options={**options, "source": feed})
+    ended = case.interrupt(attempt, len(first) + rng.randint(5, 150), pause=rng.uniform(0, 0.02))
+    assert ended.exitcode == -signal.SIGKILL
+    there = case.service.count_documents()
+    assert not attempt.findings_path.exists() or not listed(attempt.findings_path, "stale")
+    result = case.run(attempt)
+    assert listed(attempt.findings_path, "stale") == gone
+    assert {one["group"] for one in findings(attempt.findings_path) if one["kind"] == "stale"} == {
+        f"page {page}" for page in pages
+    }
+    assert result["stale"] == len(gone)
+    # Nothing changes in the next run, which sees the same pages.
+    assert case.run(case.attempt(attempt.numbers, run_id="next", options=attempt.options))["stale"] == len(gone)
+    measured(killed_at=there, stale=len(gone))

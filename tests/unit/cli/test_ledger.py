@@ -186,6 +186,42 @@ def test_rows_that_the_file_no_longer_has_are_stale(cli, connection, faq):
     rows(faq, ("1", "Refunds", "In five days."))
     ran = cli("ledger", "stale", faq, *LOAD, "-o", "json")
     assert ran.code == 1
-    assert {one["label"] for one in ran.json} == {"2", "3"}
+    assert {(one["label"], one["group"]) for one in ran.json} == {("2", None), ("3", None)}
     assert cli("ledger", "stale", faq, *LOAD, "--source-name", "other").code == 0
     assert cli("ledger", "superseded").code == 0
+
+
+GROUPED = (*LOAD, "--group", "title")
+
+
+def test_stale_rows_of_the_groups_in_the_file(cli, connection, faq):
+    before = (("1", "Refunds", "In five days."), ("2", "Refunds", "In cash."), ("3", "Hours", "Nine to five."))
+    rows(faq, *before)
+    assert cli("load", faq, *GROUPED).code == 0
+    rows(faq, before[0])
+    (ran,) = cli("ledger", "stale", faq, *GROUPED, "-o", "json").json
+    assert (ran["label"], ran["group"], ran["source"]) == ("2", "Refunds", "faq.csv")
+    assert cli("ledger", "stale", faq, *GROUPED).lines[0] == ["site", "source", "label", "document", "group"]
+    assert {one["label"]: one["group"] for one in cli("ledger", "stale", faq, *LOAD, "-o", "json").json} == {
+        "2": "Refunds",
+        "3": "Hours",
+    }
+    done = cli("load", faq, *GROUPED, "--on-missing", "group", "-o", "json").json
+    assert [(one["kind"], one["key"], one["group"]) for one in done["listed"]] == [("stale", "2", "Refunds")]
+    assert cli("findings", done["findings"]).lines[-1][-1] == "Refunds"
+
+
+def test_all_documents_of_groups_that_are_gone(cli, connection, faq, tmp_path):
+    """Also one whose key is the name of its group."""
+    rows(faq, ("1", "Refunds", "In five days."), ("Hours", "Hours", "Nine to five."), ("3", "Hours", "On Sundays."))
+    cli("load", faq, *GROUPED)
+    gone = tmp_path / "gone.csv"
+    gone.write_text("title\nHours\nUnknown\n")
+    ran = cli("ledger", "stale", gone, *GROUPED, "--gone", "--source-name", "faq.csv", "-o", "json")
+    assert {one["label"] for one in ran.json} == {"3", "Hours"}
+
+
+@pytest.mark.parametrize("command", [("load", "--on-missing", "group"), ("ledger", "stale", "--gone")])
+def test_groups_need_a_column(command, cli, connection, faq):
+    ran = cli(*command, faq, *LOAD)
+    assert (ran.code, "needs --group COLUMN" in ran.err) == (2, True)

@@ -115,7 +115,7 @@ def test_several_entries_are_settled_at_once(cli, connection, faq, service):
 
 def test_findings_are_shown(cli, changed, tmp_path):
     ran = cli("findings", changed)
-    assert ran.lines[0] == ["finding", "row", "key", "reason", "documents"]
+    assert ran.lines[0] == ["finding", "row", "key", "reason", "documents", "group"]
     assert sorted(line[0] for line in ran.lines[1:]) == ["stale", "stale", "superseded"]
     (only,) = cli("findings", changed, "--finding", "superseded", "-o", "json").json
     assert (only["key"], len(only["document_ids"])) == ("1", 1)

@@ -87,6 +87,34 @@ def test_a_group_on_sqlite_is_one_statement_if_its_parameters_fit(outcomes, clai
     assert is_one is (expected == 1)
 
 
+GROUP = (7, "page")
+
+
+@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+def test_rows_of_groups_have_two_more_values(dialect):
+    connection = Recorder(dialect)
+    statements = group_sql(connection, documents, SHARED, has_document_groups=True)
+    outcome = (*OUTCOME[:2], *GROUP, *OUTCOME[2:])
+    statements.write(("s", "t", "now"), "then", [outcome] * 70, [(*claim, *GROUP) for claim in CLAIMS] * 40)
+    assert all("label, group_key, group_label, attempts" in one for one, _ in connection.statements)
+    if dialect.name == "postgresql":
+        ((text, (_, entries)),) = connection.statements
+        assert "group_key BIGINT" in text
+        assert {(one["group_key"], one["group_label"]) for one in json.loads(entries)} == {GROUP}
+    else:
+        mark = "?" if dialect.name == "sqlite" else "%s"
+        assert all(one.count(mark) == len(values) <= PARAMETERS for one, values in connection.statements)
+        assert sum(values.count("page") for _, values in connection.statements) == 150
+
+
+@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+def test_entries_without_a_group_are_not_in_the_index_of_groups(dialect):
+    (index,) = (one for one in documents.indexes if one.name.endswith("_by_group"))
+    text = str(CreateIndex(index).compile(dialect=dialect))
+    assert text.startswith("CREATE INDEX assistant_documents_by_group ON assistant_documents (group_key, scope)")
+    assert text.endswith("(group_key, scope)" if dialect.name == "mysql" else " WHERE group_key IS NOT NULL")
+
+
 def test_an_unsettled_intent_is_counted_before_it_is_overwritten_on_mysql():
     text = str(claim_again_statement(documents).compile(dialect=mysql.dialect()))
     assert text.index("ambiguous=") < text.index("outcome=%s")

@@ -18,6 +18,7 @@ from airflow_provider_assistant.ledger import (
     QuestionScope,
     RequestEnd,
     RunRef,
+    document_group,
     ratings,
     requests_between,
     sqlite_engine,
@@ -26,6 +27,7 @@ from airflow_provider_assistant.ledger import (
 from airflow_provider_assistant.ledger.database import is_transient
 from airflow_provider_assistant.ledger.queries import ambiguous_entries
 from airflow_provider_assistant.ledger.schema import documents, questions
+from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 from tests.threads import at_once
 from tests.unit.ledger.versions import (
     FORMER_CLAIM,
@@ -36,6 +38,7 @@ from tests.unit.ledger.versions import (
     VERSION_5,
     VERSION_6,
     VERSION_7,
+    VERSION_8,
 )
 
 RUN = RunRef("dag", "run", "task", -1)
@@ -81,7 +84,14 @@ def test_version_4_keeps_all_that_it_has(tmp_path):
         Ledger(sqlite_engine(path)).close()
         after = {name: [dict(row) for row in raw.execute(f"SELECT * FROM {name}")] for name in names}
     added = {
-        "assistant_documents": {"site_url": "s", "endpoint": "documents/qa", "namespace": None, "sent_hash": None},
+        "assistant_documents": {
+            "site_url": "s",
+            "endpoint": "documents/qa",
+            "namespace": None,
+            "sent_hash": None,
+            "group_key": None,
+            "group_label": None,
+        },
         "assistant_questions": {
             "site_url": "https://h/m2m/sites/docs",
             "mode": "async",
@@ -122,7 +132,9 @@ def test_version_2_gets_questions_and_keeps_the_rest(second):
 
 
 @pytest.mark.parametrize(
-    "version", [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7], ids=list("1234567")
+    "version",
+    [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8],
+    ids=list("12345678"),
 )
 def test_a_migrated_ledger_has_the_tables_of_a_new_one(version, tmp_path):
     migrated, new = ledger_of(tmp_path / "migrated.db", version), tmp_path / "new.db"
@@ -260,6 +272,29 @@ def test_version_7_gets_the_content_of_documents_that_become_ambiguous(tmp_path)
         memory.commit_and_claim([ClaimOutcome(claim, "ambiguous", f"new {claim.key}") for claim in claims], ())
         found = {entry.key: entry.sent_hash for entry in ambiguous_entries(ledger) if entry.kind == "document"}
         assert found == {"done": "new done", "refused": "new refused", "intended": None, "ambiguous": None}
+
+
+def test_the_documents_of_version_8_get_their_groups_when_they_are_seen_again(tmp_path):
+    scope = DocumentScope("https://h/m2m/sites/docs", "documents/text")
+    path = ledger_of(tmp_path / "ledger.db", VERSION_8)
+    keys = {label: hash_of(encoded([label])) for label in ("a#1", "a#2", "b#1", "b#2")}
+    group = document_group("a")
+    with (
+        Ledger(sqlite_engine(path)) as ledger,
+        ledger.documents(scope=scope, site_id="docs", source="dag.load", run=RUN, has_groups=True) as memory,
+    ):
+        assert sorted(entry.created_id for entry in memory.entries(list(keys.values())).values()) == [
+            "doc a#1 2",
+            "doc a#2 1",
+            "doc b#1 1",
+            "doc b#2 1",
+        ]
+        assert list(memory.stale_in_groups([group.key], lambda _: False)) == []
+        memory.set_groups({keys["a#1"]: group})
+        assert list(memory.stale_in_groups([group.key], lambda _: False)) == [("a#1", "doc a#1 2", "a")]
+        # Without a group, only a load of the whole source finds a document.
+        found = {one.label for one in memory.stale(lambda key: key == keys["a#1"])}
+        assert found == {"a#2", "b#1", "b#2"}
 
 
 def test_a_migration_that_was_killed_midway_is_finished(third):

@@ -202,7 +202,7 @@ def test_a_list_that_has_been_read_needs_no_commit(ledger, monkeypatch):
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "h", "doc")], ())
         monkeypatch.setattr(ledger.engine.dialect, "do_commit", refuse)
-        assert list(memory.stale(lambda _: False)) == [("label", "doc")]
+        assert list(memory.stale(lambda _: False)) == [("label", "doc", None)]
         assert [one.created_id for one in memory.created_entries()] == ["doc"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 # Created by version 1.
 EFFECT = """
     scope VARCHAR(400) NOT NULL, "key" VARCHAR(64) NOT NULL, outcome VARCHAR(16) NOT NULL, attempts INTEGER NOT NULL,
@@ -109,6 +111,8 @@ CREATE TABLE assistant_leases (token VARCHAR(32) NOT NULL, heartbeat_at DATETIME
     dag_id VARCHAR(250), run_id VARCHAR(250), task_id VARCHAR(250), map_index INTEGER, region VARCHAR(250),
     PRIMARY KEY (token));
 """
+# Added by version 8: the content of ambiguous documents, and indexes. A dump of the ledger of a load of that version.
+VERSION_8 = (Path(__file__).parent / "version_8.sql").read_text()
 # The statement by which versions before 6 claim a question.
 FORMER_CLAIM = """
 INSERT INTO assistant_questions (scope, site_id, source, claim, dag_id, run_id, task_id, map_index, intended_at,

@@ -37,7 +37,7 @@ class FakeLedger:
 
     def __init__(self, **known) -> None:
         self._known = {
-            hash_of(key): EntryContent(hash_of(key), outcome, content and hash_of(content), "")
+            hash_of(key): tuple(EntryContent(hash_of(key), outcome, content and hash_of(content), ""))[:4]
             for key, (outcome, content) in known.items()
         }
 

@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import LABEL_LENGTH
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.file_rows import FileRows
-from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint, encoded, hash_of
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.storage.uploads import as_upload
@@ -56,8 +56,8 @@ def items(source, **options):
 def test_digests_are_those_of_the_first_version():
     """If a digest changed, every user would load every document again."""
     (by_content,) = digests([ROW])
-    assert by_content == (PINNED["content"], PINNED["content"])
-    assert digests([ROW], key_columns=["id"]) == [(PINNED["id"], PINNED["content"])]
+    assert by_content == RowFingerprint(PINNED["content"], PINNED["content"])
+    assert digests([ROW], key_columns=["id"]) == [RowFingerprint(PINNED["id"], PINNED["content"])]
     assert digests([ROW], key_columns=["title", "category"])[0].key == PINNED["texts"]
     assert digests([ROW], key_columns=["title", "id"])[0].key == PINNED["mixed"]
     assert digests([ROW], constants={"category": "faq"})[0].content_hash == PINNED["constant"]
@@ -70,7 +70,7 @@ def test_a_file_s_digests_are_those_of_the_first_version(tmp_path):
     rows = FileRows(
         [("guides/a.md", tmp_path / "a.md")], upload=lambda path, _: as_upload(path), call=lambda upload: upload
     )
-    assert list(rows.fingerprints()) == [[(PINNED["name"], PINNED["bytes"])]]
+    assert list(rows.fingerprints()) == [[RowFingerprint(PINNED["name"], PINNED["bytes"])]]
     (item,) = rows.prepared(lambda _: True)
     assert (item.number, item.readable_key, item.problem) == (1, "guides/a.md", None)
     assert item.call.filename == "a.md"
@@ -133,7 +133,7 @@ def test_a_batch_is_hashed_as_its_rows_are(texts, data):
         for (title, content), one in zip(rows, found, strict=True):
             given = None if isinstance(title, str) and not title.strip() else title
             expected = hash_of(encoded(["TextDocument", "category", "5 %d"]) + encoded([given, content]))
-            assert one == (expected, expected)
+            assert one == RowFingerprint(expected, expected)
 
 
 def test_a_digest_of_half_a_surrogate_exists():

@@ -64,8 +64,20 @@ def test_findings_as_csv_are_no_formulas(loaded, admin):
     rows = list(csv.DictReader(io.StringIO(reply.text)))
     assert [row["key"] for row in rows] == [HOSTILE, "'=1+1"]
     assert admin.get(f"{place(loaded)}/findings.csv?kind=stale").text.splitlines() == [
-        "kind,row,key,reason,document_ids"
+        "kind,row,key,reason,document_ids,group"
     ]
+
+
+def test_findings_name_the_group_unless_an_older_version_wrote_them(tmp_path):
+    row = {"kind": "stale", "row": None, "key": "k", "reason": "gone", "document_ids": ["doc"], "group": "=page"}
+    shown = {}
+    for name, schema in (("new", findings_schema()), ("older", pa.schema(list(findings_schema())[:-1]))):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.Table.from_pylist([row], schema=schema), path)
+        (found,) = findings.page_of_findings(findings.open_findings(str(path)), "stale", 10, 0)
+        (line,) = csv.DictReader(io.StringIO("".join(findings.csv_of(findings.open_findings(str(path)), None))))
+        shown[name] = (found.group, line["group"], line["document_ids"])
+    assert shown == {"new": ("=page", "'=page", "doc"), "older": (None, "", "doc")}
 
 
 @pytest.mark.parametrize("value", ["=1", "+1", "-1", "@a", "\t=1", "\r=1", "\n=1"])

@@ -1,0 +1,142 @@
+"""Groups of rows, such as the chunks of a page: which groups a source has completely, and which entries to regroup."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Iterable, Sequence
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.ledger import BatchLedger, DocumentGroup, EntryContent
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
+
+log = logging.getLogger(__name__)
+
+
+class SeenGroups:
+    """Collect the groups of a source. They take eight bytes each, and for a moment eight bytes per change of group."""
+
+    def __init__(self) -> None:
+        self._keys = array("q")
+        self._incomplete: set[int] = set()
+        self._is_unknown = False
+
+    def add(self, fingerprints: Sequence[RowFingerprint]) -> None:
+        """
+        Add the groups of a batch of rows.
+
+        :param fingerprints: The rows.
+        """
+        last = self._keys[-1] if self._keys else None
+        for _, _, group, has_key in fingerprints:
+            if group is None:
+                self._is_unknown |= not has_key
+                continue
+            if group.key != last:
+                self._keys.append(last := group.key)
+            if not has_key:
+                self._incomplete.add(group.key)
+
+    def complete(self) -> Sequence[int]:
+        """
+        Return the keys of the groups of which the source has every row, sorted and each once.
+
+        A row that has no key may be any row of its group, and a row without key and group any row at all.
+        """
+        if self._is_unknown and self._keys:
+            log.warning("A row has no key and no group, so that it may be of any group: no stale rows are looked for.")
+            return ()
+        if self._incomplete:
+            log.warning(
+                "In %d groups, a row has no key: stale rows are not looked for in these groups.", len(self._incomplete)
+            )
+        ordered = sorted_values(self._keys)
+        found = array("q")
+        for start in range(0, len(ordered), 1000):
+            # In the order of the source, a group may occur repeatedly.
+            some = sorted({*ordered[start : start + 1000]} - self._incomplete)
+            found.extend(some[1:] if found and some and some[0] == found[-1] else some)
+        return found
+
+
+def is_regrouped(row: RowFingerprint, entry: EntryContent, source: str) -> bool:
+    """
+    Return whether the ledger has another group for a row of this source, or none.
+
+    :param row: The row.
+    :param entry: Its entry.
+    :param source: Name of the source that is loaded.
+    """
+    return row.group is not None and entry.group_key != row.group.key and entry.source == source
+
+
+def regroup(batches: Iterable[Sequence[RowFingerprint]], ledger: BatchLedger) -> None:
+    """
+    Record the groups of the rows in the ledger, where it has others or none.
+
+    :param batches: All rows of the source.
+    :param ledger: The ledger of the load.
+    :raises AssistantLedgerError: The ledger cannot be used.
+    """
+    for rows in batches:
+        contents = ledger.contents([row.key for row in rows])
+        ledger.set_groups(
+            {
+                row.key: row.group
+                for row in rows
+                if row.group
+                and (entry := contents.get(row.key))
+                and is_regrouped(row, EntryContent(*entry), ledger.source)
+            }
+        )
+
+
+class SharedGroups:
+    """Count the groups that several mapped tasks of a run have loaded, and say so in an error."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: tuple[DocumentGroup, int] | None = None
+
+    def add(self, group: DocumentGroup, map_index: int) -> None:
+        """
+        Add a group.
+
+        :param group: The group.
+        :param map_index: Map index of the other task.
+        """
+        self.count += 1
+        self._first = self._first or (group, map_index)
+
+    def check(self) -> None:
+        """
+        Refuse groups that several mapped tasks have loaded.
+
+        :raises AssistantInputError: There are such groups.
+        """
+        if self._first:
+            group, map_index = self._first
+            raise AssistantInputError(
+                f"{self.count} groups have rows in several mapped tasks of this run, such as {group.label!r}, of which "
+                f"the task with map index {map_index} has loaded others. The rows of this task are loaded, but stale "
+                "rows of these groups are not known. Give all rows of a group to one task. If this run was cleared and "
+                "its rows were divided differently, the next run finds the stale rows.",
+                field="group_columns",
+            )
+
+
+def sorted_values(values: array[int]) -> Sequence[int]:
+    """
+    Sort integers of 64 bits in Arrow memory, without converting all of them to Python integers.
+
+    :param values: An array of the type ``q`` or ``Q``.
+    """
+    if not values:
+        return values
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = pa.uint64() if values.typecode == "Q" else pa.int64()
+    column = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    ordered = memoryview(column.take(pc.array_sort_indices(column)).buffers()[1]).cast("B")[: 8 * len(values)]
+    return ordered.cast("Q") if values.typecode == "Q" else ordered.cast("q")
