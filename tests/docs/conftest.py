@@ -102,6 +102,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     variables = {
         "changed_pages": tmp_path / "pages.csv",
         "nightly_gate": tutorial,
+        "assistant_handbook": handbook,
         "handbook": handbook,
         "assistant_safety_site": "acme-docs",
         "assistant_staging_site": "acme-shop",

@@ -19,6 +19,7 @@ from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.lake.warehouse import load as load_days
 from airflow_provider_assistant.sandbox import SandboxServer
+from tests.live import handbook
 from tests.versions import bag_of
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -37,6 +38,7 @@ TASKS = {
     "assistant_weekly_report": ["draw"],
     "assistant_evaluation": ["ask", "evaluate", "rate"],
     "assistant_compare_sites": ["ask_live", "ask_staging", "compare"],
+    "assistant_handbook": ["read_handbook", "load"],
     "assistant_safety": ["load_documents", "ask", "evaluate"],
 }  # fmt: skip
 
@@ -308,6 +310,23 @@ def test_compare_sites(load, run_dag, service, connection, tmp_path, monkeypatch
     assert agreement["kappa"] > 0.6
     compared = summary["comparison"]["scorers"]["judge.correctness"]
     assert compared["better"] == 0 < compared["worse"]
+
+
+def test_handbook(load, run_dag, service, connection, tmp_path, monkeypatch):
+    folder = tmp_path / "handbook"
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_HANDBOOK", str(folder))
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
+    assert handbook.write(folder) > 40
+    first = run_dag(load("assistant_handbook"))
+    assert first.state == "success", first.errors
+    handbook.edit(folder)
+    second = run_dag(load("assistant_handbook"))
+    assert second.state == "success", second.errors
+    loads = first.xcom("load"), second.xcom("load")
+    assert handbook.problem_of(*loads) is None
+    assert len(service.documents()) == min(1000, sum(one["created"] for one in loads))
+    documents = service.documents()
+    assert all("https://docs.example.com/" in document["content"] for document in documents[:20])
 
 
 def test_each_case_of_the_safety_set_can_fail():

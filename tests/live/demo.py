@@ -16,9 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.live import comparison
+from tests.live import comparison, handbook
 from tests.live.airflow import LiveAirflow
-from tests.live.example_dags import RUN_TIMEOUT, Demo, DemoError, lake, warehouse
+from tests.live.example_dags import RUN_TIMEOUT, Demo, DemoError, handbook_of, lake, warehouse
 from tests.live.process import POLL, NotReadyError, processes_in
 from tests.live.screen import Screen
 from tests.live.service import AssistantService
@@ -46,10 +46,17 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
             screen.hide(service.api_key)
             screen.say(f"service: {service.base_url}")
             screen.say(f"it generates {HISTORY - 1} days of statistics before today (--history {HISTORY})")
-            places = {"LAKE": lake(home).as_uri(), "WAREHOUSE": str(warehouse(home))}
+            handbook.write(handbook_of(home))
+            places = {
+                "LAKE": lake(home).as_uri(),
+                "WAREHOUSE": str(warehouse(home)),
+                "HANDBOOK": str(handbook_of(home)),
+            }
             env = {**service.env, **{f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}}
             env["AIRFLOW__ASSISTANT__LAKE_PATH"] = places["LAKE"]
-            env["AIRFLOW_VAR_ASSISTANT_STAGING_SITE"] = comparison.STAGING
+            # After the comparison, the handbook is loaded into the staging site as well.
+            for name in ("STAGING", "HANDBOOK"):
+                env[f"AIRFLOW_VAR_ASSISTANT_{name}_SITE"] = comparison.STAGING
             airflow = LiveAirflow(home / "airflow", dags, env)
             screen.say("Airflow is starting")
             with screen.busy("Airflow is starting"):

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.live import comparison, evaluation
+from tests.live import comparison, evaluation, handbook
 from tests.live.airflow import LiveAirflow
 from tests.live.comparison import COMPARISON
 from tests.live.evaluation import EVALUATION
+from tests.live.handbook import HANDBOOK
 from tests.live.process import POLL, Process, running
 from tests.live.rest import RUN_OVER
 from tests.live.screen import Screen
@@ -60,6 +61,7 @@ class Demo:
         self.airflow = airflow
         self.service = service
         self.runs: dict[str, str] = {}
+        self.handbooks: list[dict[str, Any]] = []
         self.states: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     def run(self) -> None:
@@ -85,6 +87,7 @@ class Demo:
                 process.wait(RUN_TIMEOUT)
         self._run_group([EVALUATION])
         self._compare()
+        self._load_handbook_twice()
         self._export_and_report()
         first = self._loads()
         self._run_group([KNOWLEDGE])
@@ -94,6 +97,7 @@ class Demo:
         self._show_batch()
         self._show_lake()
         self._show_warehouse()
+        self._show_handbook()
         self._show_comparison()
         self._show_evaluation()
 
@@ -138,6 +142,14 @@ class Demo:
             f"the scheduled run of {dag_id}", lambda: next(iter(self.airflow.runs(dag_id)), None), timeout=RUN_TIMEOUT
         )
         return run["dag_run_id"]
+
+    def _load_handbook_twice(self) -> None:
+        self._run_group([HANDBOOK])
+        self.handbooks = [self._xcom(HANDBOOK, "load")]
+        self.screen.say("the handbook is edited: " + "; ".join(handbook.EDITS))
+        handbook.edit(handbook_of(self.home))
+        self._run_group([HANDBOOK])
+        self.handbooks.append(self._xcom(HANDBOOK, "load"))
 
     def _export_and_report(self) -> None:
         """Wait for the DAG that the warehouse load starts by its asset."""
@@ -281,6 +293,11 @@ class Demo:
         if not Path(comparison.local(report["path"])).read_bytes().startswith(b"\x89PNG"):
             raise DemoError("the picture is not a PNG file")
 
+    def _show_handbook(self) -> None:
+        handbook.show(self.screen, *self.handbooks)
+        if problem := handbook.problem_of(*self.handbooks):
+            raise DemoError(problem)
+
     def _show_comparison(self) -> None:
         head = self._xcom(COMPARISON, "compare")
         summary = comparison.summary_of(head)
@@ -328,6 +345,11 @@ class Demo:
 def lake(home: Path) -> Path:
     """Return where the exports go."""
     return home / "lake"
+
+
+def handbook_of(home: Path) -> Path:
+    """Return the folder of the handbook."""
+    return home / "handbook"
 
 
 def warehouse(home: Path) -> Path:

@@ -1,0 +1,61 @@
+"""
+Load a folder of Markdown, such as a Git checkout, every day: each chunk once.
+
+The first task splits the pages at their headings and writes a file of chunks with their
+addresses. The load sends the new chunks, and lists the documents whose chunks are gone
+as stale, because the API cannot delete them.
+
+The Airflow Variable ``assistant_handbook`` is the folder, ``assistant_handbook_site``
+the site; default: the site of the connection. The Variable ``assistant_lake`` sets the
+folder of the file and of the findings. Default: ``lake`` in AIRFLOW_HOME.
+"""
+
+import os
+from pathlib import Path
+
+from airflow.sdk import dag, task
+
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+
+HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
+
+
+@dag(
+    schedule="@daily",
+    catchup=False,
+    max_active_runs=1,
+    tags=["assistant"],
+    doc_md=__doc__,
+)
+def assistant_handbook():
+    """Split the pages into chunks and load them."""
+
+    @task
+    def read_handbook(folder: str, path: str) -> str:
+        """Write the chunks of all pages, and return the path of the file."""
+        from airflow_provider_assistant.knowledge import (
+            file_documents,
+            split_documents,
+            with_source,
+            write_documents,
+        )
+
+        pages = file_documents(folder, base_url="https://docs.example.com/")
+        return write_documents(with_source(split_documents(pages)), path)["path"]
+
+    AssistantLoadTextOperator(
+        task_id="load",
+        site_id="{{ var.value.get('assistant_handbook_site', '') }}",
+        source=read_handbook(
+            "{{ var.value.assistant_handbook }}", f"{LAKE}/handbook/chunks.parquet"
+        ),
+        constants={"category": "handbook"},
+        key_columns=["key"],
+        group_columns=["parent"],
+        findings_path=f"{LAKE}/handbook/findings/{{{{ run_id }}}}.parquet",
+        retries=3,
+    )
+
+
+assistant_handbook()

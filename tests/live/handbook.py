@@ -1,0 +1,69 @@
+"""The demo's handbook: the documentation of this project, and three edits."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.live.comparison import local
+
+if TYPE_CHECKING:
+    from tests.live.screen import Screen
+
+HANDBOOK = "assistant_handbook"
+DOCS = Path(__file__).parents[2] / "docs"
+EDITS = (
+    "a paragraph was inserted into faults.md",
+    "index.md got another title",
+    "sandbox.md was deleted",
+)
+PARAGRAPH = "\n\nThis paragraph was inserted by the demo.\n\n"
+SHOWN = ("rows", "created", "unchanged", "changed", "stale", "requests")
+
+
+def write(folder: Path) -> int:
+    """Write the pages of the handbook, and return their number."""
+    for page in DOCS.rglob("*.md"):
+        to = folder / page.relative_to(DOCS)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, to)
+    return sum(1 for _ in folder.rglob("*.md"))
+
+
+def edit(folder: Path) -> None:
+    """Make the three edits."""
+    page = folder / "faults.md"
+    title, _, rest = page.read_text(encoding="utf-8").partition("\n")
+    page.write_text(f"{title}{PARAGRAPH}{rest}", encoding="utf-8")
+    page = folder / "index.md"
+    page.write_text(f"---\ntitle: Start here\n---\n{page.read_text(encoding='utf-8')}", encoding="utf-8")
+    (folder / "sandbox.md").unlink()
+
+
+def show(screen: Screen, first: dict[str, Any], second: dict[str, Any]) -> None:
+    """Show the counts of both runs, and the first findings of the second."""
+    import pyarrow.parquet as pq
+
+    screen.show("A handbook in chunks: after three edits, only their chunks are created", "\n".join(EDITS))
+    screen.table(["", *SHOWN], [[name, *(load[count] for count in SHOWN)] for name, load in runs(first, second)])
+    found = pq.read_table(local(second["findings"])).select(["kind", "group", "key", "reason"]).to_pylist()
+    screen.table(["finding", "page", "chunk", "reason"], [row.values() for row in found[:6]])
+
+
+def problem_of(first: dict[str, Any], second: dict[str, Any]) -> str | None:
+    """Return what is wrong with the two loads."""
+    if first["created"] != first["rows"] or first["stale"]:
+        return f"the first load of the handbook: {first}"
+    edited = second["created"]
+    if not 0 < edited < first["rows"] / 10 or second["created"] + second["unchanged"] != second["rows"]:
+        return f"the edits created {edited} of {first['rows']} chunks"
+    # The inserted paragraph changes one chunk, which becomes stale; a title changes the chunks of its page.
+    if not second["changed"] or second["stale"] <= 1:
+        return f"the edits should supersede chunks of one page, and make those of another stale: {second}"
+    return None
+
+
+def runs(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return both loads by name."""
+    return ("first run", first), ("after the edits", second)
