@@ -16,7 +16,7 @@ PARALLEL := -n 3 --no-loadscope-reorder
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.
 LOWEST_TOOLS := apache-airflow-providers-openlineage apache-airflow-providers-postgres apache-airflow-providers-sqlite \
-	fastparquet hypothesis polars pytest pytest-asyncio pytest-timeout
+	fastparquet hypothesis junitparser polars pytest pytest-asyncio pytest-timeout pytest-xdist sacrebleu scikit-learn
 
 .PHONY: help
 help: ## Say what there is
@@ -186,7 +186,7 @@ lowest: venv ## Run the unit and contract tests with the lowest declared version
 	$(BIN)/uv pip install -q --python $(LOWEST)/bin/python -c $(LOWEST)/pins.txt \
 		-e '.[evaluation,files,knowledge,pandas,sandbox,warehouse,website]' $(LOWEST_TOOLS)
 	$(BIN)/uv pip check -q --python $(LOWEST)/bin/python
-	$(LOWEST)/bin/python -m pytest -q tests/unit tests/contract
+	$(LOWEST)/bin/python -m pytest -q -n 2 tests/unit tests/contract
 
 # The lowest Python decides; the others may only add what they alone need. Airflow 3.1 requires a Python below 3.14.
 .PHONY: constraints
