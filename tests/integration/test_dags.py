@@ -310,6 +310,11 @@ def test_compare_sites(load, run_dag, service, connection, tmp_path, monkeypatch
     assert agreement["kappa"] > 0.6
     compared = summary["comparison"]["scorers"]["judge.correctness"]
     assert compared["better"] == 0 < compared["worse"]
+    pairs = summary["scorers"]["judge.pairwise"]["judge"]["pairs"]
+    # Both repetitions of each question are pairs; questions that both sites refuse have identical answers.
+    assert pairs["pairs"] == 164
+    assert pairs["errors"] == pairs["order_changed"] == 0 < pairs["identical"]
+    assert pairs["wins"] < pairs["losses"]
 
 
 def test_handbook(load, run_dag, service, connection, tmp_path, monkeypatch):

@@ -115,9 +115,9 @@ class Demo:
 
     def _compare(self) -> None:
         self.screen.say(f"{comparison.SHORT:.0%} of the answers now end after their first sentence")
-        self.service.faults(short_answer_rate=comparison.SHORT)
+        self.service.faults(short_answer_rate=comparison.SHORT, judge_position_bias=comparison.POSITION_BIAS)
         self._run_group([COMPARISON])
-        self.service.faults(short_answer_rate=0)
+        self.service.faults(short_answer_rate=0, judge_position_bias=0)
 
     def _run_group(self, dag_ids: Sequence[str]) -> None:
         for dag_id in dag_ids:
