@@ -66,9 +66,7 @@ SOURCE_NAME = Arg(
     help="name of the source in the ledger; use dag_id.task_id for the source of a task (default: name of the file)",
 )
 DELETED = Arg(
-    ("--findings",),
-    metavar="FILE",
-    help="findings file of a load; selects the documents listed as stale or superseded",
+    ("--findings",), metavar="FILE", help="findings file of a load; selects the documents listed as stale or superseded"
 )
 DELIMITER = Arg(("--delimiter",), metavar="CHARACTER", help="delimiter of a CSV file; \\t is a tab (default: ,)")
 ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV file, such as cp1252 (default: utf-8)")
@@ -80,7 +78,8 @@ QUESTION_KEY = Arg(
     metavar="COLUMN",
     help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
 )
-IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
+FORMAT = (DELIMITER, ENCODING, QUOTE)
+IN_FILE = (KIND, COLUMN, CONSTANT, KEY, *FORMAT, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)
 
@@ -240,13 +239,11 @@ COMMANDS = (
         ),
         COLUMN,
         QUESTION_KEY,
-        DELIMITER,
-        ENCODING,
-        QUOTE,
+        *FORMAT,
     ),
     GroupCommand(
         name="golden-set",
-        help="Check golden sets, and draw samples",
+        help="Check golden sets, draw samples, propose cases",
         epilog=EPILOG,
         subcommands=(
             _command(
@@ -261,9 +258,7 @@ COMMANDS = (
                 ),
                 COLUMN,
                 QUESTION_KEY,
-                DELIMITER,
-                ENCODING,
-                QUOTE,
+                *FORMAT,
                 function="golden_set.check",
             ),
             _command(
@@ -274,10 +269,26 @@ COMMANDS = (
                 Arg(("--size",), type=int, required=True, metavar="N", help="number of questions to draw"),
                 Arg(("--by",), default="tags", metavar="COLUMN", help="column of groups (default: the first tag)"),
                 Arg(("--seed",), type=int, default=0, metavar="N", help="seed of the random choice (default: 0)"),
-                DELIMITER,
-                ENCODING,
-                QUOTE,
+                *FORMAT,
                 function="golden_set.sample",
+            ),
+            _command(
+                "propose",
+                "Propose cases: questions of chat batches whose answers were rated bad, newest first",
+                Arg(("feedback",), metavar="FEEDBACK", help="the dataset feedback: its folder, or some of its files"),
+                Arg(("answers",), metavar="ANSWERS", help="output of chat batches: a file, folder or glob"),
+                Arg(("to",), metavar="CSV", help="file to write; it must not exist"),
+                Arg(
+                    ("--golden",),
+                    action="append",
+                    metavar="FILE",
+                    help="golden set, or earlier proposals, whose questions are skipped; repeatable",
+                ),
+                Arg(("--rating",), action="append", metavar="WORD", help="bad rating; repeatable (default: bad)"),
+                Arg(("--limit",), type=int, default=50, metavar="N", help="maximum number of cases"),
+                COLUMN,
+                *FORMAT,
+                function="golden_set.propose",
             ),
         ),
     ),

@@ -39,6 +39,7 @@ ACTIONS = dict(actions())
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
         "assistant golden-set check",
+        "assistant golden-set propose",
         "assistant golden-set sample",
         *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "evaluate", "sandbox")),
         *(
