@@ -6,7 +6,8 @@ the golden set, compares the answers with the approved baseline, and waits under
 "Required Actions" in Airflow's UI, where a person reads the figures. Approve: the
 Airflow Variable ``assistant_baseline`` names this evaluation, and every DAG whose
 ``baseline`` reads the Variable compares with it from now on. Reject: the last task is
-skipped, and the baseline stays. To change your mind, clear ``approve``.
+skipped, and the baseline stays. To change your mind, clear ``approve`` and the task
+after it.
 
 The gate reports, because the person decides. Until a baseline is approved, the
 evaluation compares with the last run of this DAG that passed. The Variable
@@ -37,6 +38,7 @@ GATE = [
 ]
 QUESTION = """
 {%- set run = ti.xcom_pull(task_ids="evaluate") -%}
+{%- set shares = {"coverage": run["coverage"], "pass rate": run["pass_rate"]} -%}
 The gate: **{{ run["verdict"] }}**. Compared with `{{ run["baseline"] or "nothing" }}`.
 {% for failed in run["failed_rules"] %}
 - `{{ failed["rule"] }}`: {{ failed["reason"] }}
@@ -45,10 +47,8 @@ The gate: **{{ run["verdict"] }}**. Compared with `{{ run["baseline"] or "nothin
 | Figure | Value |
 |---|---|
 | questions | {{ run["questions"] }} |
-| coverage | {{ run["coverage"] | round(3) }} |
-| pass rate | {{ run["pass_rate"] | round(3) }} |
-{%- for scorer, mean in run["means"].items() if mean is not none %}
-| {{ scorer }} | {{ mean | round(3) }} |
+{%- for name, value in dict(shares, **run["means"]).items() if value is not none %}
+| {{ name }} | {{ value | round(3) }} |
 {%- endfor %}
 
 Report: `{{ run["report_path"] }}`, and the button of the task `evaluate`.
@@ -78,7 +78,7 @@ def assistant_approve_baseline():
         task_id="evaluate",
         answers=ask.output["output_path"],
         output_path=f"{LAKE}/baselines",
-        name="golden_set",
+        name="baseline_candidate",
         scorers=["token_f1", "must_include", "refusal", "latency"],
         pass_if=RIGHT_IF,
         gate=GATE,

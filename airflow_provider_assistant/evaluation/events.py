@@ -84,8 +84,8 @@ def send_scores(
         log.info("%s: %d evaluation events were sent.", summary.name, sent)
     else:
         log.warning(
-            "%s: %d of %d evaluation events were not sent, because the collector did not accept them. The evaluation "
-            "is complete without them. Check OTEL_EXPORTER_OTLP_LOGS_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT.",
+            "%s: %d of %d evaluation events were not sent, because the collector did not accept them in time. The "
+            "evaluation is complete. Check OTEL_EXPORTER_OTLP_LOGS_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT.",
             summary.name,
             total - sent,
             total,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -11,19 +11,25 @@ from airflow_provider_assistant import __version__
 
 # Events per request. Each request is awaited, because the SDK drops events that it cannot send fast enough.
 BATCH = 500
+# Seconds after which no further batch is sent: a slow collector must not hold up the task.
+LONGEST = 300
 # Older versions of the SDK have no names for events.
 LOWEST_SDK = "1.37"
 
 
-def send_events(name: str, events: Iterable[Mapping[str, str | float]]) -> int:
+def send_events(
+    name: str, events: Iterable[Mapping[str, str | float]], *, clock: Callable[[], float] = time.monotonic
+) -> int:
     """
     Send events to the collector that OpenTelemetry's environment variables name, and wait for its responses.
 
     The events belong to the current span, if there is one. Sending stops at the first batch that the collector does not
-    accept; the SDK repeats a request for ``OTEL_EXPORTER_OTLP_TIMEOUT`` seconds, 10 by default, and logs why it failed.
+    accept, and after ``LONGEST`` seconds. The SDK repeats a request for ``OTEL_EXPORTER_OTLP_TIMEOUT`` seconds, 10 by
+    default, and logs why it failed.
 
     :param name: Name of the events, such as ``gen_ai.evaluation.result``.
     :param events: Attributes of each event.
+    :param clock: Monotonic clock in seconds. Default: :func:`time.monotonic`.
     :return: Number of events that the collector accepted.
     :raises TypeError: OpenTelemetry's SDK is older than ``LOWEST_SDK``.
     """
@@ -38,12 +44,14 @@ def send_events(name: str, events: Iterable[Mapping[str, str | float]]) -> int:
     provider = LoggerProvider(shutdown_on_exit=False)
     provider.add_log_record_processor(batches)
     logger = provider.get_logger("airflow_provider_assistant", __version__)
-    remaining, now = iter(events), time.time_ns()
+    remaining, now, end = iter(events), time.time_ns(), clock() + LONGEST
     try:
-        while exporter.accepted == exporter.attempted and (batch := list(islice(remaining, BATCH))):
+        while batch := list(islice(remaining, BATCH)):
             for attributes in batch:
                 logger.emit(LogRecord(timestamp=now, event_name=name, attributes=attributes))
             provider.force_flush()
+            if exporter.accepted < exporter.attempted or clock() > end:
+                break
     finally:
         provider.shutdown()
     return exporter.accepted

@@ -20,6 +20,7 @@ from airflow_provider_assistant.evaluation.events import send_scores
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.observability import metrics, tracing
+from airflow_provider_assistant.observability.events import send_events
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
@@ -247,6 +248,14 @@ def test_a_collector_that_refuses_is_left_alone(collector, caplog):
         send(ANSWERS)
     assert (len(receiver.events), receiver.requests) == (500, 2)
     assert "golden: 700 of 1200 evaluation events were not sent" in caplog.text
+
+
+def test_a_slow_collector_does_not_hold_up_the_task(collector):
+    times = iter([0, 200, 301])
+    with collector(OtlpReceiver()) as receiver:
+        sent = send_events("x", ({"number": number} for number in range(5000)), clock=lambda: next(times))
+    assert sent == len(receiver.events) == 1000
+    assert [event.attributes["number"] for event in receiver.events] == list(range(1000))
 
 
 def test_a_collector_that_does_not_answer_is_a_warning(collector, caplog):
