@@ -50,7 +50,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
     :class:`~airflow_provider_assistant.evaluation.summary.Summary`. The files do not contain the time of the
     evaluation, so a retry writes the same bytes. The operator needs the extra ``evaluation`` and sends requests only if
     a scorer is a judge, such as ``judge.correctness``; then it also writes ``verdicts.parquet``, and a retry asks only
-    for the verdicts that are missing.
+    for the verdicts that are missing. ``[assistant] evaluation_events`` also sends the scores as OpenTelemetry events.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -172,6 +172,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.evaluate import summarise
+        from airflow_provider_assistant.evaluation.events import send_scores
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
@@ -214,6 +215,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
 
         page = render(summary, cases, scores, directory.trend(), judged.reasons, baseline_cases=others or ())
         lake_file = self._write(context, directory, summary, scores, page)
+        send_scores(summary, scores, cases, judged.reasons, pass_if)
         return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
 
     def failure_context(self, context: Context) -> FailureContext:
