@@ -175,6 +175,13 @@ COMMANDS = (
             help="allow replacing, or marking as stale, more than half of the source's documents",
         ),
         Arg(
+            ("--on-limit",),
+            choices=("fail", "fit", "ignore"),
+            default="fail",
+            help="more documents than the tenant's limits allow: send none, send those that fit, or do not read the "
+            "limits",
+        ),
+        Arg(
             ("--max-rejected",),
             type=float,
             default=0.0,
