@@ -148,7 +148,7 @@ COMMANDS = (
         CONNECTION,
         LEDGER_OF_SITE,
         *ROWS,
-        Arg(("--dry-run",), action="store_true", help="send nothing; show what would be sent"),
+        Arg(("--dry-run",), action="store_true", help="send no row; show what would be sent"),
         Arg(
             ("--on-ambiguous",),
             choices=("retry", "skip", "fail"),

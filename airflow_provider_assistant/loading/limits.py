@@ -83,7 +83,7 @@ class Room:
         """
         if self.is_too_large(row):
             largest = self._limits.file_bytes
-            return Decision("rejected", f"has {row.size} bytes, and the tenant's limit of a file is {largest}")
+            return Decision("rejected", f"the file has {row.size} bytes; the tenant's limits allow {largest}")
         if self._left == 0:
             return NO_ROOM
         if self._left is not None:
@@ -115,7 +115,7 @@ def check_room(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> Non
         return
     raise AssistantInputError(
         f"{problem}. Nothing was sent. Delete documents at the service that are no longer needed, such as superseded "
-        f"and stale ones, or ask for a higher limit. To create the first {left} and leave the others to later runs, "
-        "set on_limit='fit'; if these limits are not those of the site's documents, set on_limit='ignore'.",
+        "and stale ones, or ask for a higher limit. To create those that fit and leave the others to later runs, set "
+        "on_limit='fit'; if these limits are not those of the site's documents, set on_limit='ignore'.",
         field="on_limit",
     )

@@ -211,7 +211,7 @@ def row(size):
 def test_a_file_that_is_too_large_is_rejected_and_takes_no_room():
     room = Room(DocumentLimits(left=1, file_bytes=100))
     refused = room.take(row(101))
-    assert (refused.outcome, refused.reason) == ("rejected", "has 101 bytes, and the tenant's limit of a file is 100")
+    assert (refused.outcome, refused.reason) == ("rejected", "the file has 101 bytes; the tenant's limits allow 100")
     assert room.take(row(100)) == SEND
     assert room.take(row(1)).outcome == "skipped"
     unlimited = Room(DocumentLimits())
