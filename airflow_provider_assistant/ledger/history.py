@@ -128,7 +128,8 @@ def _requests(table: sa.Table, start: datetime, end: datetime) -> sa.Select[Any]
     columns = (
         submitted_at.label("submitted_at"),
         sa.case((is_ambiguous, "ambiguous"), else_=sa.func.coalesce(c.state, "open")).label("state"),
-        sa.case((is_ambiguous, sa.null()), else_=c.request_id).label("request_id"),
+        # SQLAlchemy 1.4 reads the result with the type of the first value, so that must not be NULL.
+        sa.case((~is_ambiguous, c.request_id)).label("request_id"),
         *(c[name] for name in ("completed_at", "site_id", "session_id", "attempts", *_RUN)),
     )
     # A request that was accepted and then failed or was lost has a state.

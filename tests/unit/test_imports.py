@@ -17,9 +17,9 @@ HEAVY = (
     "pyarrow",
     "uvicorn",
 )
-# Today 106 of the package, and 10 of Airflow that a DAG file need not import otherwise. What they cost in
-# milliseconds is measured by `make bench imports`.
-MOST_OF_OURS, MOST_OF_OTHERS = 110, 30
+# Today 110 of the package, 111 with Airflow 3.1, and 10 of Airflow that a DAG file need not import otherwise. What
+# they cost in milliseconds is measured by `make bench imports`.
+MOST_OF_OURS, MOST_OF_OTHERS = 115, 30
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_what_to_set_can_be_pasted(ledger_home, cluster, caplog):
     conn_id = configured["assistant"]["ledger_conn_id"]
     *words, uri = shlex.split(command)
     assert words == ["airflow", "connections", "add", conn_id, "--conn-uri"]
-    assert Connection(conn_id=conn_id, uri=uri).conn_type == "postgres"
+    assert Connection.from_uri(uri, conn_id=conn_id).conn_type == "postgres"
     assert f"{CONN_ID}={conn_id} " in message
     assert f"AIRFLOW_CONN_{conn_id.upper()}={uri} " in message
     section, option, value = re.search(r"\[(\w+)\] (\w+) = (\w+)", message).groups()

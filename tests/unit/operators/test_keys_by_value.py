@@ -77,7 +77,7 @@ def test_a_second_night_sends_nothing_whatever_the_types_did(service, connection
 def test_one_row_without_an_id_changes_no_other(service, connection):
     frame = frame_of("int64", [1, 2, 3])
     assert load(frame, **key_columns("id"))["created"] == 3
-    frame.loc[3] = [None, "T", "Q", "A", "C"]
+    frame = pd.concat([frame, frame_of("float64", [float("nan")])], ignore_index=True)
     assert frame["id"].dtype == "float64"
     result = load(frame, run_id="2", max_rejected=1, **key_columns("id"))
     assert (result["created"], result["unchanged"], result["rejected"], result["stale"]) == (0, 3, 1, 0)

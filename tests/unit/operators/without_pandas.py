@@ -11,7 +11,6 @@ import asyncio
 import json
 import sys
 import traceback
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.machinery import ModuleSpec
@@ -72,7 +71,7 @@ def context(task_id: str) -> dict[str, Any]:
     return {
         "ti": ti,
         "dag_run": SimpleNamespace(run_after=NIGHT, logical_date=NIGHT, run_id="run"),
-        "outlet_events": defaultdict(MagicMock),
+        "outlet_events": MagicMock(),
         "task": SimpleNamespace(get_direct_relatives=lambda upstream: []),
     }
 

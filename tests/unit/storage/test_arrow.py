@@ -119,17 +119,26 @@ def test_any_array_is_that_of_pyarrow(values):
     assert outcome(arrow.array, values) == outcome(pa.array, values)
 
 
+def shown(value):
+    """Return the ``repr`` of values in which times are texts: older versions of pyarrow have time zones of pytz."""
+    if isinstance(value, list | tuple):
+        return repr([shown(item) for item in value])
+    if isinstance(value, dict):
+        return repr({name: shown(item) for name, item in value.items()})
+    return value.isoformat() if isinstance(value, datetime) else repr(value)
+
+
 @pytest.mark.parametrize("values", VALUES, ids=repr)
 def test_values_are_those_of_pyarrow(values):
     column = pa.chunked_array([pa.array(values)] * 2)
-    assert repr(arrow.values_of(column)) == repr(column.to_pylist())
+    assert shown(arrow.values_of(column)) == shown(column.to_pylist())
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+01:00", "-05:30", "Etc/GMT+2", None])
 def test_times_are_those_of_pyarrow_in_every_zone(zone, unit):
     column = pa.array([1_782_874_800, None], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit, tz=zone))
-    assert repr(arrow.values_of(column)) == repr(column.to_pylist())
+    assert shown(arrow.values_of(column)) == shown(column.to_pylist())
 
 
 def test_rows_are_those_of_pyarrow():
