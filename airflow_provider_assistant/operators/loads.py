@@ -24,7 +24,6 @@ from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import (
     AssistantConcurrentOperator,
-    AssistantLedgerOperator,
     check_choice,
     findings_of,
     seconds_of,
@@ -32,25 +31,24 @@ from airflow_provider_assistant.operators.base import (
 )
 from airflow_provider_assistant.operators.links import AssistantFindingsLink
 from airflow_provider_assistant.operators.load_counts import load_failure, load_progress
+from airflow_provider_assistant.operators.load_options import AssistantLoadOptionsOperator
 from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.engine import Load
-    from airflow_provider_assistant.loading.options import OnAmbiguous, OnChange, OnLimit, OnMissing
+    from airflow_provider_assistant.loading.options import OnMissing
 
 log = logging.getLogger(__name__)
 
 # Name of the asset alias of loads without outlets.
 DOCUMENTS = "assistant_documents"
-# Seconds. Longest pause that a load waits for on the worker when the service asks it to back off.
-MAX_BACKOFF = 300.0
 # Seconds. A service that asks for a longer pause is still busy a few seconds later, so a shorter deferral would only
 # cost the start of another task.
 SHORTEST_DEFERRAL = 60.0
 
 
-class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator):
+class AssistantLoadOperator(AssistantLoadOptionsOperator):
     """
     Base of the operators that load documents.
 
@@ -116,13 +114,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     def __init__(
         self,
         *,
-        on_ambiguous: OnAmbiguous = "retry",
-        on_change: OnChange = "create",
         on_missing: OnMissing = "stale",
         namespace: str | None = None,
-        adopt: bool = False,
-        allow_mass_change: bool = False,
-        on_limit: OnLimit = "fail",
         max_rejected: float = 0,
         findings_path: str | None = None,
         source_name: str | None = None,
@@ -132,23 +125,15 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choice("on_ambiguous", on_ambiguous, ("retry", "skip", "fail"))
-        check_choice("on_change", on_change, ("create", "skip", "fail"))
         check_choice("on_missing", on_missing, self.on_missing_choices)
-        check_choice("on_limit", on_limit, ("fail", "fit", "ignore"))
         if deferrable and not ledger:
             raise ValueError(
                 "deferrable=True needs the ledger: without it, a load that resumes creates every row again"
             )
         if max_rejected < 0:
             raise ValueError(f"max_rejected must be a count or a fraction below 1, not {max_rejected!r}")
-        self.on_ambiguous = on_ambiguous
-        self.on_change = on_change
         self.on_missing = on_missing
         self.namespace = namespace
-        self.adopt = adopt
-        self.allow_mass_change = allow_mass_change
-        self.on_limit = on_limit
         self.max_rejected = max_rejected
         self.findings_path = findings_path
         self.source_name = source_name
@@ -304,27 +289,15 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         is_whole: bool,
     ) -> Counts:
         from airflow_provider_assistant.loading.engine import Load
-        from airflow_provider_assistant.loading.limits import limits_reader
         from airflow_provider_assistant.loading.load_client import LoadClient
-        from airflow_provider_assistant.loading.options import LoadOptions
 
-        settings = self.client_settings
-        options = LoadOptions(
-            max_concurrency=settings.max_concurrency,
-            max_backoff=MAX_BACKOFF,
-            on_ambiguous=self.on_ambiguous,
-            on_change=self.on_change,
-            adopt=self.adopt,
-            allow_mass_change=self.allow_mass_change,
-            on_limit=self.on_limit,
-        )
-        read_limits = limits_reader(self.hook.settings.client, self.hook.known_tenant_id(), self.on_limit)
+        options = self.load_options
         facts = {"site_id": self.hook.resolve_site_id(), "kind": self.kind}
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", **facts) as span:
             async with LoadClient(self.hook.settings.client, options) as client:
                 judged: dict[str, Any] = {"judge_stale": is_whole, "judge_groups": self.on_missing != "ignore"}
-                parts: dict[str, Any] = {"ledger": memory, "findings": findings, "read_limits": read_limits}
+                parts: dict[str, Any] = {"ledger": memory, "findings": findings, "read_limits": self.read_limits}
                 self._running = load = Load(client, rows, options, **parts, **judged)
                 try:
                     return await load.run()
@@ -347,7 +320,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         """Defer the task if the service asks for a pause that ends before the timeout. Otherwise return."""
         is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
         asked = error.retry_after or 0.0
-        if not self.deferrable or not (is_refusal or asked > MAX_BACKOFF):
+        if not self.deferrable or not (is_refusal or asked > self.load_options.max_backoff):
             return
         pause = max(asked, SHORTEST_DEFERRAL)
         if self.hook.client.now() + pause > until:

@@ -14,7 +14,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators import loads
+from airflow_provider_assistant.operators import load_options
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -73,7 +73,7 @@ def test_a_redirect_stays_an_error_of_the_connection(service, connection):
 
 def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect, monkeypatch):
     """Each pause is shorter than ``MAX_BACKOFF``; the total is longer."""
-    monkeypatch.setattr(loads, "MAX_BACKOFF", 0.2)
+    monkeypatch.setattr(load_options, "MAX_BACKOFF", 0.2)
     connect(retries=3)
     service.server.service.faults.add("retry-after:0", method="POST", skip=2, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_concurrency=1))
