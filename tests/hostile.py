@@ -6,7 +6,7 @@ import contextlib
 import io
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 from airflow_provider_assistant.api import endpoints
@@ -57,8 +57,9 @@ class Line:
                 return
             self.say(bytes([byte]))
 
-    def hear(self, pause: float = 0.0) -> bool:
-        """Read one request, with a pause in seconds before every piece; return whether there was one."""
+    def hear(self, pauses: Iterable[float] = ()) -> bool:
+        """Read one request, with pauses before the first pieces of its body; return whether there was one."""
+        waits = iter(pauses)
         heard = b""
         while b"\r\n\r\n" not in heard:
             if not (piece := self._connection.recv(65536)):
@@ -68,11 +69,11 @@ class Line:
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
         if fields.get(b"transfer-encoding") == b"chunked":
             while not body.endswith(b"0\r\n\r\n"):
-                self._gone.wait(pause)
+                self._gone.wait(next(waits, 0))
                 body = body[-10:] + self._connection.recv(65536)
         size, length = len(body), int(fields.get(b"content-length", 0))
         while size < length:
-            self._gone.wait(pause)
+            self._gone.wait(next(waits, 0))
             size += len(self._connection.recv(65536))
         return True
 
@@ -82,17 +83,17 @@ class HostileService:
     Answers every request on every connection as a function does.
 
     :param speak: Is given the connection, once for each request; what it raises for a client that hung up is no error.
-    :param pause: Seconds before it reads each piece of a request.
+    :param pauses: Seconds before it reads the first pieces of a request, of 64 KB each.
     """
 
-    def __init__(self, speak: Callable[[Line], None], pause: float = 0.0) -> None:
+    def __init__(self, speak: Callable[[Line], None], pauses: Sequence[float] = ()) -> None:
         self.speak = speak
-        self.pause = pause
+        self.pauses = pauses
         self.requests = 0
         self.sent = 0
         self._gone = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
-        if pause:
+        if pauses:
             # Or the system takes for it what it has not read.
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         self._open: list[socket.socket] = []
@@ -112,7 +113,7 @@ class HostileService:
         line = Line(connection, self._gone)
         with connection, contextlib.suppress(OSError):
             try:
-                while line.hear(self.pause):
+                while line.hear(self.pauses):
                     self.requests += 1
                     before = line.sent
                     self.speak(line)
