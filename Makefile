@@ -152,9 +152,9 @@ cluster: $(CLUSTER_STAMP) redis ## Run a Celery cluster, kill a worker and a tri
 	$(BIN)/python -m tests.cluster.demo
 
 .PHONY: loaders
-loaders: venv ## The documents of LangChain, LlamaIndex and Haystack, as sources
+loaders: venv ## The documents of LangChain, LlamaIndex, Haystack and dlt, as sources
 	$(BIN)/uv pip install -q --python $(BIN)/python --target build/loaders -c $(CONSTRAINTS) \
-		haystack-ai langchain-core llama-index-core
+		dlt haystack-ai langchain-core llama-index-core
 	PYTHONPATH=build/loaders $(BIN)/pytest -q tests/loaders
 
 .PHONY: cluster-test

@@ -91,7 +91,7 @@ COMMANDS = (
         CONNECTION,
         LEDGER_OF_SITE,
         *ROWS,
-        Arg(("--dry-run",), action="store_true", help="send nothing; show what would be sent"),
+        Arg(("--dry-run",), action="store_true", help="send no row; show what would be sent"),
         Arg(
             ("--on-ambiguous",),
             choices=("retry", "skip", "fail"),
@@ -116,6 +116,13 @@ COMMANDS = (
             ("--allow-mass-change",),
             action="store_true",
             help="allow replacing, or marking as stale, more than half of the source's documents",
+        ),
+        Arg(
+            ("--on-limit",),
+            choices=("fail", "fit", "ignore"),
+            default="fail",
+            help="more documents than the tenant's limits allow: send none, send those that fit, or do not read the "
+            "limits",
         ),
         Arg(
             ("--max-rejected",),

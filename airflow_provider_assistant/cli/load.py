@@ -19,10 +19,11 @@ from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Findings, Kind, findings_folder
+from airflow_provider_assistant.loading.limits import limits_reader
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
-from airflow_provider_assistant.operators.loads import load_failure
+from airflow_provider_assistant.operators.load_counts import load_failure
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
@@ -56,10 +57,12 @@ def load(out: Console, args: argparse.Namespace) -> int:
             on_change=args.on_change,
             adopt=args.adopt,
             allow_mass_change=args.allow_mass_change,
+            on_limit=args.on_limit,
         )
         parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": memory, "findings": findings}
         if args.on_missing == "group" and not args.group:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
+        parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), args.on_limit)
         parts |= {"judge_stale": args.on_missing == "stale", "judge_groups": args.on_missing == "group"}
         asyncio.run(_run(out, hook, args.dry_run, done, **parts))
         flaw = load_failure(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)

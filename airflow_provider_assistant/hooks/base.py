@@ -108,6 +108,10 @@ class AssistantBaseHook(BaseHook):
         """
         return self._required("tenant_id", tenant_id or self.tenant_id or self.settings.tenant_id)
 
+    def known_tenant_id(self) -> str | None:
+        """Return the hook's tenant, else the connection's; None if neither is set."""
+        return (self.tenant_id or self.settings.tenant_id or "").strip() or None
+
     def resolve_site_id(self, site_id: str | None = None) -> str:
         """
         Return the site to use: the parameter, else the hook's, else the connection's.

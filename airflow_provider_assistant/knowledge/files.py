@@ -11,7 +11,7 @@ from urllib.parse import quote
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.documents import DocumentRow, first_text
 from airflow_provider_assistant.knowledge.markdown import absolute_links, first_heading, joined, parse_markdown
-from airflow_provider_assistant.parsing.child import LIBRARIES, FileParser
+from airflow_provider_assistant.parsing.child import LIBRARIES, ChildParser
 from airflow_provider_assistant.parsing.limits import LARGEST_FILE, UnreadableFileError
 from airflow_provider_assistant.storage.paths import StoragePath, storage_files
 
@@ -53,7 +53,7 @@ def file_documents(
     """
     if allowed_root is None and not isinstance(source, list | tuple) and "*" not in str(source):
         allowed_root = str(source)
-    with FileParser() as parser:
+    with ChildParser() as parser:
         for name, path in storage_files(source, allowed_root):
             suffix = PurePosixPath(name).suffix.lower()
             if PurePosixPath(name).name.startswith("~$"):  # the lock of an Office file that somebody has open
@@ -86,7 +86,7 @@ def _row(name: str, fields: Mapping[str, str], text: str, base_url: str | None) 
     )
 
 
-def _parsed(parser: FileParser, suffix: str, path: StoragePath) -> dict[str, str]:
+def _parsed(parser: ChildParser, suffix: str, path: StoragePath) -> dict[str, str]:
     try:
         return parser.parse(suffix, _read(path, suffix))
     except ModuleNotFoundError as error:

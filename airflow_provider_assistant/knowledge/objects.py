@@ -23,7 +23,7 @@ def documents_of(objects: Iterable[Any], *, content: str | None = None) -> Itera
     Convert the output of a document loader to rows.
 
     Known are the documents of LangChain, LlamaIndex, Haystack and Airflow's common.ai provider, and mappings such as
-    those of dlt and PyAirbyte. The rows are read one after the other.
+    the rows of dlt. They are read one after the other.
 
     The key of a row is the address or path in its metadata, and the number of its page if there is one; otherwise the
     ``id`` of the object. Without either, it is None, and a load with ``key_columns=["key"]`` rejects the row.

@@ -17,8 +17,9 @@ class DryRun(Load):
     """
     Dry-run a load: decide about every row as :class:`Load` does, but claim and send none.
 
-    Rows that a load would send count as created. The dry run reads the ledger and does not write to it. It cannot
-    know which rows the service would reject. It takes the parameters of :class:`Load`.
+    Rows that a load would send count as created. The dry run reads the ledger and does not write to it. Its only
+    request reads the tenant's limits, so that it says which rows do not fit. It cannot know which rows the service
+    would reject. It takes the parameters of :class:`Load`.
     """
 
     def _adopt(self, ledger: BatchLedger, plan: LoadPlan) -> None:

@@ -1,9 +1,9 @@
 """
 Create documents concurrently, each exactly once.
 
-A load runs in five steps: the preflight reads the whole source; :func:`.decisions.decide` selects the rows to send;
-:class:`.ledger_writer.LedgerWriter` claims them in groups; the worker pool sends them through one rate-limited client;
-and the ledger writer records the outcomes.
+A load runs in six steps: the preflight reads the whole source; :func:`.decisions.decide` selects the rows to send;
+the tenant's limits are read before the first of them; :class:`.ledger_writer.LedgerWriter` claims them in groups; the
+worker pool sends them through one rate-limited client; and the ledger writer records the outcomes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeAlias
 
+from airflow_provider_assistant.api.limits import DocumentLimits
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
@@ -27,6 +28,7 @@ from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.ledger_writer import Attempt, LedgerWriter
+from airflow_provider_assistant.loading.limits import ReadLimits, Room, check_room
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
@@ -41,8 +43,7 @@ LOOK_AHEAD = 200
 BREAKER = 25
 CANCELLED = "the load was ended from outside; a retry goes on with the others"
 
-# Rows, each with its ledger entry.
-_Group: TypeAlias = "list[tuple[PreparedRow, LedgerEntry | None]]"
+_RowWithEntry: TypeAlias = "tuple[PreparedRow, LedgerEntry | None]"
 
 
 class Load:
@@ -57,6 +58,8 @@ class Load:
     :param judge_stale: Whether the source is complete, so that documents missing from it are stale. Default: True.
     :param judge_groups: Whether the groups of the source are complete, so that documents missing from them are stale.
         Without effect with ``judge_stale``, or if the rows have no groups. Default: False.
+    :param read_limits: Reads the tenant's limits. Called once, before the first row is sent, and not at all if no row
+        is sent. Default: None, no limits.
     :param on_created: Called with the row and the reply each time the service acknowledges a row.
     """
 
@@ -70,6 +73,7 @@ class Load:
         findings: Findings,
         judge_stale: bool = True,
         judge_groups: bool = False,
+        read_limits: ReadLimits | None = None,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
         self.counts = Counts()
@@ -79,6 +83,7 @@ class Load:
         self._rows = rows
         self._options = options
         self._ledger = ledger
+        self._read_limits = read_limits
         self._on_created = on_created
         self._judge_stale = judge_stale and ledger is not None
         self._has_groups = ledger is not None and ledger.has_groups
@@ -163,32 +168,55 @@ class Load:
 
     async def _attempts(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> AsyncIterator[Attempt]:
         """
-        Yield the rows to send; count all others by their outcome.
+        Yield the rows to send for which the tenant has room; count all others by their outcome.
 
         The thread reads the source and the ledger, so that reading does not delay requests.
         """
+        room: Room | None = None
+        async for row, entry in self._decided(plan, thread):
+            room = room or await self._room(plan, thread)
+            if self._is_to_send(row, room.take(row)):
+                yield Attempt(row, Claim(row.fingerprint.key, row.readable_key, entry, row.fingerprint.group))
+
+    async def _decided(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> AsyncIterator[_RowWithEntry]:
+        """Yield the rows that are new or to be created again; count all others by their outcome."""
         groups, loop = self._with_entries(plan), asyncio.get_running_loop()
         while not self._breaker.is_open and (group := await loop.run_in_executor(thread, next, groups, None)):
             for row, entry in group:
-                if self._is_to_send(row, entry):
-                    yield Attempt(row, Claim(row.fingerprint.key, row.readable_key, entry, row.fingerprint.group))
+                if self._is_to_send(row, decisions.decide(row, entry, self._options)):
+                    yield row, entry
                 if self._breaker.error:
                     return
 
-    def _with_entries(self, plan: LoadPlan) -> Iterator[_Group]:
+    def _with_entries(self, plan: LoadPlan) -> Iterator[list[_RowWithEntry]]:
         """Yield groups of LOOK_AHEAD rows, each row with its ledger entry."""
         rows = self._rows.prepared(plan.to_send)
         while group := list(islice(rows, LOOK_AHEAD)):
             entries = self._ledger.entries([row.fingerprint.key for row in group]) if self._ledger else {}
             yield [(row, entries.get(row.fingerprint.key)) for row in group]
 
-    def _is_to_send(self, row: PreparedRow, entry: LedgerEntry | None) -> bool:
-        decision = decisions.decide(row, entry, self._options)
+    def _is_to_send(self, row: PreparedRow, decision: decisions.Decision) -> bool:
         if decision.outcome:
             self._report.not_created(decision.outcome, row, decision.reason, decision.document_id)
         if decision.error:
             self._breaker.open(decision.error)
         return decision.is_sent
+
+    async def _room(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> Room:
+        """Read the tenant's limits. If the plan does not fit, count the rows that would really be sent."""
+        limits = await self._read_limits() if self._read_limits else DocumentLimits()
+        room = Room(limits)
+        if limits.left is not None and limits.left < plan.count(RowAction.SEND):
+            documents = await asyncio.get_running_loop().run_in_executor(thread, self._count_documents, plan, room)
+            check_room(limits, documents, self._options.on_limit)
+        return room
+
+    def _count_documents(self, plan: LoadPlan, room: Room) -> int:
+        return sum(
+            decisions.decide(row, entry, self._options).is_sent and not room.is_too_large(row)
+            for group in self._with_entries(plan)
+            for row, entry in group
+        )
 
     # -- send and record ---------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class FileRows:
 
     def _prepare(self, number: int, name: str, path: StoragePath) -> PreparedRow:
         read = self._read[number]
-        row = PreparedRow(number, read.fingerprint, shortened(storable(name)), place=f"file {name!r}")
+        row = PreparedRow(number, read.fingerprint, shortened(storable(name)), place=f"file {name!r}", size=read.size)
         if read.problem:
             return replace(row, problem=read.problem)
         try:

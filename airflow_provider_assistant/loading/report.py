@@ -41,14 +41,15 @@ class Counts:
     :param rows: Rows of the source.
     :param created: Rows whose documents this run created; the service acknowledged them.
     :param unchanged: Rows whose documents are already on the site with this content, and duplicates of other rows.
-    :param skipped: Changed rows that ``on_change`` leaves as they are, and rows that another task is loading.
+    :param skipped: Changed rows that ``on_change`` leaves as they are, rows that another task is loading, and rows for
+        which the tenant's limits leave no room.
     :param rejected: Bad rows: refused by this package, or by the service with 400 or another 4xx about one row.
     :param ambiguous: Rows that were sent and may or may not have been created.
     :param failed: Good rows that were not created, because the service failed or the load stopped.
     :param changed: Created rows whose key was loaded before with other content; the older documents remain.
     :param possibly_duplicated: Created rows of which an earlier attempt may have created another document.
     :param stale: Documents that were loaded from this source before and are no longer in it; None if not determined.
-    :param requests: Requests sent.
+    :param requests: Requests that send a row, retries included.
     :param throttled: Requests answered with 429.
     :param seconds: Duration in seconds.
     """

@@ -55,6 +55,10 @@ class AssistantLoadRowsOperator(AssistantLoadOperator, AssistantSourceOperator):
         documents of another source fails before its first request.
     :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
         (and at least 50). Default: False; such a load fails before its first request.
+    :param on_limit: What to do if the load would create more documents than the tenant's limits allow. The limits are
+        read once, before the first row is sent, if the tenant is known. ``fail`` (default) fails before the first row
+        is sent; ``fit`` creates as many as there is room for, in the order of the source, skips the others and lists
+        them; ``ignore`` does not read the limits. Limits that cannot be read or understood do not stop a load.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
@@ -162,6 +166,10 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
         documents of another source fails before its first request.
     :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
         (and at least 50). Default: False; such a load fails before its first request.
+    :param on_limit: What to do if the load would create more documents than the tenant's limits allow. The limits are
+        read once, before the first row is sent, if the tenant is known. ``fail`` (default) fails before the first row
+        is sent; ``fit`` creates as many as there is room for, in the order of the source, skips the others and lists
+        them; ``ignore`` does not read the limits. Limits that cannot be read or understood do not stop a load.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
@@ -234,6 +242,10 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
         documents of another source fails before its first request.
     :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
         (and at least 50). Default: False; such a load fails before its first request.
+    :param on_limit: What to do if the load would create more documents than the tenant's limits allow. The limits are
+        read once, before the first row is sent, if the tenant is known. ``fail`` (default) fails before the first row
+        is sent; ``fit`` creates as many as there is room for, in the order of the source, skips the others and lists
+        them; ``ignore`` does not read the limits. Limits that cannot be read or understood do not stop a load.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
@@ -295,6 +307,10 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         documents of another source fails before its first request.
     :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
         (and at least 50). Default: False; such a load fails before its first request.
+    :param on_limit: What to do if the load would create more documents than the tenant's limits allow. The limits are
+        read once, before the first row is sent, if the tenant is known. ``fail`` (default) fails before the first row
+        is sent; ``fit`` creates as many as there is room for, in the order of the source, skips the others and lists
+        them; ``ignore`` does not read the limits. Limits that cannot be read or understood do not stop a load.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
 from airflow_provider_assistant.api.payloads import Payload
-from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousError,
-    AssistantError,
-    AssistantIncompleteError,
-    AssistantInputError,
-    AssistantRateLimitError,
-)
+from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantRateLimitError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import BatchLedger, DocumentScope, Ledger, LoadRecord, RunRef
@@ -30,61 +24,31 @@ from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import (
     AssistantConcurrentOperator,
-    AssistantLedgerOperator,
     check_choice,
     findings_of,
     seconds_of,
-    tolerance,
     warn_of_findings,
 )
 from airflow_provider_assistant.operators.links import AssistantFindingsLink
+from airflow_provider_assistant.operators.load_counts import load_failure, load_progress
+from airflow_provider_assistant.operators.load_options import AssistantLoadOptionsOperator
 from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.engine import Load
-    from airflow_provider_assistant.loading.options import OnAmbiguous, OnChange, OnMissing
+    from airflow_provider_assistant.loading.options import OnMissing
 
 log = logging.getLogger(__name__)
 
 # Name of the asset alias of loads without outlets.
 DOCUMENTS = "assistant_documents"
-# Seconds. Longest pause that a load waits for on the worker when the service asks it to back off.
-MAX_BACKOFF = 300.0
 # Seconds. A service that asks for a longer pause is still busy a few seconds later, so a shorter deferral would only
 # cost the start of another task.
 SHORTEST_DEFERRAL = 60.0
 
 
-def load_failure(
-    counts: Counts, *, on_ambiguous: OnAmbiguous, max_rejected: float, listed: str = ""
-) -> AssistantError | None:
-    """
-    Return the error that makes a finished load fail, or None if it succeeded.
-
-    :param counts: The outcomes of its rows.
-    :param on_ambiguous: Parameter of the load. Ambiguous rows fail the load only with ``retry``.
-    :param max_rejected: Number of rejected rows that are tolerated: a count, or a fraction of all rows if below 1.
-    :param listed: Sentence with the path of the findings, appended to the message.
-    :return: The error, which is not raised, or None.
-    """
-    ambiguous = counts.ambiguous if on_ambiguous == "retry" else 0
-    if counts.failed or ambiguous:
-        problems = [f"{counts.failed} rows failed"] * bool(counts.failed)
-        problems += [f"{ambiguous} rows are ambiguous"] * bool(ambiguous)
-        return AssistantIncompleteError(
-            f"{' and '.join(problems)} ({counts}). A retry sends those and no others.{listed}"
-        )
-    if counts.rejected > tolerance(max_rejected, counts.rows):
-        return AssistantInputError(
-            f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows "
-            f"({counts}). Fix these rows in the source and re-run the task; the others are loaded.{listed}",
-            field="source",
-        )
-    return None
-
-
-class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator):
+class AssistantLoadOperator(AssistantLoadOptionsOperator):
     """
     Base of the operators that load documents.
 
@@ -102,6 +66,10 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         documents of another source fails before its first request.
     :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
         (and at least 50). Default: False; such a load fails before its first request.
+    :param on_limit: What to do if the load would create more documents than the tenant's limits allow. The limits are
+        read once, before the first row is sent, if the tenant is known. ``fail`` (default) fails before the first row
+        is sent; ``fit`` creates as many as there is room for, in the order of the source, skips the others and lists
+        them; ``ignore`` does not read the limits. Limits that cannot be read or understood do not stop a load.
     :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
@@ -146,12 +114,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     def __init__(
         self,
         *,
-        on_ambiguous: OnAmbiguous = "retry",
-        on_change: OnChange = "create",
         on_missing: OnMissing = "stale",
         namespace: str | None = None,
-        adopt: bool = False,
-        allow_mass_change: bool = False,
         max_rejected: float = 0,
         findings_path: str | None = None,
         source_name: str | None = None,
@@ -161,8 +125,6 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choice("on_ambiguous", on_ambiguous, ("retry", "skip", "fail"))
-        check_choice("on_change", on_change, ("create", "skip", "fail"))
         check_choice("on_missing", on_missing, self.on_missing_choices)
         if deferrable and not ledger:
             raise ValueError(
@@ -170,12 +132,8 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
             )
         if max_rejected < 0:
             raise ValueError(f"max_rejected must be a count or a fraction below 1, not {max_rejected!r}")
-        self.on_ambiguous = on_ambiguous
-        self.on_change = on_change
         self.on_missing = on_missing
         self.namespace = namespace
-        self.adopt = adopt
-        self.allow_mass_change = allow_mass_change
         self.max_rejected = max_rejected
         self.findings_path = findings_path
         self.source_name = source_name
@@ -241,7 +199,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     def failure_context(self, context: Context) -> FailureContext:
         """Return the source and the counts of this try, for the log lines of a failure."""
         doing = f"load of {self._source_name(context)!r} to {self.hook.location()}"
-        return FailureContext(doing, _progress(self._record.counts), self.listed_findings)
+        return FailureContext(doing, load_progress(self._record.counts), self.listed_findings)
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         self._record, self._listed = LoadRecord(), None
@@ -332,24 +290,15 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
     ) -> Counts:
         from airflow_provider_assistant.loading.engine import Load
         from airflow_provider_assistant.loading.load_client import LoadClient
-        from airflow_provider_assistant.loading.options import LoadOptions
 
-        settings = self.client_settings
-        options = LoadOptions(
-            max_concurrency=settings.max_concurrency,
-            max_backoff=MAX_BACKOFF,
-            on_ambiguous=self.on_ambiguous,
-            on_change=self.on_change,
-            adopt=self.adopt,
-            allow_mass_change=self.allow_mass_change,
-        )
+        options = self.load_options
         facts = {"site_id": self.hook.resolve_site_id(), "kind": self.kind}
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", **facts) as span:
             async with LoadClient(self.hook.settings.client, options) as client:
                 judged: dict[str, Any] = {"judge_stale": is_whole, "judge_groups": self.on_missing != "ignore"}
-                load = Load(client, rows, options, ledger=memory, findings=findings, **judged)
-                self._running = load
+                parts: dict[str, Any] = {"ledger": memory, "findings": findings, "read_limits": self.read_limits}
+                self._running = load = Load(client, rows, options, **parts, **judged)
                 try:
                     return await load.run()
                 finally:
@@ -371,7 +320,7 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         """Defer the task if the service asks for a pause that ends before the timeout. Otherwise return."""
         is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
         asked = error.retry_after or 0.0
-        if not self.deferrable or not (is_refusal or asked > MAX_BACKOFF):
+        if not self.deferrable or not (is_refusal or asked > self.load_options.max_backoff):
             return
         pause = max(asked, SHORTEST_DEFERRAL)
         if self.hook.client.now() + pause > until:
@@ -386,15 +335,3 @@ class AssistantLoadOperator(AssistantLedgerOperator, AssistantConcurrentOperator
         rendered = {name: text for name in self.template_fields if isinstance(text := getattr(self, name), str)}
         kwargs = {"until": until, "rendered": rendered}
         self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute_complete", kwargs=kwargs)
-
-
-def _progress(counts: Mapping[str, Any]) -> str:
-    """Return the progress of a load that failed, for the log: which rows are recorded, and which are left."""
-    if not counts.get("requests"):
-        return "Nothing was sent."
-    left = counts["failed"] + counts["ambiguous"]
-    return (
-        f"{counts['created']} of {counts['rows']} rows were created by this try and {counts['unchanged']} before; they "
-        f"are recorded and not sent again. {left} are left ({counts['ambiguous']} of them may exist), "
-        f"{counts['rejected']} are rejected."
-    )

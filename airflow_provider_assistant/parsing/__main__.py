@@ -1,4 +1,4 @@
-"""The child process: reads files from a connection, and answers with their text."""
+"""The child process: reads files and pages from a connection, and answers with their text."""
 
 from __future__ import annotations
 
@@ -14,40 +14,44 @@ import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from airflow_provider_assistant.parsing.child import PAGE
 from airflow_provider_assistant.parsing.html import parse_html
 from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, UnreadableFileError
 from airflow_provider_assistant.parsing.office import parse_docx, parse_pptx, parse_xlsx
+from airflow_provider_assistant.parsing.page import parse_page
 from airflow_provider_assistant.parsing.pdf import parse_pdf
 
-PARSERS: dict[str, Callable[[bytes], dict[str, str | None]]] = {
+PARSERS: dict[str, Callable[..., dict[str, str | None]]] = {
     ".docx": parse_docx,
     ".htm": parse_html,
     ".html": parse_html,
     ".pdf": parse_pdf,
     ".pptx": parse_pptx,
     ".xlsx": parse_xlsx,
+    PAGE: parse_page,
 }
 # A line break and a tab are text, other control characters are not.
 _KEPT = "\n\t"
 
 
-def answer(suffix: str, content: bytes) -> dict[str, str | None]:
+def answer(kind: str, content: bytes, **details: str) -> dict[str, str | None]:
     """
-    Parse a file.
+    Parse a file or a page.
 
-    :param suffix: Suffix of its name, in lower case.
-    :param content: The file.
+    :param kind: Key of its parser in ``PARSERS``.
+    :param content: The file or the page.
+    :param details: Further arguments of the parser.
     :return: What its parser returns, or ``problem``: why it cannot be read.
     """
     try:
-        found = PARSERS[suffix](content)
+        found = PARSERS[kind](content, **details)
     except UnreadableFileError as error:
         return {"problem": str(error)}
     except (MemoryError, RecursionError) as error:
         return {"problem": f"is too large or nested too deeply ({type(error).__name__})"}
     except Exception as error:  # noqa: BLE001 (the libraries raise anything for a damaged file)
         # Not the text of the error: it may quote the file.
-        return {"problem": f"is damaged or not a {suffix} file ({type(error).__name__})"}
+        return {"problem": f"is damaged or not a {kind}{' file' * (kind != PAGE)} ({type(error).__name__})"}
     if len(found["text"] or "") > MOST_CHARACTERS:
         return {"problem": f"has more than {MOST_CHARACTERS:,} characters of text"}
     return {name: value and _plain(value) for name, value in found.items()}
@@ -78,11 +82,11 @@ def main(descriptor: int, seconds: float, memory: int) -> None:
     connection = Connection(descriptor)
     while True:
         try:
-            suffix, content = connection.recv_bytes().decode(), connection.recv_bytes()
+            details, content = json.loads(connection.recv_bytes()), connection.recv_bytes()
         except EOFError:
             return
         _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
-        connection.send_bytes(json.dumps(answer(suffix, content)).encode())
+        connection.send_bytes(json.dumps(answer(content=content, **details)).encode())
 
 
 def _limit(kind: int, value: int) -> None:

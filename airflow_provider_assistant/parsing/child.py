@@ -1,4 +1,4 @@
-"""Start the child process, give it files, and end it if it takes too long."""
+"""Start the child process, give it files and pages, and end it if it takes too long."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ LIBRARIES = {
     ".pptx": ("pptx",),
     ".xlsx": ("openpyxl",),
 }
+# The kind of a page of a website, which has no suffix. It needs trafilatura.
+PAGE = "web page"
 # A new process from time to time: what the libraries keep must not count as memory of the next file.
 FILES_PER_PROCESS = 500
 
 
-class FileParser:
+class ChildParser:
     """
-    Parses files in a child process, which starts with the first file. Use it as a context manager.
+    Parses files and pages in a child process, which starts with the first file. Use it as a context manager.
 
     :param seconds: Longest time for a file.
     :param memory: Most memory of the process, in bytes.
@@ -48,17 +50,19 @@ class FileParser:
     ) -> None:
         self.close()
 
-    def parse(self, suffix: str, content: bytes) -> dict[str, str]:
+    def parse(self, kind: str, content: bytes, **details: str) -> dict[str, str]:
         """
-        Return the text of a file.
+        Return the text of a file or a page.
 
-        :param suffix: Suffix of its name, in lower case; one of ``LIBRARIES``.
-        :param content: The file.
-        :return: ``text``, and if known ``title``, ``url``, ``category`` and ``date``.
+        :param kind: Suffix of the file's name, in lower case; one of ``LIBRARIES``. ``PAGE`` for a page.
+        :param content: The file or the page.
+        :param details: ``url`` and ``content_type`` of a page.
+        :return: ``text``, and if known ``title``, ``url``, ``category`` and ``date``. ``text`` is left out if there is
+            none.
         :raises UnreadableFileError: The file is damaged, encrypted, too large or takes too long.
         :raises ModuleNotFoundError: A library for this suffix is not installed.
         """
-        for library in LIBRARIES[suffix]:
+        for library in LIBRARIES.get(kind, ()):
             if importlib.util.find_spec(library) is None:
                 raise ModuleNotFoundError(f"No module named {library!r}", name=library)
         if self._files >= FILES_PER_PROCESS:
@@ -66,7 +70,7 @@ class FileParser:
         connection = self._connection or self._started()
         self._files += 1
         try:
-            connection.send_bytes(suffix.encode())
+            connection.send_bytes(json.dumps({"kind": kind, **details}).encode())
             connection.send_bytes(content)
             # An answer that begins within the time is short, and arrives at once.
             is_answered = connection.poll(self._seconds)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
+from airflow_provider_assistant.api.limits import LIMIT_WORDS, USED_WORDS
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.lake import LakeUnavailableError, evaluations, files_of, tables_of
 from airflow_provider_assistant.ui.page import SiteQuery
@@ -30,8 +31,6 @@ DAYS, LIMIT_DAYS = 30, 3
 # Metrics that are listed, drawn by default, and drawn at most; sites that are drawn at most.
 MOST_METRICS, DEFAULT_METRICS, MOST_DRAWN, MOST_SITES = 500, 4, 6, 20
 MOST_LIMITS = 100
-# Last words of the names of limits and of used amounts. The specification does not name them.
-LIMIT_WORDS, USED_WORDS = ("limit", "max", "maximum", "quota", "allowed"), ("used", "usage", "current", "count")
 DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}")
 MetricQuery = Annotated[list[str] | None, Query(max_length=MOST_DRAWN)]
 

@@ -137,7 +137,7 @@ NAMED = {
     "smoke": ("--site", "--tenant", "--conn-id", "--document", "--question", "--timeout"),
     "load": (
         *("--site", "--conn-id", "--source-name", "--namespace", "--column", "--constant", "--key", "--delimiter"),
-        *("--encoding", "--quote", "--max-rejected", "--findings", "--kind", "--on-change"),
+        *("--encoding", "--quote", "--max-rejected", "--findings", "--kind", "--on-change", "--on-limit"),
     ),
     "findings": ("--finding",),
     "ledger status": ("--site",),

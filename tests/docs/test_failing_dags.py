@@ -70,6 +70,6 @@ def test_the_findings_are_read_although_the_load_failed(
     connect: Callable[..., None], run_dag: Callable[..., Run], service: RunningService, files: None, tmp_path: Path
 ) -> None:
     connect()
-    service.answer("status:400")
+    service.answer("status:400", method="POST")
     run = run_dag(dag_on(INCREMENTAL, "load_faq_nightly", tmp_path))
     assert (run.state, run.task_state("load"), run.task_state("what_is_left_to_do")) == ("failed", "failed", "success")

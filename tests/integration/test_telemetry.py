@@ -167,7 +167,8 @@ def test_spans_arrive(service, connect, run_operator, monkeypatch):
         service.answer("status:401")
         run_operator(AssistantStatisticsToParquetOperator, output_path="unused")
         provider.shutdown()
-    load, task, refused = receiver.spans
+    limits, load, task, refused = receiver.spans
+    assert (limits.name, limits.parent) == ("assistant.limits", load.id)
     assert (load.name, load.parent, load.trace) == ("assistant.load", task.id, task.trace)
     assert load.attributes["assistant.kind"] == "qa"
     assert load.attributes["assistant.rows.created"] == len(ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dlt
 import pytest
 from haystack import Document as HaystackDocument
 from langchain_core.documents import Document as LangChainDocument
@@ -40,3 +41,16 @@ def test_a_key_without_metadata():
 def test_a_document_without_text():
     with pytest.raises(AssistantInputError, match=r"object 0 \(Document\) has no text"):
         list(documents_of([HaystackDocument(meta=METADATA)]))
+
+
+def test_the_rows_of_a_resource():
+    """dlt extracts mappings; its own columns, such as the id of a load, are added only when it loads them."""
+
+    @dlt.resource(primary_key="id")
+    def articles():
+        yield [{"id": number, "title": f"T{number}", "body": "text", "category": "guide"} for number in range(3)]
+
+    rows = list(documents_of(articles(), content="body"))
+    assert [(row["key"], row["title"], row["content"]) for row in rows] == [
+        (str(number), f"T{number}", "text") for number in range(3)
+    ]

@@ -21,7 +21,7 @@ EXTRAS_OF = {
     f"{PACKAGE}/knowledge": {"knowledge"},
     f"{PACKAGE}/knowledge/website": {"website"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},
-    f"{PACKAGE}/parsing": {"files"},
+    f"{PACKAGE}/parsing": {"files", "website"},
     f"{PACKAGE}/sandbox": {"sandbox"},
     "dags": set(EXTRAS),
 }

@@ -110,6 +110,17 @@ def test_a_file_without_rows_may_be_allowed(cli, tmp_path):
     assert (ran.code, counts(ran, "rows", "stale")) == (0, (0, None))
 
 
+def test_rows_that_do_not_fit_are_not_sent(cli, faq, service):
+    service.behave(documents_quota=2)
+    for arguments in (("--dry-run",), ()):
+        ran = cli("load", faq, "--key", "id", *arguments)
+        assert ran.code == 2
+        assert "3 documents would be created, but the tenant's limits allow 2 more" in ran.err
+    assert service.posts() == 0
+    ran = cli("load", faq, "--key", "id", "--on-limit", "fit", "-o", "json")
+    assert (ran.code, *counts(ran, "created", "skipped")) == (0, 2, 1)
+
+
 def test_a_dry_run_for_people(cli, faq):
     ran = cli("load", faq, "--key", "id", "--dry-run")
     assert ran.out == ("would send\n1\n2\n3\nDry run, nothing was sent; a load of site acme-docs: 3 rows: 3 created\n")
@@ -175,8 +186,9 @@ def test_a_wrong_key_stops_it_and_the_counts_still_add_up(cli, connect, faq):
     assert ran.code == 3
     assert counts(ran, "rows", "created", "failed") == (3, 0, 3)
     assert ran.json["error"]
-    new, error = ran.err.splitlines()
+    new, limits, error = ran.err.splitlines()
     assert "A new, empty ledger was created" in new
+    assert "without the limits of tenant 'acme-inc'" in limits
     assert error.startswith("error: ")
 
 

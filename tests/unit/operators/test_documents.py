@@ -367,7 +367,7 @@ STOPS = {401: AssistantAuthenticationError, 403: AssistantPermissionError, 404: 
 @pytest.mark.parametrize("status", STOPS)
 def test_a_refusal_of_the_whole_stops_at_once(status, service, connect, ledger_home):
     connect(retries=3)
-    service.server.service.faults.add(f"status:{status}", skip=10, times=None)
+    service.server.service.faults.add(f"status:{status}", method="POST", skip=10, times=None)
     with pytest.raises(STOPS[status]):
         load(many(200), max_concurrency=4)
     assert service.posts() <= 10 + 4
@@ -436,7 +436,7 @@ def test_changed_content(on_change, service, connection, ledger_home):
 
 def test_a_change_the_service_refuses_leaves_the_old_document_done(service, connection):
     load(ROWS, **KEYED)
-    service.answer("status:400")
+    service.answer("status:400", method="POST")
     changed = [dict(ROWS[0], answer="From 8."), ROWS[1]]
     assert counts(load(changed, run_id="b", max_rejected=1, **KEYED)) == {"rejected": 1, "unchanged": 1}
     assert counts(load(ROWS, run_id="c", **KEYED)) == {"unchanged": 2}
@@ -613,7 +613,7 @@ def test_a_storm_of_failures_is_not_answered_with_a_storm_of_requests(service, c
 
 def test_a_short_pause_is_waited_for(service, connect):
     connect(retries=1)
-    service.answer("retry-after:1", times=1)
+    service.answer("retry-after:1", method="POST", times=1)
     result = load(many(6), max_concurrency=2)
     assert (counts(result), result["throttled"]) == ({"created": 6}, 1)
     assert 1.0 <= result["seconds"] < 10
@@ -622,7 +622,7 @@ def test_a_short_pause_is_waited_for(service, connect):
 
 def test_a_long_pause_is_raised_with_its_length(service, connect):
     connect(retries=3)
-    service.server.service.faults.add("retry-after:3600", skip=3, times=None)
+    service.server.service.faults.add("retry-after:3600", method="POST", skip=3, times=None)
     with pytest.raises(AssistantRateLimitError) as caught:
         load(many(50), max_concurrency=2)
     assert caught.value.retry_after == 3600
@@ -632,7 +632,7 @@ def test_a_long_pause_is_raised_with_its_length(service, connect):
 
 def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
     connect(retries=3)
-    service.server.service.faults.add("retry-after:3600", skip=3, times=None)
+    service.server.service.faults.add("retry-after:3600", method="POST", skip=3, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(10), deferrable=True, max_concurrency=2))
     before = datetime.now(UTC)
     with pytest.raises(TaskDeferred) as caught:
@@ -651,7 +651,7 @@ def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
 def test_a_quota_defers_and_goes_on(service, connect):
     connect(retries=1)
     service.behave(documents_quota=4)
-    operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True))
+    operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True, on_limit="ignore"))
     with pytest.raises(TaskDeferred):
         operator.execute(context())
     service.behave(documents_quota=100)

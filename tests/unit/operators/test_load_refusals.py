@@ -14,7 +14,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators import loads
+from airflow_provider_assistant.operators import load_options
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -73,9 +73,9 @@ def test_a_redirect_stays_an_error_of_the_connection(service, connection):
 
 def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect, monkeypatch):
     """Each pause is shorter than ``MAX_BACKOFF``; the total is longer."""
-    monkeypatch.setattr(loads, "MAX_BACKOFF", 0.2)
+    monkeypatch.setattr(load_options, "MAX_BACKOFF", 0.2)
     connect(retries=3)
-    service.server.service.faults.add("retry-after:0", skip=2, times=None)
+    service.server.service.faults.add("retry-after:0", method="POST", skip=2, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_concurrency=1))
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
@@ -105,7 +105,7 @@ def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, co
 def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_path):
     """Airflow renders templates again after a deferral, which changes times and random texts."""
     connect(retries=1)
-    service.server.service.faults.add("retry-after:600", skip=1, times=None)
+    service.server.service.faults.add("retry-after:600", method="POST", skip=1, times=None)
     before, after = str(tmp_path / "before.parquet"), str(tmp_path / "after.parquet")
     operator = render(
         AssistantLoadQAOperator(
@@ -125,7 +125,7 @@ def test_without_a_ledger_nothing_is_deferred(service, connect, monkeypatch):
     """Without a ledger, a resumed load would start again at the first row."""
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     connect(retries=1)
-    service.server.service.faults.add("retry-after:3600", skip=3, times=None)
+    service.server.service.faults.add("retry-after:3600", method="POST", skip=3, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), ledger=False, max_concurrency=1))
     with pytest.raises(AssistantRateLimitError):
         operator.execute(context())

@@ -10,7 +10,7 @@ from multiprocessing.connection import Pipe
 import psutil
 import pytest
 
-from airflow_provider_assistant.parsing.child import LIBRARIES, FileParser
+from airflow_provider_assistant.parsing.child import LIBRARIES, ChildParser
 from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, Text, UnreadableFileError
 from tests.unit.parsing.samples import pdf, repacked, xlsx
 
@@ -42,7 +42,7 @@ def test_control_characters_and_halves_of_characters_are_left_out(parse):
 
 def test_a_file_that_takes_too_long_is_refused():
     before = set(psutil.Process().children())
-    with FileParser(seconds=0.001) as parser:
+    with ChildParser(seconds=0.001) as parser:
         with pytest.raises(UnreadableFileError, match=r"takes longer than 0\.001 seconds"):
             parser.parse(".pdf", pdf("text"))
         assert set(psutil.Process().children()) == before
@@ -50,7 +50,7 @@ def test_a_file_that_takes_too_long_is_refused():
 
 def test_a_file_that_needs_too_much_memory_is_refused():
     content = repacked(xlsx(A=[["x"]]), lambda name, member: bytes(200_000_000) if "styles" in name else member)
-    with FileParser(memory=300_000_000) as parser:
+    with ChildParser(memory=300_000_000) as parser:
         with pytest.raises(UnreadableFileError, match=r"is too large or nested too deeply \(MemoryError\)"):
             parser.parse(".xlsx", content)
 
@@ -66,7 +66,7 @@ def test_an_orphan_ends_by_itself():
     connection, other = Pipe()
     process = subprocess.Popen([sys.executable, "-c", endless, str(other.fileno())], pass_fds=[other.fileno()])
     other.close()
-    connection.send_bytes(b".pdf")
+    connection.send_bytes(b'{"kind": ".pdf"}')
     connection.send_bytes(b"")
     assert process.wait(60) == -signal.SIGXCPU
 
@@ -74,7 +74,7 @@ def test_an_orphan_ends_by_itself():
 def test_the_process_gets_no_secrets_and_ends_with_the_parser(monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", "secret")
     before = set(psutil.Process().children())
-    with FileParser() as parser:
+    with ChildParser() as parser:
         assert set(psutil.Process().children()) == before
         assert parser.parse(".pdf", pdf("text")) == {"text": "text"}
         [child] = set(psutil.Process().children()) - before
@@ -87,7 +87,7 @@ def test_the_process_gets_no_secrets_and_ends_with_the_parser(monkeypatch):
 def test_a_new_process_after_many_files(monkeypatch):
     monkeypatch.setattr("airflow_provider_assistant.parsing.child.FILES_PER_PROCESS", 2)
     before, found = set(psutil.Process().children()), set()
-    with FileParser() as parser:
+    with ChildParser() as parser:
         for _ in range(5):
             parser.parse(".pdf", pdf("text"))
             found |= set(psutil.Process().children())
@@ -95,7 +95,7 @@ def test_a_new_process_after_many_files(monkeypatch):
 
 
 def test_a_damaged_file_is_refused_and_the_next_one_is_read():
-    with FileParser() as parser:
+    with ChildParser() as parser:
         for suffix in LIBRARIES.keys() - {".htm", ".html"}:
             with pytest.raises(UnreadableFileError, match="is damaged"):
                 parser.parse(suffix, b"something else")
@@ -104,7 +104,7 @@ def test_a_damaged_file_is_refused_and_the_next_one_is_read():
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    with FileParser() as parser, pytest.raises(ModuleNotFoundError, match="pypdf"):
+    with ChildParser() as parser, pytest.raises(ModuleNotFoundError, match="pypdf"):
         parser.parse(".pdf", pdf("text"))
 
 

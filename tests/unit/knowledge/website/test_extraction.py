@@ -8,7 +8,7 @@ import random
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantTimeoutError
-from airflow_provider_assistant.knowledge.website.extraction import Extractor, PageText, decoded
+from airflow_provider_assistant.knowledge.website.extraction import Extractor, PageText
 from tests.website import page
 
 URL = "https://x.org/a/b"
@@ -47,27 +47,6 @@ def test_a_page_without_text(extractor, html):
 def test_a_page_without_the_tag_of_its_body(extractor):
     html = b"<!doctype html><meta charset=utf-8><title>Office</title><main><h1>Office</h1><p>From nine to five.</main>"
     assert extractor.text(html, "", URL) == PageText("Office", "# Office\n\nFrom nine to five.", None, None)
-
-
-@pytest.mark.parametrize(
-    ("html", "content_type", "text"),
-    [
-        ("Bücher".encode(), "", "Bücher"),
-        ("Bücher".encode(), "text/html; charset=iso-8859-1", "Bücher"),
-        ("Bücher".encode("latin-1"), "text/html; charset=utf-8", "Bücher"),
-        ("Bücher".encode("cp1252"), "", "Bücher"),
-        ("книги".encode("koi8-r"), 'text/html; charset="koi8-r"', "книги"),
-        ('<meta charset="windows-1251">книги'.encode("cp1251"), "", '<meta charset="windows-1251">книги'),
-        ("本".encode("shift_jis"), "text/html;charset=Shift_JIS", "本"),
-        ("Bücher".encode("utf-16"), "text/html; charset=utf-8", "Bücher"),
-        ("\ufeffBücher".encode(), "", "Bücher"),
-        ("ü".encode("latin-1"), "text/html; charset=windows-99999", "ü"),
-        ("ü".encode("latin-1"), "text/html; charset=punycode", "ü"),
-        ("ü".encode("latin-1"), "text/html; charset=big5-no-such", "ü"),
-    ],
-)
-def test_charsets(html, content_type, text):
-    assert decoded(html, content_type) == text
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,0 +1,57 @@
+"""What the counts of a load mean for its task: whether it fails, and what its log says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantInputError
+from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.operators.base import tolerance
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.loading.options import OnAmbiguous
+
+
+def load_failure(
+    counts: Counts, *, on_ambiguous: OnAmbiguous, max_rejected: float, listed: str = ""
+) -> AssistantError | None:
+    """
+    Return the error that makes a finished load fail, or None if it succeeded.
+
+    :param counts: The outcomes of its rows.
+    :param on_ambiguous: Parameter of the load. Ambiguous rows fail the load only with ``retry``.
+    :param max_rejected: Number of rejected rows that are tolerated: a count, or a fraction of all rows if below 1.
+    :param listed: Sentence with the path of the findings, appended to the message.
+    :return: The error, which is not raised, or None.
+    """
+    ambiguous = counts.ambiguous if on_ambiguous == "retry" else 0
+    if counts.failed or ambiguous:
+        problems = [f"{counts.failed} rows failed"] * bool(counts.failed)
+        problems += [f"{ambiguous} rows are ambiguous"] * bool(ambiguous)
+        return AssistantIncompleteError(
+            f"{' and '.join(problems)} ({counts}). A retry sends those and no others.{listed}"
+        )
+    if counts.rejected > tolerance(max_rejected, counts.rows):
+        return AssistantInputError(
+            f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows "
+            f"({counts}). Fix these rows in the source and re-run the task; the others are loaded.{listed}",
+            field="source",
+        )
+    return None
+
+
+def load_progress(counts: Mapping[str, Any]) -> str:
+    """
+    Return the progress of a load that failed, for the log: which rows are recorded, and which are left.
+
+    :param counts: Its counts, see :meth:`.Counts.as_dict`.
+    """
+    if not counts.get("requests"):
+        return "Nothing was sent."
+    left = counts["failed"] + counts["ambiguous"]
+    return (
+        f"{counts['created']} of {counts['rows']} rows were created by this try and {counts['unchanged']} before; they "
+        f"are recorded and not sent again. {left} are left ({counts['ambiguous']} of them may exist), "
+        f"{counts['rejected']} are rejected."
+    )
