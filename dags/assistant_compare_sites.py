@@ -5,11 +5,14 @@ Load the changed knowledge base into a staging site first; the Airflow Variable
 ``assistant_staging_site`` names it. The DAG asks both sites the golden set, each
 question twice, because an assistant does not give the same answer every time. A judge
 reads the answers: a language model behind the connection ``pydanticai_default``. Its
-verdicts count only if they agree with the labels of people in the golden set.
+verdicts count only if they agree with the labels of people in the golden set. The
+judge also reads the answers of both sites together, in both orders, and says which is
+better.
 
 The report has the agreement, the questions whose answers disagree, and wins, ties and
-losses of the staging site with both answers side by side. The Variable
-``assistant_lake`` sets the output folder. Default: ``lake`` in AIRFLOW_HOME.
+losses of the staging site with both answers side by side, and how often the verdict
+depended on the order. The Variable ``assistant_lake`` sets the output folder. Default:
+``lake`` in AIRFLOW_HOME.
 """
 
 import os
@@ -69,7 +72,7 @@ def assistant_compare_sites():
         baseline={"answers": ask["live"].output["output_path"]},
         output_path=f"{LAKE}/comparison",
         name="staging_to_live",
-        scorers=["judge.correctness", "must_include", "refusal"],
+        scorers=["judge.correctness", "judge.pairwise", "must_include", "refusal"],
         judge={"max_judge_tokens": 1_000_000},
         pass_if=RIGHT_IF,
         gate=GATE,

@@ -1,8 +1,24 @@
-"""Definitions of the commands and their arguments, in the form that Airflow expects from a provider."""
+"""Definitions of the commands, in the form that Airflow expects from a provider."""
 
 from __future__ import annotations
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
+
+from airflow_provider_assistant.cli.arguments import (
+    COLUMN,
+    COMMON,
+    CONNECTION,
+    DELETED,
+    FORMAT,
+    IN_FILE,
+    LEDGER,
+    LEDGER_OF_SITE,
+    ONLY_SITE,
+    QUESTION_KEY,
+    ROWS,
+    SITE,
+    TENANT,
+)
 
 EPILOG = (
     "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry, a "
@@ -10,79 +26,6 @@ EPILOG = (
     "request (400, 401, 403, 404); 4 the service failed, is busy or cannot be reached: try again later; 5 the ledger "
     "cannot be used; 70 a bug; 130 interrupted."
 )
-
-OUTPUT = Arg(
-    ("-o", "--output"),
-    choices=("text", "json"),
-    default="text",
-    help="output format: text for people, JSON for programs",
-)
-VERBOSE = Arg(("-v", "--verbose"), action="store_true", help="write a detailed log to standard error")
-CONNECTION = Arg(
-    ("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="Airflow connection of type assistant"
-)
-SITE = Arg(("--site",), metavar="SITE_ID", help="site (default: that of the connection)")
-LEDGER = Arg(
-    ("--ledger-conn-id",),
-    metavar="CONN_ID",
-    help="SQL connection of the ledger (default: that of Airflow's configuration)",
-)
-LEDGER_OF_SITE = Arg(
-    ("--ledger-conn-id",),
-    metavar="CONN_ID",
-    help="SQL connection of the ledger (default: that of the assistant connection, or else of Airflow's configuration)",
-)
-ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only this site (default: all sites)")
-TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant (default: that of the connection)")
-COMMON = (OUTPUT, VERBOSE)
-
-# Arguments that determine the keys and contents of the rows of a file. They must match those of the operator, or the
-# ledger does not recognise the rows.
-KIND = Arg(("--kind",), choices=("qa", "text"), default="qa", help="kind of document to create per row")
-COLUMN = Arg(
-    ("--column",),
-    action="append",
-    metavar="FIELD=COLUMN",
-    help="take a field from a column of another name; repeatable",
-)
-CONSTANT = Arg(
-    ("--constant",), action="append", metavar="FIELD=VALUE", help="set a field to one value for all rows; repeatable"
-)
-KEY = Arg(
-    ("--key",),
-    action="append",
-    metavar="COLUMN",
-    help="column that identifies a row; repeatable (default: the whole row)",
-)
-GROUP = Arg(
-    ("--group",),
-    action="append",
-    metavar="COLUMN",
-    help="column with the page, file or ticket that a row is a part of; repeatable (default: no groups)",
-)
-SOURCE_NAME = Arg(
-    ("--source-name",),
-    metavar="NAME",
-    help="name of the source in the ledger; use dag_id.task_id for the source of a task (default: name of the file)",
-)
-DELETED = Arg(
-    ("--findings",),
-    metavar="FILE",
-    help="findings file of a load; selects the documents listed as stale or superseded",
-)
-DELIMITER = Arg(("--delimiter",), metavar="CHARACTER", help="delimiter of a CSV file; \\t is a tab (default: ,)")
-ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV file, such as cp1252 (default: utf-8)")
-QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file (default: ")')
-ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="succeed if the file has no rows")
-QUESTION_KEY = Arg(
-    ("--key",),
-    action="append",
-    metavar="COLUMN",
-    help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
-)
-IN_FILE = (KIND, COLUMN, CONSTANT, KEY, DELIMITER, ENCODING, QUOTE, ALLOW_EMPTY)
-NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
-ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)
 
 
 def get_cli_commands() -> list[GroupCommand]:
@@ -247,13 +190,11 @@ COMMANDS = (
         ),
         COLUMN,
         QUESTION_KEY,
-        DELIMITER,
-        ENCODING,
-        QUOTE,
+        *FORMAT,
     ),
     GroupCommand(
         name="golden-set",
-        help="Check golden sets, and draw samples",
+        help="Check golden sets, draw samples, propose cases",
         epilog=EPILOG,
         subcommands=(
             _command(
@@ -268,9 +209,7 @@ COMMANDS = (
                 ),
                 COLUMN,
                 QUESTION_KEY,
-                DELIMITER,
-                ENCODING,
-                QUOTE,
+                *FORMAT,
                 function="golden_set.check",
             ),
             _command(
@@ -281,10 +220,26 @@ COMMANDS = (
                 Arg(("--size",), type=int, required=True, metavar="N", help="number of questions to draw"),
                 Arg(("--by",), default="tags", metavar="COLUMN", help="column of groups (default: the first tag)"),
                 Arg(("--seed",), type=int, default=0, metavar="N", help="seed of the random choice (default: 0)"),
-                DELIMITER,
-                ENCODING,
-                QUOTE,
+                *FORMAT,
                 function="golden_set.sample",
+            ),
+            _command(
+                "propose",
+                "Propose cases: questions of chat batches whose answers were rated bad, newest first",
+                Arg(("feedback",), metavar="FEEDBACK", help="the dataset feedback: its folder, or some of its files"),
+                Arg(("answers",), metavar="ANSWERS", help="output of chat batches: a file, folder or glob"),
+                Arg(("to",), metavar="CSV", help="file to write; it must not exist"),
+                Arg(
+                    ("--golden",),
+                    action="append",
+                    metavar="FILE",
+                    help="golden set, or earlier proposals, whose questions are skipped; repeatable",
+                ),
+                Arg(("--rating",), action="append", metavar="WORD", help="bad rating; repeatable (default: bad)"),
+                Arg(("--limit",), type=int, default=50, metavar="N", help="maximum number of cases"),
+                COLUMN,
+                *FORMAT,
+                function="golden_set.propose",
             ),
         ),
     ),

@@ -17,10 +17,11 @@ from airflow_provider_assistant.cli.gate_file import GateFile, read_gate
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import BUG, INPUT, OK, WRONG, command, failed, open_hook
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.evaluate import Baseline, baseline_of, summarise
+from airflow_provider_assistant.evaluation.evaluate import Baseline, summarise
 from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
+from airflow_provider_assistant.evaluation.rules import ANSWERS, PAIRWISE, check_pairwise
 from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.evaluation.cases import Case
-    from airflow_provider_assistant.evaluation.summary import Summary
+    from airflow_provider_assistant.evaluation.summary import PairCounts, Summary
     from airflow_provider_assistant.operators.judging import Judged
 
 DEFAULT_CONNECTION = "assistant_default"
@@ -57,6 +58,9 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
         raise AssistantInputError(f"--repeat must be at least 1, not {args.repeat}", field="--repeat")
     check_extra()
     gate = read_gate(args.gate, has_baseline=bool(args.against or args.against_site))
+    check_pairwise(
+        [scorer.name for scorer in gate.scorers], {ANSWERS: args.against_site} if args.against_site else None
+    )
     golden = read_rows(args.file, args)
     directory = RunDirectory(ObjectStoragePath(args.save or str(Path(args.file).parent)))
     # Before the first request: a baseline that cannot be read must not cost a run.
@@ -65,13 +69,14 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         answers = ask(out, _hook(out, conn_id, args.site), golden, args, Path(folder))
         verdicts = directory if args.save else RunDirectory(ObjectStoragePath(folder))
+        others = None
         if args.against_site:
-            other = read_cases(ask(out, _hook(out, conn_id, args.against_site), golden, args, Path(folder)))
-            compared = gate.judges.judged(other, gate.scorers, (), verdicts.baseline_verdicts)
-            baseline = baseline_of(other, compared.scorers, name=f"site {args.against_site}", path=None)
-            baseline = baseline._replace(judges=compared.summaries)
+            others = read_cases(ask(out, _hook(out, conn_id, args.against_site), golden, args, Path(folder)))
         cases = read_cases(answers)
-        judged = gate.judges.judged(cases, gate.scorers, gate.criteria.rules, verdicts.verdicts)
+        judged = gate.judges.judged(cases, gate.scorers, gate.criteria.rules, verdicts.verdicts, others)
+        if others is not None:
+            name = f"site {args.against_site}"
+            baseline = gate.judges.baseline(others, judged, verdicts.baseline_verdicts, name=name, path=None)
     summary, page, junit, scores = _judged(cases, gate, judged, baseline, name=Path(args.file).stem)
     _write(args, directory, answers, scores, summary, page, junit)
     _show(out, args, summary)
@@ -144,6 +149,10 @@ def _show(out: Console, args: argparse.Namespace, summary: Summary) -> None:
             for name, found in compared.items()
         ]
         out.table(("scorer", "wins", "ties", "losses", "difference", "low", "high"), rows)
+    if pairs := _pairs(summary):
+        titles = ("pairs", "identical", "order changed", "errors", "first preferred")
+        cells = (pairs.pairs, pairs.identical, pairs.order_changed, pairs.errors, _number(pairs.first_preferred))
+        out.table(titles, [cells])
     means = ", ".join(f"{name} {_number(scorer.mean)}" for name, scorer in summary.scorers.items())
     questions, verdict = summary.questions, summary.gate.verdict
     words = "no gate" if verdict == "none" else verdict
@@ -152,7 +161,7 @@ def _show(out: Console, args: argparse.Namespace, summary: Summary) -> None:
 
 
 def _result(args: argparse.Namespace, summary: Summary) -> dict[str, Any]:
-    comparison = summary.comparison
+    comparison, pairs = summary.comparison, _pairs(summary)
     return {
         "name": summary.name,
         "verdict": summary.gate.verdict,
@@ -167,10 +176,17 @@ def _result(args: argparse.Namespace, summary: Summary) -> dict[str, Any]:
             name: found.model_dump(include={"paired", "mean", "low", "high", "better", "unchanged", "worse"})
             for name, found in comparison.scorers.items()
         },
+        "pairs": pairs and pairs.model_dump(),
         "junit": args.junit,
         "report": args.report,
         "saved": args.save,
     }
+
+
+def _pairs(summary: Summary) -> PairCounts | None:
+    """Return the counts of the judge that compares answers, if it was asked."""
+    scorer = summary.scorers.get(PAIRWISE)
+    return scorer.judge.pairs if scorer and scorer.judge else None
 
 
 def _number(value: float | None) -> str:

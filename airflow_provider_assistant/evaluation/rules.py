@@ -35,6 +35,12 @@ QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
 DROP, AGREEMENT, WORST = "drop", "agreement", "worst"
 # Scorers whose name begins like this ask a model, see :mod:`~airflow_provider_assistant.evaluation.judging`.
 JUDGE = "judge."
+# The judge that compares the answer with that of the baseline.
+PAIRWISE = f"{JUDGE}pairwise"
+NO_LABELS = (
+    f"{PAIRWISE} has no labels of people, so it only informs; let another judge decide, such as "
+    "'judge.correctness drop <= 0.02'"
+)
 # Compare with a tolerance: binary floats cannot represent most decimal means exactly.
 TOLERANCE = 1e-9
 
@@ -199,6 +205,23 @@ def check_baseline(baseline: Any) -> None:
         )
 
 
+def check_pairwise(scorers: Collection[str], baseline: BaselineOf | None) -> None:
+    """
+    Check that the judge of pairs has two answers to compare.
+
+    :param scorers: Names of the scorers.
+    :param baseline: The parameter ``baseline`` of the operator.
+    :raises AssistantInputError: ``judge.pairwise`` is a scorer, and the baseline is not ``{"answers": path}``.
+    """
+    if PAIRWISE in scorers and not (isinstance(baseline, Mapping) and ANSWERS in baseline):
+        raise AssistantInputError(
+            f"scorers: {PAIRWISE!r} compares each answer with another answer to the same question, and earlier "
+            "evaluations do not keep their answers; set baseline={'answers': path}, or --against-site on the command "
+            "line",
+            field="scorers",
+        )
+
+
 def check_calibration(rules: Sequence[Rule], pass_if: Condition | None) -> None:
     """
     Check that every judge that decides the gate has a rule on its agreement with people.
@@ -206,11 +229,13 @@ def check_calibration(rules: Sequence[Rule], pass_if: Condition | None) -> None:
     :param rules: The rules of the gate.
     :param pass_if: The condition for a question to pass, or None.
     :raises AssistantInputError: A rule, or ``pass_if`` through a rule on the pass rate, uses a judge without such a
-        rule.
+        rule, or the judge of pairs, which has no labels.
     """
     calibrated = {rule.name for rule in rules if rule.is_agreement}
     for rule in rules:
         for name in judges_of(rule, pass_if):
+            if name == PAIRWISE:
+                raise _refused(rule.text, "rule", NO_LABELS)
             if name not in calibrated:
                 raise _refused(
                     rule.text,
@@ -266,6 +291,8 @@ def _check_quantity(rule: Rule, *, is_scorer: bool) -> None:
 def _check_agreement(rule: Rule) -> None:
     if not rule.is_agreement or not rule.name.startswith(JUDGE):
         raise _refused(rule.text, "rule", "only the agreement of a judge, such as judge.correctness, is 'on' labels")
+    if rule.name == PAIRWISE:
+        raise _refused(rule.text, "rule", NO_LABELS)
     if rule.tag is not None:
         raise _refused(rule.text, "rule", "agreement is computed over all labels only, not per tag")
     if rule.term.comparison not in {">=", ">"}:

@@ -18,7 +18,7 @@ from airflow_provider_assistant.evaluation.cases import Case
 from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.refusals import refuses
-from airflow_provider_assistant.evaluation.rules import JUDGE
+from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
 from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
 from airflow_provider_assistant.exceptions import AssistantInputError
 
@@ -156,7 +156,7 @@ SCORERS = {
 
 def _judge(name: str) -> Scorer | None:
     """Return the scorer of a judge, which :meth:`.Judging.bound` gives its verdicts; None for other names."""
-    return Scorer(name, JUDGED, _unasked) if name.startswith(JUDGE) else None
+    return Scorer(name, JUDGED, _unasked, is_share=name != PAIRWISE) if name.startswith(JUDGE) else None
 
 
 def _unasked(case: Case) -> float:

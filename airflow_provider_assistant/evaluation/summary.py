@@ -78,6 +78,34 @@ class Agreement(_Model):
     true_fail_rate: float | None
 
 
+class PairCounts(_Model):
+    """
+    Counts of a judge that compares answers with those of the baseline. The counts add up to ``pairs``.
+
+    A judge is asked about each pair in both orders. ``order_changed`` counts as a tie, and shows the judge's position
+    bias. Every repetition of a question is a pair.
+
+    :param pairs: Number of answers for which the baseline has an answer to the same repetition of the same question.
+    :param wins: Number of pairs of which the new answer is better in both orders.
+    :param losses: Number of pairs of which the answer of the baseline is better in both orders.
+    :param ties: Number of pairs of which neither answer is better in either order.
+    :param order_changed: Number of pairs with another verdict in the other order.
+    :param identical: Number of pairs of identical answers, about which the judge is not asked.
+    :param errors: Number of pairs without a verdict in at least one order.
+    :param first_preferred: Share of the verdicts for an answer that name the first one, over the pairs with both
+        verdicts: 0.5 without position bias, 1 if the judge always prefers the first; None without such verdicts.
+    """
+
+    pairs: int
+    wins: int
+    losses: int
+    ties: int
+    order_changed: int
+    identical: int
+    errors: int
+    first_preferred: float | None
+
+
 class JudgeSummary(_Model):
     """
     How a judge came to its verdicts. Verdicts are comparable only if the first three fields are equal.
@@ -89,6 +117,7 @@ class JudgeSummary(_Model):
     :param output_tokens: Number of tokens of the replies.
     :param cost: Cost of these tokens at the given price; None without a price.
     :param agreement: Agreement with people; None without labels.
+    :param pairs: Counts of a judge that compares two answers; None for other judges.
     """
 
     model: str
@@ -98,6 +127,7 @@ class JudgeSummary(_Model):
     output_tokens: int
     cost: float | None = None
     agreement: Agreement | None = None
+    pairs: PairCounts | None = None
 
     def judges_like(self, other: JudgeSummary | None) -> bool:
         """

@@ -13,7 +13,14 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, means_of, rows_of, xcom_summary
 from airflow_provider_assistant.evaluation.extra import check_extra
-from airflow_provider_assistant.evaluation.rules import ANSWERS, BaselineOf, OnFail, check_baseline, parse_rule
+from airflow_provider_assistant.evaluation.rules import (
+    ANSWERS,
+    BaselineOf,
+    OnFail,
+    check_baseline,
+    check_pairwise,
+    parse_rule,
+)
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.ledger import RunRef
@@ -43,7 +50,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
     :class:`~airflow_provider_assistant.evaluation.summary.Summary`. The files do not contain the time of the
     evaluation, so a retry writes the same bytes. The operator needs the extra ``evaluation`` and sends requests only if
     a scorer is a judge, such as ``judge.correctness``; then it also writes ``verdicts.parquet``, and a retry asks only
-    for the verdicts that are missing.
+    for the verdicts that are missing. ``[assistant] evaluation_events`` also sends the scores as OpenTelemetry events.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -73,8 +80,8 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         succeeds and skips the tasks directly downstream; ``report`` succeeds.
     :param baseline: The evaluation to compare with: ``previous``, the latest run before this one whose gate did not
         fail; ``{"tag": name}``, the latest run before this one with that tag; the path of an evaluation's folder; or
-        ``{"answers": path}``, the answers of another site or another day, which are scored with the same scorers.
-        Default: None, no comparison.
+        ``{"answers": path}``, the answers of another site or another day, which are scored with the same scorers and
+        which the scorer ``judge.pairwise`` needs. Default: None, no comparison.
     :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
     :param key_columns: Column or columns that identify a question, in ``answers`` and ``expectations``. Default:
         ``key``.
@@ -164,7 +171,8 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         """
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
-        from airflow_provider_assistant.evaluation.evaluate import baseline_of, summarise
+        from airflow_provider_assistant.evaluation.evaluate import summarise
+        from airflow_provider_assistant.evaluation.events import send_scores
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
         from airflow_provider_assistant.evaluation.scoring import score_cases
@@ -185,12 +193,10 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         baseline = None if other else find_baseline(directory, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
-        if other:
-            other_cases = read_cases(self._table(other), expectations, key_columns=self.key_columns)
-            compared = self.judges.judged(other_cases, scorers, (), directory.baseline_verdicts)
-            about = baseline_of(other_cases, compared.scorers, name=None, path=other)
-            baseline = about._replace(judges=compared.summaries)
-        judged = self.judges.judged(cases, scorers, rules, directory.verdicts)
+        others = read_cases(self._table(other), expectations, key_columns=self.key_columns) if other else None
+        judged = self.judges.judged(cases, scorers, rules, directory.verdicts, others)
+        if others is not None:
+            baseline = self.judges.baseline(others, judged, directory.baseline_verdicts, name=None, path=other)
         scores = score_cases(cases, judged.scorers)
         summary = summarise(
             cases,
@@ -207,9 +213,9 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         )
         from airflow_provider_assistant.evaluation.report import render
 
-        others = baseline.cases if baseline else ()
-        page = render(summary, cases, scores, directory.trend(), judged.reasons, baseline_cases=others)
+        page = render(summary, cases, scores, directory.trend(), judged.reasons, baseline_cases=others or ())
         lake_file = self._write(context, directory, summary, scores, page)
+        send_scores(summary, scores, cases, judged.reasons, pass_if)
         return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
 
     def failure_context(self, context: Context) -> FailureContext:
@@ -263,6 +269,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         :raises AssistantInputError: The condition, a rule or the baseline is invalid.
         """
         check_baseline(self.baseline)
+        check_pairwise(names or (), self.baseline)
         return parse_criteria(self.pass_if, self.gate, names, has_baseline=self.baseline is not None)
 
     def _table(self, source: Any) -> pa.Table:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
+from airflow_provider_assistant.evaluation.rules import PAIRWISE
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.evaluate import Baseline
     from airflow_provider_assistant.evaluation.judging.judging import Judging
     from airflow_provider_assistant.evaluation.judging.requests import Verdict
     from airflow_provider_assistant.evaluation.rules import Rule
@@ -51,7 +54,12 @@ class JudgeTask:
         """The file of verdicts; None before any request is sent."""
 
     def judged(
-        self, cases: Sequence[Case], scorers: Sequence[Scorer], rules: Sequence[Rule], file: ObjectStoragePath
+        self,
+        cases: Sequence[Case],
+        scorers: Sequence[Scorer],
+        rules: Sequence[Rule],
+        file: ObjectStoragePath,
+        others: Sequence[Case] | None = None,
     ) -> Judged:
         """
         Ask the judges about the answers, if there are any judges.
@@ -60,11 +68,14 @@ class JudgeTask:
         :param scorers: The scorers.
         :param rules: The rules of the gate.
         :param file: The file of verdicts. Verdicts that it has already are not asked for again.
+        :param others: The questions with the answers of the baseline, for ``judge.pairwise``. Default: None, that judge
+            is not asked.
         :raises AssistantInputError: There are fewer labels than a rule requires, or the connection is incomplete.
             Nothing was sent.
         :raises AssistantError: See :meth:`.Judging.run`.
         """
-        if not self._rubrics:
+        rubrics = [rubric for rubric in self._rubrics if others is not None or not rubric.is_pairwise]
+        if not rubrics:
             return Judged(scorers, {}, {})
         from airflow_provider_assistant.client.rate_limited import RateLimitedClient
         from airflow_provider_assistant.evaluation.judging.judging import Judging
@@ -72,7 +83,7 @@ class JudgeTask:
         from airflow_provider_assistant.hooks.judge import judge_connection
 
         options = self._options
-        work = work_of(cases, self._rubrics)
+        work = work_of(cases, rubrics, others or ())
         check_labels(work.labels, rules)
         settings, model = judge_connection(options.conn_id, options.model, options.max_concurrency)
         judging = self._running = Judging(
@@ -80,14 +91,43 @@ class JudgeTask:
         )
         self.kept = file
         judging.run(lambda: RateLimitedClient(settings))
-        return Judged(
-            [judging.bound(scorer) for scorer in scorers], judging.summaries(self._rubrics), judging.reasons()
-        )
+        asked = {rubric.scorer for rubric in rubrics}
+        bound = [judging.bound(scorer) if scorer.name in asked else scorer for scorer in scorers]
+        return Judged(bound, judging.summaries(rubrics), judging.reasons())
+
+    def baseline(
+        self, others: Sequence[Case], judged: Judged, file: ObjectStoragePath, *, name: str | None, path: str | None
+    ) -> Baseline:
+        """
+        Score the answers of another site or another day with the scorers of the evaluation, to compare with.
+
+        :param others: The questions with the other answers.
+        :param judged: The result of :meth:`judged` for the answers of the evaluation and these.
+        :param file: The file of verdicts on the other answers.
+        :param name: Name of the other answers, such as their site; or None.
+        :param path: Path of the other answers, or None.
+        :raises AssistantError: See :meth:`.Judging.run`.
+        """
+        from airflow_provider_assistant.evaluation.evaluate import baseline_of
+
+        scorers = [_even(scorer) if scorer.name == PAIRWISE else scorer for scorer in judged.scorers]
+        own = self.judged(others, scorers, (), file)
+        found = baseline_of(others, own.scorers, name=name, path=path)
+        return found._replace(judges={**judged.summaries, **own.summaries})
 
     def cancel(self) -> None:
         """Stop asking. The verdicts so far are saved. A signal handler may call this."""
         if self._running:
             self._running.cancel()
+
+
+def _even(comparing: Scorer) -> Scorer:
+    """Return the scorer of the baseline's side of each pair: its answer is 0 better than itself."""
+
+    def score(case: Case) -> float | None:
+        return None if comparing.score(case) is None else 0.0
+
+    return replace(comparing, score=score)
 
 
 def _known(file: ObjectStoragePath) -> dict[str, Verdict]:

@@ -102,7 +102,7 @@ def create_app(settings: Settings | None = None, *, clock: Callable[[], float] =
     control = create_control(service)
     app = FastAPI(openapi_url=None, lifespan=lifespan)
     models = FastAPI(openapi_url=None)
-    models.include_router(judge_routes(service.clock))
+    models.include_router(judge_routes(service.clock, lambda: service.faults.settings.judge_position_bias))
     for part in (app, api, control, models):
         _handle_errors(part)
     app.mount(API_ROOT, Gate(api, service))

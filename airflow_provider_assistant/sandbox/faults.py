@@ -26,6 +26,7 @@ CHANGEABLE = frozenset(
         "min_relevance",
         "answer_limit",
         "short_answer_rate",
+        "judge_position_bias",
         "documents_quota",
         "messages_quota",
     }

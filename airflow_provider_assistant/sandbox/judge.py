@@ -20,27 +20,30 @@ from airflow_provider_assistant.sandbox.errors import ApiError
 PASSES_FROM = 0.6
 # The most that an answer gets if a number or a negation is wrong, however many words it shares.
 WRONG_FACT = 0.3
+# A smaller lead of an answer is a tie.
+SAME_BELOW = 0.05
+_PLACES = ("first", "second")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NEGATION = re.compile(r"\b(?:not|no|never|cannot|without|nicht|kein\w*|nie)\b|n[’']t\b", re.IGNORECASE)  # noqa: RUF001
 _RUDE = re.compile(r"\b(?:stupid|idiot\w*|dumb|shut up|nonsense|obviously|your (?:own )?fault)\b|!!", re.IGNORECASE)
 _CHARACTERS_PER_TOKEN = 4
 
 
-def judge_routes(clock: Callable[[], float]) -> APIRouter:
+def judge_routes(clock: Callable[[], float], position_bias: Callable[[], float]) -> APIRouter:
     """Return the endpoint of the judge.
 
     :param clock: returns the current time in seconds since the epoch.
+    :param position_bias: returns what the first of two answers gets on top of its score.
     """
     router = APIRouter()
 
     @router.post("/chat/completions")
     async def complete_chat(request: Request) -> Response:
-        """Judge the answer in the last user message."""
+        """Judge the answer in the last user message, or compare its two answers."""
         body = _parsed(await request.body())
         prompt, question = _messages(body)
-        score, reason = judge(question)
-        verdict = {"reason": reason, "score": score, "verdict": "pass" if score >= PASSES_FROM else "fail"}
-        text = json.dumps({name: verdict[name] for name in _wanted(body)}, ensure_ascii=False)
+        verdict = _verdict(question, position_bias())
+        text = json.dumps({name: verdict[name] for name in _wanted(body, verdict)}, ensure_ascii=False)
         sent, received = len(prompt) // _CHARACTERS_PER_TOKEN + 1, len(text) // _CHARACTERS_PER_TOKEN + 1
         return JSONResponse(
             {
@@ -82,6 +85,29 @@ def judge(question: dict[str, Any]) -> tuple[float, str]:
     return 1.0, f"The answer says {_quoted(answer)}, which is polite."
 
 
+def compare(question: dict[str, Any], position_bias: float = 0.0) -> tuple[str, str]:
+    """Return which of two answers is better, ``first``, ``second`` or ``tie``, and the reason.
+
+    The better answer is the one with the higher score of :func:`judge`, by at least 0.05.
+
+    :param question: ``first``, ``second``, and optionally ``expected``.
+    :param position_bias: what the first answer gets on top of its score.
+    """
+    scores, reasons = zip(*(judge({**question, "answer": question[place]}) for place in _PLACES), strict=True)
+    lead = scores[0] + position_bias - scores[1]
+    better = "tie" if abs(lead) < SAME_BELOW else "first" if lead > 0 else "second"
+    return better, f"First: {reasons[0]} Second: {reasons[1]}"
+
+
+def _verdict(question: dict[str, Any], position_bias: float) -> dict[str, Any]:
+    """Return the properties of the reply."""
+    if "answer" not in question:
+        better, reason = compare(question, position_bias)
+        return {"reason": reason, "better": better}
+    score, reason = judge(question)
+    return {"reason": reason, "score": score, "verdict": "pass" if score >= PASSES_FROM else "fail"}
+
+
 def _overlap(wanted: str, text: str, answer: str, *, is_negated: bool) -> tuple[float, str]:
     """Return the share of the content words of one text that another one has, and the reason."""
     beginning = f"The answer says {_quoted(answer)}"
@@ -120,20 +146,20 @@ def _messages(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         texts = [(message["role"], message["content"]) for message in body["messages"]]
         last = [text for role, text in texts if role == "user"][-1]
         question = json.loads(last)
-        _ = question["answer"]
+        _ = [question[name] for name in (("answer",) if "answer" in question else _PLACES)]
     except (KeyError, IndexError, TypeError, ValueError):
-        message = "This model only judges: the last user message must be a JSON object with an answer."
+        message = "This model only judges: the last user message must be a JSON object with an answer, or with two."
         raise ApiError(400, message, code="invalid_field", field="messages") from None
     return "\n".join(str(text) for _, text in texts), question
 
 
-def _wanted(body: dict[str, Any]) -> list[str]:
-    """Return the properties that the JSON schema of the request requires."""
+def _wanted(body: dict[str, Any], verdict: dict[str, Any]) -> list[str]:
+    """Return the properties that the JSON schema of the request requires, if the verdict has them."""
     try:
         wanted = list(body["response_format"]["json_schema"]["schema"]["required"])
     except (KeyError, TypeError):
         wanted = []
-    if not wanted or set(wanted) - {"reason", "score", "verdict"}:
-        message = "This model needs a JSON schema in response_format, with reason, score or verdict."
+    if not wanted or set(wanted) - set(verdict):
+        message = f"This model needs a JSON schema in response_format, with {', '.join(verdict)}."
         raise ApiError(400, message, code="invalid_field", field="response_format")
     return wanted

@@ -53,6 +53,7 @@ class Settings:
     :param min_relevance: share of a question's content words that a document must contain to answer it.
     :param answer_limit: maximum number of characters of an answer. ``None`` sets no limit.
     :param short_answer_rate: share of the answers that end after their first sentence, from 0 to 1.
+    :param judge_position_bias: what the judge adds to the score of the first of two answers, from -1 to 1.
     :param documents_quota: maximum number of documents of a tenant. ``None`` uses the plan's.
     :param messages_quota: maximum number of chat messages of a tenant per month. ``None`` uses the plan's.
     :param history: number of days, including today, in the statistics reply; days before the first stored entry of a
@@ -73,6 +74,7 @@ class Settings:
     min_relevance: Annotated[float, _Flag(_number, "FRACTION", "minimum relevance of a document")] = 0.3
     answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "maximum length of an answer")] = None
     short_answer_rate: Annotated[float, _Flag(_number, "FRACTION", "share of answers cut to one sentence")] = 0.0
+    judge_position_bias: Annotated[float, _Flag(_number, "SCORE", "lead of the first of two judged answers")] = 0.0
     documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents allowed per tenant")] = None
     messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages per tenant and month")] = None
     history: Annotated[int, _Flag(int, "DAYS", "days of statistics, generated before the first data")] = 0
@@ -89,6 +91,7 @@ class Settings:
             ("min_relevance", 0 < self.min_relevance <= 1, "must be above 0 and at most 1"),
             ("answer_limit", _is_count(self.answer_limit), "must be a whole number above 0"),
             ("short_answer_rate", 0 <= self.short_answer_rate <= 1, "must be between 0 and 1"),
+            ("judge_position_bias", -1 <= self.judge_position_bias <= 1, "must be between -1 and 1"),
             ("documents_quota", (self.documents_quota or 0) >= 0, "must not be negative"),
             ("messages_quota", (self.messages_quota or 0) >= 0, "must not be negative"),
             ("history", 0 <= self.history <= _MAX_HISTORY, f"must be between 0 and {_MAX_HISTORY}"),

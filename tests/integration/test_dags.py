@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.dataset as ds
 import pytest
+from airflow.models import Variable
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.text import includes
@@ -40,6 +41,7 @@ TASKS = {
     "assistant_compare_sites": ["ask_live", "ask_staging", "compare"],
     "assistant_handbook": ["read_handbook", "load"],
     "assistant_safety": ["load_documents", "ask", "evaluate"],
+    "assistant_approve_baseline": ["ask", "evaluate", "approve", "set_baseline"],
 }  # fmt: skip
 
 
@@ -310,6 +312,28 @@ def test_compare_sites(load, run_dag, service, connection, tmp_path, monkeypatch
     assert agreement["kappa"] > 0.6
     compared = summary["comparison"]["scorers"]["judge.correctness"]
     assert compared["better"] == 0 < compared["worse"]
+    pairs = summary["scorers"]["judge.pairwise"]["judge"]["pairs"]
+    # Both repetitions of each question are pairs; questions that both sites refuse have identical answers.
+    assert pairs["pairs"] == 164
+    assert pairs["errors"] == pairs["order_changed"] == 0 < pairs["identical"]
+    assert pairs["wins"] < pairs["losses"]
+
+
+def test_approved_baseline(load, run_dag, service, connection, tmp_path, monkeypatch):
+    """tests/system/test_approval.py answers the question; ``dag.test()`` cannot wait for a person."""
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
+    dag = load("assistant_approve_baseline")
+    first = run_dag(dag, mark_success_pattern="approve")
+    assert first.state == "success", first.errors
+    head = first.xcom("evaluate")
+    approved = Variable.get("assistant_baseline")
+    Variable.delete("assistant_baseline")
+    assert approved == head["summary_path"]
+    assert (head["verdict"], head["baseline"]) == ("failed", None), "nothing was loaded"
+
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_BASELINE", approved)
+    second = run_dag(dag, mark_success_pattern="approve|set_baseline")
+    assert second.xcom("evaluate")["baseline"] == head["scores_path"], "the person decides, not the gate"
 
 
 def test_handbook(load, run_dag, service, connection, tmp_path, monkeypatch):

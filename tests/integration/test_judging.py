@@ -195,7 +195,7 @@ def test_max_judge_tokens_ends_the_task_and_keeps_the_verdicts(server, tmp_path)
     with pytest.raises(AssistantJudgeLimitError, match="max_judge_tokens is 3000") as raised:
         evaluate(judging(tmp_path, rows, judge={"max_concurrency": 2, "max_judge_tokens": 3000}))
     first = asked(server)
-    assert "of 100 answers have a verdict" in str(raised.value)
+    assert "of 100 verdicts are known" in str(raised.value)
     assert 10 < first < 20
     with pytest.raises(AssistantJudgeLimitError):
         evaluate(judging(tmp_path, rows, judge={"max_judge_tokens": 3000}))

@@ -19,16 +19,23 @@ if TYPE_CHECKING:
 
 COMPARISON = "assistant_compare_sites"
 STAGING = "acme-shop"
-JUDGE = "judge.correctness"
+JUDGE, PAIRWISE = "judge.correctness", "judge.pairwise"
 # Share of the answers that end after their first sentence, chosen at random, so that repetitions disagree.
 SHORT = 0.15
+# Lead of the first of two judged answers, so that the order changes some verdicts.
+POSITION_BIAS = 0.1
 # What the staging site's knowledge base lacks.
 LOST = "guides"
-SECTIONS = {"the agreement": "Cohen's kappa", "the repetitions": "Answers disagree", "both answers": 'class="sides"'}
+SECTIONS = {
+    "the agreement": "Cohen's kappa",
+    "the repetitions": "Answers disagree",
+    "the better answers": "Which answer is better",
+    "both answers": 'class="sides"',
+}
 
 
 def show(screen: Screen, head: dict[str, Any], summary: dict[str, Any]) -> None:
-    """Show the agreement, the repetitions and the comparison."""
+    """Show the agreement, the repetitions, the comparison and the better answers."""
     screen.show(f"The staging site compared with the live site: {head['verdict']}", head["report_path"])
     for rule in head["failed_rules"]:
         screen.show("", f"- {rule['rule']}: {rule['reason']}")
@@ -52,6 +59,10 @@ def show(screen: Screen, head: dict[str, Any], summary: dict[str, Any]) -> None:
             ]
         ],
     )
+    pairs = summary["scorers"][PAIRWISE]["judge"]["pairs"]
+    screen.table(
+        [name.replace("_", " ") for name in pairs], [[*list(pairs.values())[:-1], *_figures(pairs["first_preferred"])]]
+    )
 
 
 def problem_of(head: dict[str, Any], summary: dict[str, Any]) -> str | None:
@@ -65,6 +76,9 @@ def problem_of(head: dict[str, Any], summary: dict[str, Any]) -> str | None:
     failed = {rule["rule"] for rule in head["failed_rules"]}
     if failed != {f"{JUDGE} drop <= 0.02", "must_include drop <= 0.02"}:
         return f"the comparison should fail because of lost documents, not because of {failed or 'nothing'}"
+    pairs = summary["scorers"][PAIRWISE]["judge"]["pairs"]
+    if not pairs["losses"]:
+        return f"the judge should prefer some answers of the live site: {pairs}"
     lost = summary["comparison"]["tags"][LOST][JUDGE]
     return None if lost["worse"] else f"no answer about the {LOST} got worse: {lost}"
 

@@ -16,7 +16,7 @@ from tests.live.comparison import COMPARISON
 from tests.live.evaluation import EVALUATION
 from tests.live.handbook import HANDBOOK
 from tests.live.process import POLL, Process, running
-from tests.live.rest import RUN_OVER
+from tests.live.rest import RUN_OVER, WAITING
 from tests.live.screen import Screen
 from tests.live.service import AssistantService
 
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT, REPORT = (
+KNOWLEDGE, SMOKE, ASYNC, BATCH, EXPORT, REPORT, APPROVAL = (
     "assistant_knowledge_base",
     "assistant_smoke",
     "assistant_async_chat",
     "assistant_chat_batch",
     "assistant_nightly_export",
     "assistant_weekly_report",
+    "assistant_approve_baseline",
 )
 # The DAGs of one group run at the same time: questions need the documents.
 GROUPS = ((KNOWLEDGE,), (SMOKE, ASYNC, BATCH))
@@ -85,7 +86,7 @@ class Demo:
                 self._run_group(group)
             for process in (earlier, staging):
                 process.wait(RUN_TIMEOUT)
-        self._run_group([EVALUATION])
+        self._run_group([EVALUATION, APPROVAL])
         self._compare()
         self._load_handbook_twice()
         self._export_and_report()
@@ -99,6 +100,7 @@ class Demo:
         self._show_warehouse()
         self._show_handbook()
         self._show_comparison()
+        self._show_approval()
         self._show_evaluation()
 
     # -- running -----------------------------------------------------------------------------------
@@ -115,9 +117,9 @@ class Demo:
 
     def _compare(self) -> None:
         self.screen.say(f"{comparison.SHORT:.0%} of the answers now end after their first sentence")
-        self.service.faults(short_answer_rate=comparison.SHORT)
+        self.service.faults(short_answer_rate=comparison.SHORT, judge_position_bias=comparison.POSITION_BIAS)
         self._run_group([COMPARISON])
-        self.service.faults(short_answer_rate=0)
+        self.service.faults(short_answer_rate=0, judge_position_bias=0)
 
     def _run_group(self, dag_ids: Sequence[str]) -> None:
         for dag_id in dag_ids:
@@ -193,6 +195,9 @@ class Demo:
             if state not in (None, "scheduled", "queued", *seen[-1:]):
                 seen.append(state)
                 self.screen.say(f"{dag_id}.{task}: {state}", COLOURS.get(state, "cyan"))
+                if (dag_id, task) == (APPROVAL, "approve") and state in WAITING:
+                    self.airflow.answer(dag_id, self.runs[dag_id], task, "Approve")
+                    self.screen.say("the demo approves through the REST API, as a person does in the UI", "bold")
 
     def _log(self, dag_id: str, task: str) -> str:
         task_id, _, index = task.rstrip("]").partition("[")
@@ -304,6 +309,13 @@ class Demo:
         comparison.show(self.screen, head, summary)
         if problem := comparison.problem_of(head, summary):
             raise DemoError(problem)
+
+    def _show_approval(self) -> None:
+        head = self._xcom(APPROVAL, "evaluate")
+        approved = self.airflow.request("GET", "/api/v2/variables/assistant_baseline")["value"]
+        self.screen.show("The approved baseline, in the Variable assistant_baseline", approved)
+        if approved != head["summary_path"]:
+            raise DemoError(f"the approved baseline should be {head['summary_path']}")
 
     def _show_evaluation(self) -> None:
         head, rated = self._xcom(EVALUATION, "evaluate"), self._xcom(EVALUATION, "rate")

@@ -16,6 +16,8 @@ JSON = dict[str, Any]
 T = TypeVar("T")
 
 RUN_OVER = {"success", "failed"}
+# States of a task that waits for a person: from Airflow 3.3 on, and before.
+WAITING = ("awaiting_input", "deferred")
 # Each response of Airflow's API takes about 40 ms of processor time, which delays the tasks that the test waits for.
 POLL = 0.5
 
@@ -251,6 +253,16 @@ class AirflowApi:
         """Mark a task instance ``success``, ``failed`` or ``skipped``."""
         path = self._task(dag_id, run_id, task_id, map_index)
         self.request("PATCH", path, json={"new_state": state})
+
+    def wait_question(self, dag_id: str, run_id: str, task_id: str) -> JSON:
+        """Wait until a task waits for a person, and return its question: ``subject``, ``body``, ``options``, …"""
+        self.wait_task(dag_id, run_id, task_id, *WAITING)
+        return self.request("GET", f"{self._task(dag_id, run_id, task_id)}/-1/hitlDetails")
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Answer the question of a task, as a person does in the UI."""
+        path = f"{self._task(dag_id, run_id, task_id)}/-1/hitlDetails"
+        self.request("PATCH", path, json={"chosen_options": [option]})
 
     # -- connections -------------------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
-"""A minimal OpenTelemetry collector: receives metrics and traces over OTLP/HTTP."""
+"""A minimal OpenTelemetry collector: receives metrics, traces and events over OTLP/HTTP."""
 
 from __future__ import annotations
 
 import gzip
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -33,11 +35,26 @@ class Span(NamedTuple):
     is_error: bool
 
 
-class OtlpReceiver:
-    """Receive metrics and spans while the context is active."""
+class Event(NamedTuple):
+    """A log record with a name."""
 
-    def __init__(self) -> None:
+    name: str
+    attributes: dict[str, Any]
+    trace: bytes
+
+
+class OtlpReceiver:
+    """
+    Receive metrics, spans and events while the context is active.
+
+    :param accepts: Number of requests that are accepted; the others get a 400 and are not kept. Default: None, all.
+    """
+
+    def __init__(self, accepts: int | None = None) -> None:
         self.spans: list[Span] = []
+        self.events: list[Event] = []
+        self.requests = 0
+        self._accepts = accepts
         # Sums are cumulative per sending process, so add up the latest value of each.
         self._points: dict[tuple[bytes, str, frozenset[tuple[str, str]]], Point] = {}
         receiver = self
@@ -47,8 +64,7 @@ class OtlpReceiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
-                receiver.receive(self.path, body)
-                self.send_response(200)
+                self.send_response(200 if receiver.receive(self.path, body) else 400)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -73,17 +89,22 @@ class OtlpReceiver:
         points = tuple(self._points.values())
         return [point for point in points if point.name == name and tags.items() <= point.tags.items()]
 
-    def receive(self, path: str, body: bytes) -> None:
-        """Process one request of an exporter."""
+    def receive(self, path: str, body: bytes) -> bool:
+        """Process one request of an exporter, and return whether it is accepted."""
+        self.requests += 1
+        if self._accepts is not None and self.requests > self._accepts:
+            return False
         if path == "/v1/metrics":
             for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                for scope in resource.scope_metrics:
-                    for metric in scope.metrics:
-                        self._take(resource.resource.SerializeToString(), metric)
+                for metric in _items(resource.scope_metrics, "metrics"):
+                    self._take(resource.resource.SerializeToString(), metric)
+        elif path == "/v1/logs":
+            for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
+                self.events += map(_event, _items(resource.scope_logs, "log_records"))
         else:
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                for scope in resource.scope_spans:
-                    self.spans += map(_span, scope.spans)
+                self.spans += map(_span, _items(resource.scope_spans, "spans"))
+        return True
 
     def _take(self, source: bytes, metric: Any) -> None:
         kind = metric.WhichOneof("data")
@@ -97,6 +118,10 @@ class OtlpReceiver:
             self._points[source + began, metric.name, frozenset(tags.items())] = found
 
 
+def _items(scopes: Any, name: str) -> Iterator[Any]:
+    return (item for scope in scopes for item in getattr(scope, name))
+
+
 def _span(span: Any) -> Span:
     events = [event.name for event in span.events]
     return Span(
@@ -108,6 +133,10 @@ def _span(span: Any) -> Span:
         events,
         span.status.code == 2,
     )
+
+
+def _event(record: Any) -> Event:
+    return Event(record.event_name, _attributes(record.attributes), record.trace_id)
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.agreement import agreement
-from airflow_provider_assistant.evaluation.judging.requests import PROMPT_VERSION
+from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_counts
+from airflow_provider_assistant.evaluation.judging.prompts import PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_table
-from airflow_provider_assistant.evaluation.rules import JUDGE
-from airflow_provider_assistant.evaluation.summary import JudgeSummary
+from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
+from airflow_provider_assistant.evaluation.summary import JudgeSummary, PairCounts
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.client.rate_limited import RateLimitedClient
     from airflow_provider_assistant.evaluation.cases import Case
     from airflow_provider_assistant.evaluation.judging.labels import Work
+    from airflow_provider_assistant.evaluation.judging.pairs import Pair
     from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions, Rubric
     from airflow_provider_assistant.evaluation.scorers import Scorer
@@ -118,8 +120,12 @@ class Judging:
         """
         Return a scorer that looks up the verdicts, if it is a judge; any other scorer is returned as it is.
 
+        The score of a pair is 1 if the answer is better than that of the baseline, -1 if it is worse, and 0 for a tie.
+
         :param scorer: The scorer.
         """
+        if scorer.name == PAIRWISE:
+            return self._comparing(scorer)
         if not scorer.name.startswith(JUDGE):
             return scorer
         hashes = {
@@ -147,11 +153,35 @@ class Judging:
 
     def reasons(self) -> dict[tuple[str, int, str], str]:
         """Return the reasons of the judges by key of the question, number of its repetition, and scorer."""
-        return {
+        reasons = {
             (request.key, request.repetition, request.rubric.scorer): self._known[content_hash].reason
             for request, content_hash in zip(self._work.requests, self._hashes, strict=True)
-            if content_hash in self._known and not request.is_label
+            if content_hash in self._known and not request.is_label and request.second is None
         }
+        pairs = {
+            (pair.key, pair.repetition, PAIRWISE): pair.reason(self._pair_verdicts(pair)) for pair in self._work.pairs
+        }
+        return reasons | {identity: reason for identity, reason in pairs.items() if reason}
+
+    def _comparing(self, scorer: Scorer) -> Scorer:
+        pairs = {(pair.key, pair.repetition): pair for pair in self._work.pairs}
+
+        def score(case: Case) -> float | None:
+            pair = pairs.get((case.key, case.repetition))
+            if pair is None:
+                return None
+            for content_hash in self._pair_hashes(pair):
+                if content_hash in self._errors:
+                    raise self._errors[content_hash]
+            return SCORES[pair.result(self._pair_verdicts(pair))]
+
+        return replace(scorer, score=score)
+
+    def _pair_hashes(self, pair: Pair) -> list[str]:
+        return [request.content_hash(self._model) for request in pair.requests]
+
+    def _pair_verdicts(self, pair: Pair) -> list[Verdict | None]:
+        return [self._known.get(content_hash) for content_hash in self._pair_hashes(pair)]
 
     def _summary(self, rubric: Rubric) -> JudgeSummary:
         hashes = {
@@ -176,13 +206,17 @@ class Judging:
             output_tokens=output_tokens,
             cost=self._options.cost(input_tokens, output_tokens),
             agreement=agreement(pairs) if labels else None,
+            pairs=self._pair_counts() if rubric.is_pairwise else None,
         )
+
+    def _pair_counts(self) -> PairCounts:
+        return pair_counts([(pair, self._pair_verdicts(pair)) for pair in self._work.pairs])
 
     async def _run(self, open_client: Callable[[], RateLimitedClient]) -> None:
         # Equal requests have the same hash and are sent only once.
         unique = dict(zip(self._hashes, self._work.requests, strict=True))
         waiting = [item for item in unique.items() if item[0] not in self._known]
-        log.info("Judging %d answers; %d others have a verdict already.", len(waiting), len(self._known))
+        log.info("Asking for %d verdicts; %d are known.", len(waiting), len(self._known))
         if not waiting:
             return
         jitter = random.Random()  # noqa: S311 (jitter is no secret)
@@ -219,7 +253,7 @@ class Judging:
         if self._tokens >= limit:
             raise AssistantJudgeLimitError(
                 f"The judges have used {self._tokens} tokens, and max_judge_tokens is {limit}. {len(self._known)} of "
-                f"{total} answers have a verdict; a retry does not pay for them again. Raise max_judge_tokens, or "
+                f"{total} verdicts are known; a retry does not pay for them again. Raise max_judge_tokens, or "
                 "evaluate fewer questions."
             )
 

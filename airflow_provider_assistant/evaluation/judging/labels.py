@@ -1,4 +1,4 @@
-"""Labels: the verdicts of people, with which a judge is compared before it may decide a gate."""
+"""What judges are asked; and labels, the verdicts of people with which a judge is compared before it may decide."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_assistant.evaluation.cases import Case, truth
+from airflow_provider_assistant.evaluation.judging.pairs import Pair, pairs_of
 from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
 from airflow_provider_assistant.evaluation.rules import Rule
@@ -34,15 +35,18 @@ class Work:
     """
     Everything that the judges of an evaluation have to judge.
 
-    :param requests: The requests, by question, then by rubric: for its answer, and for another labelled answer.
+    :param requests: The requests, by question, then by rubric: for its answer, and for another labelled answer. Those
+        of the pairs follow.
     :param labels: The labels of both.
+    :param pairs: The answers that are compared with those of the baseline. Default: none.
     """
 
     requests: Sequence[JudgeRequest]
     labels: Sequence[Label]
+    pairs: Sequence[Pair] = ()
 
 
-def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric]) -> Work:
+def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric], others: Sequence[Case] = ()) -> Work:
     """
     Return what the judges have to judge.
 
@@ -52,16 +56,18 @@ def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric]) -> Work:
 
     :param cases: The questions.
     :param rubrics: The rubrics.
+    :param others: The questions with the answers of the baseline, for ``judge.pairwise``. Default: none.
     :raises AssistantInputError: A label is not true, false or empty, or it is not clear which rubric it is about.
     """
     requests: list[JudgeRequest] = []
     labels: dict[tuple[str, Rubric, str], Label] = {}
+    single = [rubric for rubric in rubrics if not rubric.is_pairwise]
     for case in cases:
-        for rubric in rubrics:
+        for rubric in single:
             request = None if case.answer is None else JudgeRequest.of(case, rubric, case.answer)
             if request:
                 requests.append(request)
-            passes = _label(case, rubric, is_only=len(rubrics) == 1)
+            passes = _label(case, rubric, is_only=len(single) == 1)
             if passes is None:
                 continue
             labelled = _labelled(case, rubric, request)
@@ -69,7 +75,9 @@ def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric]) -> Work:
                 if labelled.is_label:
                     requests.append(labelled)
                 labels[labelled.key, rubric, labelled.answer] = Label(labelled, passes)
-    return Work(requests, list(labels.values()))
+    pairs = [pair for rubric in rubrics if rubric.is_pairwise for pair in pairs_of(cases, others, rubric)]
+    requests += [request for pair in pairs for request in pair.requests]
+    return Work(requests, list(labels.values()), pairs)
 
 
 def check_labels(labels: Sequence[Label], rules: Sequence[Rule]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeAlias
 
-from airflow_provider_assistant.evaluation.rules import JUDGE
+from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 # Columns without which a rubric is not applicable.
@@ -21,7 +21,7 @@ class Rubric:
     What a judge checks.
 
     :param name: Name of the rubric; the scorer is ``judge.<name>``.
-    :param text: Instruction to the model: when an answer passes.
+    :param text: Instruction to the model: when an answer passes; for ``pairwise``, which of two answers is better.
     :param reference: Column with the text to compare with. Questions without it are not applicable. Default: None.
     """
 
@@ -33,6 +33,11 @@ class Rubric:
     def scorer(self) -> str:
         """Name of the scorer."""
         return f"{JUDGE}{self.name}"
+
+    @property
+    def is_pairwise(self) -> bool:
+        """Whether the judge compares two answers to a question."""
+        return self.scorer == PAIRWISE
 
 
 BUILT_IN = {
@@ -54,6 +59,13 @@ BUILT_IN = {
         Rubric(
             "tone",
             "The answer passes if it is polite, addresses the user's question and is neither sarcastic nor blaming.",
+        ),
+        Rubric(
+            PAIRWISE.removeprefix(JUDGE),
+            "The better answer helps the user more: it answers the question, and its facts are right. If there is an "
+            "expected answer, its facts are right. A wrong number, name, date, condition or negation is worse than a "
+            "missing detail, and an invented fact is worse than saying that the answer is not known. Length, style and "
+            "order do not matter. If both answers are equally good or equally bad, neither is better.",
         ),
     )
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def verdicts_schema() -> pa.Schema:
     """
-    Return the schema of the verdicts, one row per answer and judge.
+    Return the schema of the verdicts, one row per answer and judge, and two per pair of answers.
 
     ``hash`` covers everything that the verdict depends on. ``is_label`` is true for an answer that only a label is
     about. ``score``, ``verdict`` and ``reason`` are those of the judge.

@@ -93,6 +93,21 @@ def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[
     return chart.svg()
 
 
+def proportions(parts: Sequence[tuple[int, str]]) -> str:
+    """
+    Draw counts as the parts of one bar.
+
+    :param parts: Count and colour of each part, from left to right. At least one count is not 0.
+    :return: The chart as SVG.
+    """
+    total, left, shapes = sum(count for count, _ in parts), 0.0, []
+    for count, colour in parts:
+        width = WIDTH * count / total
+        shapes.append(f'<rect x="{left:.1f}" y="0" width="{width:.1f}" height="4" style="fill: var(--{colour})"/>')
+        left += width
+    return f'<svg viewBox="0 0 {WIDTH} 4" aria-hidden="true" focusable="false">{"".join(shapes)}</svg>'
+
+
 def _scale(values: Sequence[float], most: float) -> tuple[float, float]:
     """Return the ends of an axis, with a minimum range, so that small noise does not look like a large change."""
     low, high = min(values), max(values)

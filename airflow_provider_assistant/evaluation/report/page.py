@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.report import charts, formats, sections, side_by_side
+from airflow_provider_assistant.evaluation.rules import PAIRWISE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from airflow_provider_assistant.evaluation.cases import Case
-    from airflow_provider_assistant.evaluation.summary import ScorerSummary, Summary
+    from airflow_provider_assistant.evaluation.summary import PairCounts, ScorerSummary, Summary
 
 HERE = Path(__file__).parent
 # Identifies the reports that this package wrote.
@@ -71,6 +72,7 @@ def render(
         worst=sections.worst(summary, cases, scores),
         repeated=sections.repeated(summary, cases, scores),
         changes=sections.changes(summary, cases),
+        pairwise=_pairwise(summary),
         pairs=side_by_side.pairs(summary, cases, baseline_cases),
         unanswered=sections.unanswered(cases),
         errors=sections.scoring_errors(scores),
@@ -108,6 +110,17 @@ def _markup(svg: str) -> Any:
 
 def _picture(scorer: ScorerSummary) -> Any:
     return _markup(charts.histogram(scorer.histogram)) if any(scorer.histogram) else None
+
+
+def _pairwise(summary: Summary) -> tuple[PairCounts, Any] | None:
+    """Return the counts of the judge that compares answers, and their chart; None without pairs."""
+    scorer = summary.scorers.get(PAIRWISE)
+    counts = scorer.judge.pairs if scorer and scorer.judge else None
+    if counts is None or not counts.pairs:
+        return None
+    equal = counts.ties + counts.identical + counts.order_changed
+    parts = [(counts.wins, "good"), (equal, "faint"), (counts.losses, "bad")]
+    return counts, _markup(charts.proportions(parts)) if any(count for count, _ in parts) else ""
 
 
 def _measure(summary: Summary) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.evaluation.report import word_diff
 from airflow_provider_assistant.evaluation.report.sections import Some
+from airflow_provider_assistant.evaluation.rules import PAIRWISE
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.cases import Case
@@ -37,7 +38,8 @@ def pairs(summary: Summary, cases: Iterable[Case], baseline_cases: Sequence[Case
     """
     Return the questions whose scores changed most, the greatest change first.
 
-    A change is that of the scores from 0 to 1. Of a repeated question, the first two different answers are shown.
+    A change is that of the scores from 0 to 1, and of the better answer. Of a repeated question, two different answers
+    are shown, of the same repetition if possible.
 
     :param summary: The summary of the evaluation.
     :param cases: The questions.
@@ -47,7 +49,7 @@ def pairs(summary: Summary, cases: Iterable[Case], baseline_cases: Sequence[Case
         return Some([], 0)
     changes: dict[str, dict[str, Change]] = {}
     for name, found in summary.comparison.scorers.items():
-        if name in summary.scorers and summary.scorers[name].histogram:
+        if name == PAIRWISE or (name in summary.scorers and summary.scorers[name].histogram):
             for change in (*found.worst, *found.best):
                 changes.setdefault(change.key, {})[name] = change
     now, before = _answered(cases), _answered(baseline_cases)
@@ -60,7 +62,9 @@ def pairs(summary: Summary, cases: Iterable[Case], baseline_cases: Sequence[Case
 
 
 def _pair(now: Sequence[Case], before: Sequence[Case], changes: Mapping[str, Change]) -> AnswerPair:
-    pairs = [(old, new) for new in now for old in before]
+    pairs = sorted(
+        ((old, new) for new in now for old in before), key=lambda pair: pair[0].repetition != pair[1].repetition
+    )
     old, new = next(((old, new) for old, new in pairs if old.answer != new.answer), pairs[0])
     return AnswerPair(new, changes, *word_diff.compare(old.answer or "", new.answer or ""))
 

@@ -39,6 +39,7 @@ ACTIONS = dict(actions())
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
         "assistant golden-set check",
+        "assistant golden-set propose",
         "assistant golden-set sample",
         *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "evaluate", "sandbox")),
         *(
@@ -69,6 +70,7 @@ def test_the_definition_imports_nothing_but_itself():
     assert {name for name in json.loads(done.stdout.splitlines()[-1]) if not name.startswith("airflow.")} <= {
         "airflow_provider_assistant",
         "airflow_provider_assistant.cli",
+        "airflow_provider_assistant.cli.arguments",
         "airflow_provider_assistant.cli.definition",
     }
 

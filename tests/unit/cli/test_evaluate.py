@@ -85,6 +85,23 @@ def test_judges_of_a_gate_file(evaluate, gate, golden, tmp_path, service, monkey
     assert pq.read_table(tmp_path / "saved" / "verdicts.parquet")["key"].to_pylist() == ["refunds", "hours"]
 
 
+def test_answers_of_two_sites_are_compared_in_pairs(evaluate, gate, tmp_path, service, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+    gate_file = gate("scorers: [judge.pairwise]\njudge: {conn_id: judge}\n")
+    refused = evaluate("--gate", gate_file)
+    assert refused.code == 2
+    assert "--against-site" in refused.err
+    assert service.posts("/chat/") == 0
+    ran = evaluate("--gate", gate_file, "--against-site", "acme-shop", "-o", "json")
+    assert ran.code == 0, ran.err
+    # Both sites have no documents, so their answers are identical.
+    assert (ran.json["pairs"]["pairs"], ran.json["pairs"]["identical"]) == (3, 3)
+    assert ran.json["comparison"]["judge.pairwise"]["unchanged"] == 3
+    shown = evaluate("--gate", gate_file, "--against-site", "acme-shop")
+    assert "pairs\tidentical\torder changed\terrors\tfirst preferred" in shown.out
+    assert "3\t3\t0\t0\t" in shown.out
+
+
 def test_a_gate_that_fails(evaluate, gate, tmp_path):
     gate_file = gate("gate: ['token_f1 >= 1.0', 'coverage >= 0.9', 'latency p95 <= 100']")
     ran = evaluate("--gate", gate_file, "--junit", tmp_path / "out.xml")

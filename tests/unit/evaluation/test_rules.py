@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from airflow_provider_assistant.evaluation.rules import check_calibration, parse_condition, parse_rule
+from airflow_provider_assistant.evaluation.rules import check_calibration, check_pairwise, parse_condition, parse_rule
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 NAMES = ("token_f1", "must_include", "my.own.score")
@@ -179,3 +179,21 @@ def test_a_judge_in_a_gate_needs_a_rule_on_its_agreement(rule):
 def test_a_judge_that_decides_nothing_needs_no_labels():
     check_calibration([parse_rule("token_f1 >= 0.5"), parse_rule("pass_rate >= 0.5")], parse_condition("token_f1 >= 1"))
     check_calibration([parse_rule("coverage >= 0.5")], parse_condition("judge.tone >= 0.5"))
+
+
+@pytest.mark.parametrize("rule", ["judge.pairwise >= 0", "judge.pairwise drop <= 0.1", "pass_rate >= 0.5"])
+def test_the_judge_of_pairs_has_no_labels_and_decides_nothing(rule):
+    pass_if = parse_condition("judge.pairwise >= 0")
+    with pytest.raises(AssistantInputError, match="has no labels of people, so it only informs"):
+        check_calibration([parse_rule(rule)], pass_if)
+    with pytest.raises(AssistantInputError, match="has no labels of people"):
+        parse_rule("judge.pairwise agreement >= 0.6 on >= 50 labels")
+
+
+@pytest.mark.parametrize("baseline", [None, "previous", {"tag": "v1"}, "evaluations/nightly"])
+def test_the_judge_of_pairs_needs_the_answers_of_the_baseline(baseline):
+    with pytest.raises(AssistantInputError, match=r"set baseline=\{'answers': path\}") as raised:
+        check_pairwise(["token_f1", "judge.pairwise"], baseline)
+    assert raised.value.field == "scorers"
+    check_pairwise(["judge.tone"], baseline)
+    check_pairwise(["judge.pairwise"], {"answers": "answers.parquet"})

@@ -526,6 +526,7 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
         ({"gate": ["token_f1 drop <= 0.1"]}, "needs a baseline"),
         ({"scorers": ["judge.policy"]}, "needs the text of your policy"),
         ({"scorers": ["judge.tone"], "judge": {"retries": 3}}, "there is no option 'retries'"),
+        ({"scorers": ["judge.pairwise"], "baseline": "previous"}, "compares each answer with another answer"),
         ({"judge": {"rubrics": {"tone": "Be polite."}}}, "add 'judge.tone' to scorers"),
         ({"scorers": ["judge.tone"], "gate": ["judge.tone >= 0.8"]}, "add a rule such as 'judge.tone agreement"),
         (

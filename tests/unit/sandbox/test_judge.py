@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.sandbox.judge import judge
+from airflow_provider_assistant.sandbox.judge import compare, judge
 
 SCHEMA = {"json_schema": {"schema": {"required": ["reason", "score", "verdict"]}}}
 
@@ -19,6 +19,46 @@ def models(server):
     headers = {"Authorization": "Bearer dev-acme-full"}
     with httpx.Client(base_url=f"{server.root}/v1", headers=headers, verify=False) as opened:
         yield opened
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "better"),
+    [
+        ("Refunds are paid within 5 days.", "Refunds are paid within 9 days.", "first"),
+        ("I like trains.", "We pay refunds within 5 days.", "second"),
+        ("Refunds are paid within 9 days.", "Refunds are paid within 8 days.", "tie"),
+    ],
+)
+def test_the_better_of_two_answers_does_not_depend_on_the_order(first, second, better):
+    expected = "Refunds are paid within 5 days."
+    other = {"first": "second", "second": "first", "tie": "tie"}[better]
+    assert compare({"first": first, "second": second, "expected": expected})[0] == better
+    assert compare({"first": second, "second": first, "expected": expected})[0] == other
+
+
+@pytest.mark.parametrize(("bias", "better"), [(0.2, "first"), (0.0, "tie"), (-0.2, "second")])
+def test_a_position_bias_decides_between_equal_answers(bias, better):
+    assert compare({"first": "Please wait.", "second": "Wait, please."}, bias)[0] == better
+
+
+@given(st.text(), st.text(), st.text(), st.floats(-1, 1))
+def test_any_two_texts_are_compared(first, second, expected, bias):
+    better, reason = compare({"first": first, "second": second, "expected": expected}, bias)
+    assert better in {"first", "second", "tie"}
+    assert reason
+
+
+def test_two_answers_get_a_reply_with_the_better_one(server, models):
+    schema = {"json_schema": {"schema": {"required": ["reason", "better"]}}}
+    request = body({"first": "Yes.", "second": "Yes."}, response_format=schema)
+
+    def better():
+        text = models.post("/chat/completions", json=request).json()["choices"][0]["message"]["content"]
+        return json.loads(text)["better"]
+
+    assert better() == "tie"
+    server.service.faults.update(judge_position_bias=0.3)
+    assert better() == "first"
 
 
 def body(question, **more):
@@ -83,6 +123,8 @@ def test_a_reply_is_a_chat_completion_and_the_same_every_time(models):
     [
         body("Is it right?"),
         body({"question": "?"}),
+        body({"first": "x"}),
+        body({"first": "x", "second": "y"}),
         body({"answer": "x"}, response_format={"type": "json_object"}),
         body({"answer": "x"}, messages=[]),
         body({"answer": "x"}, model=None),

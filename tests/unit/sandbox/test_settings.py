@@ -45,6 +45,7 @@ def test_an_empty_variable_is_no_value() -> None:
         (["--fail-messages", "("], {}, "fail_messages is not a regular expression"),
         (["--answer-limit", "0"], {}, "answer_limit must be a whole number above 0"),
         (["--short-answer-rate", "1.5"], {}, "short_answer_rate must be between 0 and 1"),
+        (["--judge-position-bias", "2"], {}, "judge_position_bias must be between -1 and 1"),
         (["--history", "-1"], {}, "history must be between 0 and 366"),
         (["--data", __file__], {}, "data must be a directory"),
     ],

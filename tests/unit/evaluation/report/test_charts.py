@@ -90,3 +90,13 @@ def test_a_text_is_escaped() -> None:
     svg = charts.durations([1.0], [("<p50> & co", 1.0)])
     assert "&lt;p50&gt; &amp; co" in svg
     ElementTree.fromstring(svg)
+
+
+def test_the_parts_of_a_bar_have_the_width_of_their_share() -> None:
+    svg = charts.proportions([(1, "good"), (0, "faint"), (3, "bad")])
+    ElementTree.fromstring(svg)
+    assert re.findall(r'x="([\d.]+)" .*?width="([\d.]+)".*?var\(--(\w+)\)', svg) == [
+        ("0.0", "80.0", "good"),
+        ("80.0", "0.0", "faint"),
+        ("80.0", "240.0", "bad"),
+    ]

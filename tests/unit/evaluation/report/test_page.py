@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_assistant.evaluation import summary as parts
+from airflow_provider_assistant.evaluation.comparison import compare
 from airflow_provider_assistant.evaluation.evaluate import summarise
 from airflow_provider_assistant.evaluation.report import render, sections
 from airflow_provider_assistant.evaluation.rules import parse_condition
@@ -361,3 +362,32 @@ def test_repetitions_have_a_section_of_their_own() -> None:
     assert "faq-0001" not in text
     assert "Repetition 2" in page(summary, cases, scores).sections["worst"]
     assert "repetitions" not in page(*nightly()).sections
+
+
+def test_pairs_have_their_figures_and_the_reasons_of_the_greatest_changes() -> None:
+    now, before = [case(0), case(1)], [case(0, answer="No <b>idea</b>."), case(1)]
+    scores, old = (scored(now, **{"judge.pairwise": values}) for values in ([1.0, 0.0], [0.0, 0.0]))
+    plain = summary_of(now, scores)
+    counts = parts.PairCounts(
+        pairs=9, wins=3, losses=1, ties=1, order_changed=2, identical=1, errors=1, first_preferred=0.625
+    )
+    judge = parts.JudgeSummary(
+        model="m", rubric="Better.", prompt_version=1, input_tokens=1, output_tokens=1, pairs=counts
+    )
+    scorer = plain.scorers["judge.pairwise"].model_copy(update={"judge": judge, "histogram": []})
+    comparison = compare(scores, old, higher_is_better={"judge.pairwise": True}, baseline={"name": "before"})
+    summary = summary_of(now, scores, scorers={"judge.pairwise": scorer}, comparison=comparison)
+    reasons = {("faq-0000", 1, "judge.pairwise"): "This answer first: the first is <i>better</i>."}
+    report = Page(render(summary, now, scores, [], reasons, baseline_cases=before))
+    told = report.sections["changes"]
+    for text in (
+        "The judge read 8 pairs of answers in both orders.",
+        "Better 3 of 9 pairs",
+        "Equal 4 1 by both verdicts, 1 identical, 2 because the order changed the verdict",
+        "Worse 1 the answer of the baseline is better; 1 pair could not be judged",
+        "First answer preferred 62.5 %",
+        "judge.pairwise : This answer first: the first is <i>better</i>.",
+    ):
+        assert text in told.replace("\u202f", " "), text
+    assert "There are no labels of people for pairs" in report.sections["judges"]
+    assert "3 better, 4 equal, 1 worse" in [found.get("aria-label") for _, found in report.tags]

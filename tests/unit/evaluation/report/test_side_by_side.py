@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_assistant.evaluation.evaluate import baseline_of, summarise
 from airflow_provider_assistant.evaluation.report.side_by_side import MAX_PAIRS, pairs
-from airflow_provider_assistant.evaluation.scorers import scorers_of
+from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from tests.unit.evaluation.report.examples import case
 
@@ -35,6 +35,23 @@ def test_of_a_repeated_question_two_different_answers_are_shown():
     now = [case(0), case(0, repetition=2, answer="Never.")]
     (one,) = compared(now, before).rows
     assert (texts(one.before), texts(one.after)) == ("Within five working days.", "Never.")
+
+
+def test_two_answers_of_the_same_repetition_are_preferred():
+    before = [case(0), case(0, repetition=2, answer="In five days.")]
+    now = [case(0), case(0, repetition=2, answer="Never.")]
+    (one,) = compared(now, before).rows
+    assert (texts(one.before), texts(one.after), one.case.repetition) == ("In five days.", "Never.", 2)
+
+
+def test_a_better_answer_is_a_change():
+    scorers = [Scorer("judge.pairwise", "judge", lambda _: 0.0, is_share=False)]
+    baseline = baseline_of([case(0, answer="No."), case(1)], scorers, name="before", path=None)
+    scorers = [Scorer("judge.pairwise", "judge", lambda one: float(one.answer != "Never."), is_share=False)]
+    now = [case(0), case(1, answer="Never.")]
+    summary = summarise(now, score_cases(now, scorers), scorers, name="n", baseline=baseline)
+    (one,) = pairs(summary, now, baseline.cases).rows
+    assert (one.case.key, list(one.changes)) == ("faq-0000", ["judge.pairwise"])
 
 
 def test_a_long_list_is_shortened():

@@ -1,0 +1,77 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+from airflow.cli.cli_config import Arg
+
+OUTPUT = Arg(
+    ("-o", "--output"),
+    choices=("text", "json"),
+    default="text",
+    help="output format: text for people, JSON for programs",
+)
+VERBOSE = Arg(("-v", "--verbose"), action="store_true", help="write a detailed log to standard error")
+CONNECTION = Arg(
+    ("-c", "--conn-id"), default="assistant_default", metavar="CONN_ID", help="Airflow connection of type assistant"
+)
+SITE = Arg(("--site",), metavar="SITE_ID", help="site (default: that of the connection)")
+LEDGER = Arg(
+    ("--ledger-conn-id",),
+    metavar="CONN_ID",
+    help="SQL connection of the ledger (default: that of Airflow's configuration)",
+)
+LEDGER_OF_SITE = Arg(
+    ("--ledger-conn-id",),
+    metavar="CONN_ID",
+    help="SQL connection of the ledger (default: that of the assistant connection, or else of Airflow's configuration)",
+)
+ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only this site (default: all sites)")
+TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant (default: that of the connection)")
+COMMON = (OUTPUT, VERBOSE)
+
+# Arguments that determine the keys and contents of the rows of a file. They must match those of the operator, or the
+# ledger does not recognise the rows.
+KIND = Arg(("--kind",), choices=("qa", "text"), default="qa", help="kind of document to create per row")
+COLUMN = Arg(
+    ("--column",),
+    action="append",
+    metavar="FIELD=COLUMN",
+    help="take a field from a column of another name; repeatable",
+)
+CONSTANT = Arg(
+    ("--constant",), action="append", metavar="FIELD=VALUE", help="set a field to one value for all rows; repeatable"
+)
+KEY = Arg(
+    ("--key",),
+    action="append",
+    metavar="COLUMN",
+    help="column that identifies a row; repeatable (default: the whole row)",
+)
+GROUP = Arg(
+    ("--group",),
+    action="append",
+    metavar="COLUMN",
+    help="column with the page, file or ticket that a row is a part of; repeatable (default: no groups)",
+)
+SOURCE_NAME = Arg(
+    ("--source-name",),
+    metavar="NAME",
+    help="name of the source in the ledger; use dag_id.task_id for the source of a task (default: name of the file)",
+)
+DELETED = Arg(
+    ("--findings",), metavar="FILE", help="findings file of a load; selects the documents listed as stale or superseded"
+)
+DELIMITER = Arg(("--delimiter",), metavar="CHARACTER", help="delimiter of a CSV file; \\t is a tab (default: ,)")
+ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV file, such as cp1252 (default: utf-8)")
+QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file (default: ")')
+ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="succeed if the file has no rows")
+QUESTION_KEY = Arg(
+    ("--key",),
+    action="append",
+    metavar="COLUMN",
+    help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
+)
+FORMAT = (DELIMITER, ENCODING, QUOTE)
+IN_FILE = (KIND, COLUMN, CONSTANT, KEY, *FORMAT, ALLOW_EMPTY)
+NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
+ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)

@@ -1,0 +1,153 @@
+"""
+The scores of an evaluation as OpenTelemetry events.
+
+Names and attributes are those of OpenTelemetry's semantic conventions for generative AI, whose status is *development*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.evaluation.scoring import ERROR, SCORED
+from airflow_provider_assistant.observability.events import LOWEST_SDK, send_events
+from airflow_provider_assistant.storage import arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.rules import Condition
+    from airflow_provider_assistant.evaluation.summary import Summary
+
+EVENT = "gen_ai.evaluation.result"
+# Values of ``[assistant] evaluation_events``.
+OFF, SCORES, EXPLANATIONS = MODES = ("off", "scores", "explanations")
+EXPLANATION = "gen_ai.evaluation.explanation"
+# What identifies an answer and its evaluation; Airflow's spans use the same names for the ids of the task instance.
+RUN = {
+    "dag_id": "airflow.dag_id",
+    "run_id": "airflow.dag_run.run_id",
+    "task_id": "airflow.task_id",
+    "map_index": "airflow.task_instance.map_index",
+    "region": "assistant.region",
+}
+_PIECE = 5000
+
+log = logging.getLogger(__name__)
+
+
+def send_scores(
+    summary: Summary,
+    scores: pa.Table,
+    cases: Sequence[Case],
+    reasons: Mapping[tuple[str, int, str], str],
+    pass_if: Condition | None,
+) -> None:
+    """
+    Send an event for each score and each error of a scorer, if ``[assistant] evaluation_events`` is set.
+
+    A collector that cannot be reached is a warning in the log, never an error: the evaluation is complete without it.
+
+    :param summary: The summary of the evaluation.
+    :param scores: The table of scores.
+    :param cases: The questions.
+    :param reasons: Reasons of the judges by key of the question, number of its repetition, and scorer. They are sent
+        only if the option is ``explanations``, because they may quote the answer.
+    :param pass_if: The condition for a question to pass, or None.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    mode = conf.get("assistant", "evaluation_events", fallback=OFF) or OFF
+    if mode == OFF:
+        return
+    if mode not in MODES:
+        log.warning("[assistant] evaluation_events is %r, not one of %s: no events are sent.", mode, ", ".join(MODES))
+        return
+    total = sum(scorer.scored + scorer.errors for scorer in summary.scorers.values())
+    try:
+        sent = send_events(EVENT, events_of(summary, scores, cases, reasons if mode == EXPLANATIONS else {}, pass_if))
+    except Exception as error:  # noqa: BLE001 (telemetry must not fail an evaluation)
+        # Without the text of the error, which may contain the collector's address with a password.
+        log.warning(
+            "%s: the evaluation events could not be sent: %s. They need OpenTelemetry's SDK and its OTLP/HTTP exporter "
+            "from version %s on, and valid OTEL_EXPORTER_OTLP_… variables.",
+            summary.name,
+            type(error).__name__,
+            LOWEST_SDK,
+        )
+        return
+    if sent == total:
+        log.info("%s: %d evaluation events were sent.", summary.name, sent)
+    else:
+        log.warning(
+            "%s: %d of %d evaluation events were not sent, because the collector did not accept them in time. The "
+            "evaluation is complete. Check OTEL_EXPORTER_OTLP_LOGS_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT.",
+            summary.name,
+            total - sent,
+            total,
+        )
+
+
+def events_of(
+    summary: Summary,
+    scores: pa.Table,
+    cases: Sequence[Case],
+    reasons: Mapping[tuple[str, int, str], str],
+    pass_if: Condition | None,
+) -> Iterator[dict[str, str | float]]:
+    """
+    Yield the attributes of the events, one for each score and each error of a scorer.
+
+    ``assistant.event.id`` is a hash of all attributes but the explanation, so an evaluation of the same answers by the
+    same task instance yields the same ids.
+
+    :param summary: The summary of the evaluation.
+    :param scores: The table of scores.
+    :param cases: The questions.
+    :param reasons: Reasons by key of the question, number of its repetition, and scorer, for the explanations.
+    :param pass_if: The condition for a question to pass, which decides the label ``pass`` or ``fail``; or None.
+    """
+    of_run = _of_run(summary)
+    requests = {(case.key, case.repetition): case.request_id for case in cases}
+    for row in _rows(scores):
+        of_score = {
+            "gen_ai.evaluation.name": row["scorer"],
+            "gen_ai.evaluation.score.value": row["score"],
+            "gen_ai.evaluation.score.label": _label(pass_if, row["scorer"], row["score"]),
+            "gen_ai.response.id": requests[row["key"], row["repetition"]],
+            "error.type": row["error"] and row["error"].partition(":")[0],
+            "assistant.question.key": row["key"],
+            "assistant.question.repetition": row["repetition"],
+            "assistant.answer.seconds": row["seconds"],
+        }
+        event = of_run | {name: value for name, value in of_score.items() if value is not None}
+        event["assistant.event.id"] = _hash_of(event)
+        if reason := reasons.get((row["key"], row["repetition"], row["scorer"])):
+            event[EXPLANATION] = reason
+        yield event
+
+
+def _rows(scores: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the scores and errors. In pieces: as Python objects, a table takes ten times the memory."""
+    for start in range(0, scores.num_rows, _PIECE):
+        yield from (row for row in arrow.rows_of(scores.slice(start, _PIECE)) if row["outcome"] in {SCORED, ERROR})
+
+
+def _of_run(summary: Summary) -> dict[str, str | float]:
+    ids: dict[str, str | float] = {RUN[name]: value for name, value in summary.run.items() if value and name in RUN}
+    return ids | {RUN["map_index"]: int(summary.run.get("map_index") or -1), "assistant.evaluation.name": summary.name}
+
+
+def _label(pass_if: Condition | None, scorer: str, score: float | None) -> str | None:
+    if score is None or pass_if is None:
+        return None
+    verdict = pass_if.holds({scorer: score})
+    return None if verdict is None else "pass" if verdict else "fail"
+
+
+def _hash_of(event: Mapping[str, str | float]) -> str:
+    return hashlib.blake2b(json.dumps(event, sort_keys=True).encode(), digest_size=16).hexdigest()

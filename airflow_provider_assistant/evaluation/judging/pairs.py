@@ -1,0 +1,128 @@
+"""
+Pairs of answers: which of two answers to a question is better.
+
+Models tend to prefer the answer that they read first, or last. So a judge is asked twice, with the answers in both
+orders, and only a preference that is the same in both counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
+from airflow_provider_assistant.evaluation.summary import PairCounts
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.judging.requests import Verdict
+    from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
+
+Result: TypeAlias = Literal["win", "loss", "tie", "order_changed", "identical", "error"]
+# The score of a pair. A pair with an error has none.
+SCORES: Mapping[Result, float] = {"win": 1.0, "loss": -1.0, "tie": 0.0, "order_changed": 0.0, "identical": 0.0}
+# Results of a pair by the verdicts with the new answer first, and with the new answer second.
+_AGREEING: Mapping[tuple[str, str], Result] = {
+    ("first", "second"): "win",
+    ("second", "first"): "loss",
+    ("tie", "tie"): "tie",
+}
+_WORDS = {"first": "the first is better", "second": "the second is better", "tie": "neither is better"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """
+    An answer and the answer of the baseline to the same question.
+
+    :param key: Key of the question.
+    :param repetition: Number of the repetition, from 1.
+    :param requests: The requests with the new answer first, and with the new answer second; none if both are identical.
+    """
+
+    key: str
+    repetition: int
+    requests: tuple[JudgeRequest, ...]
+
+    def result(self, verdicts: Sequence[Verdict | None]) -> Result:
+        """
+        Return which answer is better.
+
+        :param verdicts: The verdict on each request; None if there is none.
+        """
+        if not self.requests:
+            return "identical"
+        words = [verdict.verdict for verdict in verdicts if verdict]
+        if len(words) < len(self.requests):
+            return "error"
+        return _AGREEING.get((words[0], words[1]), "order_changed")
+
+    def reason(self, verdicts: Sequence[Verdict | None]) -> str:
+        """
+        Return the verdicts and their reasons as one text.
+
+        :param verdicts: The verdict on each request; None if there is none.
+        """
+        places = ("This answer first", "This answer second")
+        return " ".join(
+            f"{place}: {_WORDS[verdict.verdict]}. {verdict.reason}"
+            for place, verdict in zip(places, verdicts, strict=False)
+            if verdict
+        )
+
+
+def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> list[Pair]:
+    """
+    Return the answers that can be compared: both exist, for the same repetition of an unchanged question.
+
+    :param cases: The questions.
+    :param others: The questions with the answers of the baseline.
+    :param rubric: The rubric.
+    """
+    before = {(other.key, other.repetition): other for other in others}
+    pairs = []
+    for case in cases:
+        other = before.get((case.key, case.repetition))
+        if other is None or case.answer is None or other.answer is None or case.digest != other.digest:
+            continue
+        orders = [] if case.answer == other.answer else [(case.answer, other.answer), (other.answer, case.answer)]
+        requests = tuple(_request(case, rubric, first, second) for first, second in orders)
+        pairs.append(Pair(case.key, case.repetition, requests))
+    return pairs
+
+
+def pair_counts(judged: Sequence[tuple[Pair, Sequence[Verdict | None]]]) -> PairCounts:
+    """
+    Return how often each answer was better, and how often the verdict depended on the order.
+
+    :param judged: The pairs, each with the verdict on each of its requests.
+    """
+    results = Counter(pair.result(verdicts) for pair, verdicts in judged)
+    # Only whole pairs: each answer must have been in both places for a fair share of 0.5.
+    words = Counter(
+        verdict.verdict
+        for pair, verdicts in judged
+        if pair.result(verdicts) != "error"
+        for verdict in verdicts
+        if verdict
+    )
+    decided = words["first"] + words["second"]
+    return PairCounts(
+        pairs=len(judged),
+        wins=results["win"],
+        losses=results["loss"],
+        ties=results["tie"],
+        order_changed=results["order_changed"],
+        identical=results["identical"],
+        errors=results["error"],
+        first_preferred=words["first"] / decided if decided else None,
+    )
+
+
+def _request(case: Case, rubric: Rubric, first: str, second: str) -> JudgeRequest:
+    # Without passages: those of two sites may differ, and the judge sees one list.
+    return JudgeRequest(
+        case.key, rubric, case.message, first, case.expected, (), repetition=case.repetition, second=second
+    )

@@ -1,0 +1,176 @@
+"""Propose cases for a golden set: questions whose answers were rated bad."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.golden_set import NEAR
+from airflow_provider_assistant.evaluation.text import normalise
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+# Columns of a proposal. A person fills in the expectations, and in ``human`` whether ``human_answer`` is right.
+COLUMNS = (
+    *("key", "message", "expected", "must_include", "must_not_include", "expected_url", "expect_no_answer", "tags"),
+    *("human_answer", "human", "rating", "rated_at", "rated_request_id"),
+)
+# Reasons why a rating does not become a case.
+SKIPPED = (
+    *("replaced", "other_ratings", "without_answer", "later_turns"),
+    *("in_golden_set", "duplicates", "over_limit"),
+)
+
+
+class Rating(NamedTuple):
+    """
+    A row of the dataset ``feedback``.
+
+    :param session_id: Session of the rated chat request.
+    :param request_id: The chat request.
+    :param rating: The word that was sent.
+    :param sent_at: When it was sent: a time, or its text in ISO 8601.
+    """
+
+    session_id: str
+    request_id: str
+    rating: str
+    sent_at: datetime | str
+
+    @property
+    def request(self) -> tuple[str, str]:
+        """The rated chat request, with its session."""
+        return self.session_id, self.request_id
+
+    @property
+    def moment(self) -> str:
+        """
+        When it was sent, in UTC and ISO 8601, so that texts sort by time.
+
+        :raises AssistantInputError: ``sent_at`` is not a time.
+        """
+        try:
+            sent = datetime.fromisoformat(self.sent_at) if isinstance(self.sent_at, str) else self.sent_at
+        except ValueError:
+            raise AssistantInputError(
+                f"rating of request {self.request_id!r}: sent_at must be a time in ISO 8601, not {self.sent_at!r}",
+                field="sent_at",
+            ) from None
+        return (sent.astimezone(UTC) if sent.tzinfo else sent.replace(tzinfo=UTC)).isoformat()
+
+
+class Answered(NamedTuple):
+    """
+    A question of a chat batch with its answer.
+
+    :param message: Text of the question.
+    :param answer: Text of the answer.
+    :param turn: Number of the question in its conversation, from 1.
+    """
+
+    message: str
+    answer: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """
+    Proposed cases, and the counts of the other ratings.
+
+    :param rows: The cases, newest rating first; each is a mapping with ``COLUMNS``.
+    :param ratings: Number of ratings. The number of cases and the counts of ``skipped`` add up to it.
+    :param skipped: Counts by reason, for each of ``SKIPPED``: ``replaced``, a later rating of the same answer exists;
+        ``other_ratings``, the answer is not rated bad; ``without_answer``, the answers do not contain it;
+        ``later_turns``, the question continues a conversation; ``in_golden_set`` and ``duplicates``, the golden set or
+        a newer proposal has the same question or one that is at least 95 % similar; ``over_limit``.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    ratings: int
+    skipped: Mapping[str, int]
+
+
+def bad_requests(ratings: Iterable[Rating], words: Iterable[str]) -> tuple[list[Rating], Counter[str]]:
+    """
+    Return the latest ratings of those chat requests that are rated bad, newest first, and the counts of the others.
+
+    :param ratings: The ratings, in any order.
+    :param words: Words that mean that an answer is bad.
+    """
+    given = list(ratings)
+    latest: dict[tuple[str, str], Rating] = {}
+    for rating in given:
+        other = latest.get(rating.request)
+        if other is None or rating.moment > other.moment:
+            latest[rating.request] = rating
+    wanted = set(words)
+    bad = [rating for rating in latest.values() if rating.rating in wanted]
+    bad.sort(key=lambda rating: rating.request)
+    bad.sort(key=lambda rating: rating.moment, reverse=True)
+    return bad, Counter(replaced=len(given) - len(latest), other_ratings=len(latest) - len(bad))
+
+
+def propose(
+    ratings: Iterable[Rating],
+    answers: Mapping[tuple[str, str], Answered],
+    golden: Iterable[str],
+    *,
+    words: Iterable[str],
+    limit: int,
+) -> Proposals:
+    """
+    Propose the questions whose answers were rated bad as cases of a golden set.
+
+    :param ratings: The ratings, in any order. Only the latest one of a chat request counts.
+    :param answers: The answers by session and chat request.
+    :param golden: The questions of the golden set.
+    :param words: Words that mean that an answer is bad.
+    :param limit: Maximum number of cases.
+    :return: The cases and the counts.
+    """
+    bad, skipped = bad_requests(ratings, words)
+    known, proposed = [normalise(message) for message in golden], list[str]()
+    rows: list[dict[str, Any]] = []
+    for rating in bad:
+        answered = answers.get(rating.request)
+        text = normalise(answered.message) if answered else ""
+        if answered is None:
+            skipped["without_answer"] += 1
+        elif answered.turn > 1:
+            skipped["later_turns"] += 1
+        elif _is_near(text, known):
+            skipped["in_golden_set"] += 1
+        elif _is_near(text, proposed):
+            skipped["duplicates"] += 1
+        elif len(rows) == limit:
+            # Older questions that are similar to this one count as duplicates, whatever the limit.
+            proposed.append(text)
+            skipped["over_limit"] += 1
+        else:
+            proposed.append(text)
+            rows.append(_row(rating, answered, text))
+    counts = {reason: skipped[reason] for reason in SKIPPED}
+    return Proposals(rows, len(rows) + sum(counts.values()), counts)
+
+
+def _is_near(text: str, others: Sequence[str]) -> bool:
+    process, ratio = require_extra("rapidfuzz.process"), require_extra("rapidfuzz.fuzz").ratio
+    return process.extractOne(text, others, scorer=ratio, score_cutoff=NEAR) is not None
+
+
+def _row(rating: Rating, answered: Answered, text: str) -> dict[str, Any]:
+    # The key is a hash of the question, so it is the same in every file of proposals.
+    key = f"feedback.{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+    return dict.fromkeys(COLUMNS, "") | {
+        "key": key,
+        "message": answered.message,
+        "human_answer": answered.answer,
+        "rating": rating.rating,
+        "rated_at": rating.moment,
+        "rated_request_id": rating.request_id,
+    }
