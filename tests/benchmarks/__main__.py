@@ -22,7 +22,7 @@ def main() -> None:
         nargs="*",
         metavar="CASE",
         help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, judge, "
-        "metrics, pages",
+        "handbook, metrics, pages",
     )
     parser.add_argument("--quick", action="store_true", help="tiny runs: they prove that it works, and measure nothing")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to keep the figures")

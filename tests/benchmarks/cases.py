@@ -22,6 +22,7 @@ from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks import (
     chat_batch_cases,
     evaluations,
+    handbook,
     judging,
     lake_cases,
     loads,
@@ -283,6 +284,7 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     **lake_cases.CASES,
     "evaluate": evaluations.evaluate,
     "judge": judging.judge,
+    "handbook": handbook.handbook,
     **metric_cases.CASES,
     **page_cases.CASES,
 }
