@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_assistant.knowledge import file_documents, split_documents
+from airflow_provider_assistant.knowledge import file_documents, split_documents, write_documents
 from tests.benchmarks import loads
 from tests.benchmarks.measure import Figure, Size, reset_peak, status, worked
 from tests.benchmarks.service import Service
@@ -70,15 +70,13 @@ def _chunks(root: Path) -> Iterator[Any]:
 
 def _loaded(root: Path, service: Service, ledger: Any) -> dict[str, Any]:
     """Read, split and load the handbook, as the two tasks of a DAG do; return the counts and the seconds."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    path, columns = root.parent / "chunks.parquet", ["key", "title", "title", "content", "category"]
     started = time.perf_counter()
-    names = {"id": "key", "title": "title", "question": "title", "answer": "content", "category": "category"}
-    path = root.parent / "chunks.parquet"
-    rows = [{name: row[source] for name, source in names.items()} for row in _chunks(root)]
-    pq.write_table(pa.Table.from_pylist(rows), path)
-    del rows
+    write_documents(_chunks(root), path)
+    table = pq.read_table(path, columns=sorted(set(columns)))
+    pq.write_table(table.select(columns).rename_columns(["id", "title", "question", "answer", "category"]), path)
     counts, _ = loads.load(str(path), service, ledger, scope="handbook")
     return {"created": counts.created, "unchanged": counts.unchanged, "seconds": time.perf_counter() - started}
 
