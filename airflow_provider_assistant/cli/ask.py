@@ -17,7 +17,7 @@ from airflow_provider_assistant.chat_batch.answers import has_own_sessions
 from airflow_provider_assistant.chat_batch.batch import Batch
 from airflow_provider_assistant.chat_batch.questions import read_questions
 from airflow_provider_assistant.cli.output import Console
-from airflow_provider_assistant.cli.rows import pairs
+from airflow_provider_assistant.cli.rows import csv_options, pairs
 from airflow_provider_assistant.exceptions import AssistantIncompleteError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.loading.columns import ColumnSelection
@@ -39,8 +39,7 @@ def read_rows(file: str, args: argparse.Namespace) -> pa.Table:
     :param args: Arguments of the command, for the format of CSV files.
     :raises AssistantInputError: The file cannot be read.
     """
-    csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
-    with open_source(file, ColumnSelection((), rest=True), csv_options=csv_options) as source:
+    with open_source(file, ColumnSelection((), rest=True), csv_options=csv_options(args)) as source:
         return table_of(source)
 
 

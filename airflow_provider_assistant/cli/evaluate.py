@@ -21,7 +21,7 @@ from airflow_provider_assistant.evaluation.evaluate import Baseline, summarise
 from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
-from airflow_provider_assistant.evaluation.rules import ANSWERS, PAIRWISE, check_pairwise
+from airflow_provider_assistant.evaluation.rules import ANSWERS, check_pairwise
 from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.evaluation.cases import Case
-    from airflow_provider_assistant.evaluation.summary import PairCounts, Summary
+    from airflow_provider_assistant.evaluation.summary import Summary
     from airflow_provider_assistant.operators.judging import Judged
 
 DEFAULT_CONNECTION = "assistant_default"
@@ -149,7 +149,7 @@ def _show(out: Console, args: argparse.Namespace, summary: Summary) -> None:
             for name, found in compared.items()
         ]
         out.table(("scorer", "wins", "ties", "losses", "difference", "low", "high"), rows)
-    if pairs := _pairs(summary):
+    if pairs := summary.pairs:
         titles = ("pairs", "identical", "order changed", "errors", "first preferred")
         cells = (pairs.pairs, pairs.identical, pairs.order_changed, pairs.errors, _number(pairs.first_preferred))
         out.table(titles, [cells])
@@ -161,7 +161,7 @@ def _show(out: Console, args: argparse.Namespace, summary: Summary) -> None:
 
 
 def _result(args: argparse.Namespace, summary: Summary) -> dict[str, Any]:
-    comparison, pairs = summary.comparison, _pairs(summary)
+    comparison, pairs = summary.comparison, summary.pairs
     return {
         "name": summary.name,
         "verdict": summary.gate.verdict,
@@ -181,12 +181,6 @@ def _result(args: argparse.Namespace, summary: Summary) -> dict[str, Any]:
         "report": args.report,
         "saved": args.save,
     }
-
-
-def _pairs(summary: Summary) -> PairCounts | None:
-    """Return the counts of the judge that compares answers, if it was asked."""
-    scorer = summary.scorers.get(PAIRWISE)
-    return scorer.judge.pairs if scorer and scorer.judge else None
 
 
 def _number(value: float | None) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_assistant.cli.ask import key_columns_of, read_rows
 from airflow_provider_assistant.cli.gate_file import read_gate
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
-from airflow_provider_assistant.cli.rows import pairs
+from airflow_provider_assistant.cli.rows import csv_options, pairs
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.evaluation.golden_set import check_golden_set
 from airflow_provider_assistant.evaluation.proposals import COLUMNS, Answered, Rating
@@ -142,8 +142,7 @@ def _turn(value: Any) -> int:
 
 def _rows_of(file: str, args: argparse.Namespace, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield some columns of all rows of a file, folder or glob."""
-    csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
-    with open_source(file, ColumnSelection((), any=columns), csv_options=csv_options) as source:
+    with open_source(file, ColumnSelection((), any=columns), csv_options=csv_options(args)) as source:
         for batch in source.batches():
             if batch.problems:
                 position, problem = next(iter(batch.problems.items()))

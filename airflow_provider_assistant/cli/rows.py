@@ -1,4 +1,4 @@
-"""Open the rows of a file by the arguments of a command. Shared by ``load`` and ``ledger``."""
+"""Open the rows of a file by the arguments of a command. Shared by several commands."""
 
 from __future__ import annotations
 
@@ -46,6 +46,15 @@ KINDS = {
 }
 
 
+def csv_options(args: argparse.Namespace) -> dict[str, Any]:
+    """
+    Return the format of CSV files.
+
+    :param args: Arguments of the command.
+    """
+    return {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
+
+
 @contextlib.contextmanager
 def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[DataframeRows]:
     """
@@ -61,8 +70,7 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
     constants = pairs("--constant", args.constant)
     columns = mapping_of(kind.payload, pairs("--column", args.column), constants)
     keys, groups = args.key or [], getattr(args, "group", None) or []
-    csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
-    options: dict[str, Any] = {"csv_options": csv_options, "allow_empty": args.allow_empty}
+    options: dict[str, Any] = {"csv_options": csv_options(args), "allow_empty": args.allow_empty}
     with open_source(file, wanted_columns(kind.payload, columns, [*keys, *groups]), **options) as source:
         yield DataframeRows(
             source,
@@ -84,9 +92,8 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
     :param args: Arguments of the command.
     :raises AssistantInputError: The file does not exist or has no rows, or a column is missing.
     """
-    csv_options = {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
     named, seen = tuple(args.group), SeenGroups()
-    options: dict[str, Any] = {"csv_options": csv_options, "allow_empty": args.allow_empty}
+    options: dict[str, Any] = {"csv_options": csv_options(args), "allow_empty": args.allow_empty}
     with open_source(file, ColumnSelection(text=(), any=named), **options) as source:
         parts: dict[str, Any] = {"payload": KINDS[args.kind].payload, "columns": {}, "constants": {}}
         rows = DataframeFingerprints(

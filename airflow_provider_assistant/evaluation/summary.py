@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_assistant.evaluation.rules import PAIRWISE
+
 SCHEMA_VERSION = 1
 # Number of equal bins from 0 to 1 in a histogram of scores.
 HISTOGRAM_BINS = 20
@@ -104,6 +106,11 @@ class PairCounts(_Model):
     identical: int
     errors: int
     first_preferred: float | None
+
+    @property
+    def equal(self) -> int:
+        """Number of pairs of which neither answer counts as better."""
+        return self.ties + self.order_changed + self.identical
 
 
 class JudgeSummary(_Model):
@@ -373,3 +380,9 @@ class Summary(_Model):
     repetitions: Repetitions | None = None
     comparison: Comparison | None = None
     gate: Gate
+
+    @property
+    def pairs(self) -> PairCounts | None:
+        """Counts of the judge that compares answers; None if it was not asked."""
+        scorer = self.scorers.get(PAIRWISE)
+        return scorer.judge.pairs if scorer and scorer.judge else None

@@ -106,7 +106,7 @@ class AssistantBaseHook(BaseHook):
         :return: The tenant id, without surrounding white space.
         :raises AssistantInputError: None of the three is set.
         """
-        return self._required("tenant_id", tenant_id or self.tenant_id or self.settings.tenant_id)
+        return self._required("tenant_id", tenant_id or self.known_tenant_id())
 
     def known_tenant_id(self) -> str | None:
         """Return the hook's tenant, else the connection's; None if neither is set."""

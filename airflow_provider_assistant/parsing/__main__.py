@@ -51,7 +51,8 @@ def answer(kind: str, content: bytes, **details: str) -> dict[str, str | None]:
         return {"problem": f"is too large or nested too deeply ({type(error).__name__})"}
     except Exception as error:  # noqa: BLE001 (the libraries raise anything for a damaged file)
         # Not the text of the error: it may quote the file.
-        return {"problem": f"is damaged or not a {kind}{' file' * (kind != PAGE)} ({type(error).__name__})"}
+        expected = kind if kind == PAGE else f"{kind} file"
+        return {"problem": f"is damaged or not a {expected} ({type(error).__name__})"}
     if len(found["text"] or "") > MOST_CHARACTERS:
         return {"problem": f"has more than {MOST_CHARACTERS:,} characters of text"}
     return {name: value and _plain(value) for name, value in found.items()}

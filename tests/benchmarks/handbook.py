@@ -83,8 +83,7 @@ def _loaded(root: Path, service: Service, ledger: Any) -> dict[str, Any]:
 
 def _split(folder: str) -> dict[str, Any]:
     small = next(Path(folder).iterdir())
-    for _ in _chunks(small):  # imports everything
-        break
+    next(_chunks(small))  # imports everything
     before, started = reset_peak(), time.process_time()
     count = sum(1 for _ in _chunks(Path(folder)))
     seconds = time.process_time() - started

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.client.rate_limited import RateLimitedClient
     from airflow_provider_assistant.evaluation.cases import Case
     from airflow_provider_assistant.evaluation.judging.labels import Work
-    from airflow_provider_assistant.evaluation.judging.pairs import Pair
     from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions, Rubric
     from airflow_provider_assistant.evaluation.scorers import Scorer
@@ -75,6 +74,7 @@ class Judging:
         self._options = options
         self._save = save
         self._hashes = [request.content_hash(model) for request in work.requests]
+        self._pairs = [(pair, [request.content_hash(model) for request in pair.requests]) for pair in work.pairs]
         needed = set(self._hashes)
         self._known = {content_hash: verdict for content_hash, verdict in known.items() if content_hash in needed}
         self._errors: dict[str, AssistantError] = {}
@@ -159,29 +159,26 @@ class Judging:
             if content_hash in self._known and not request.is_label and request.second is None
         }
         pairs = {
-            (pair.key, pair.repetition, PAIRWISE): pair.reason(self._pair_verdicts(pair)) for pair in self._work.pairs
+            (pair.key, pair.repetition, PAIRWISE): pair.reason(self._verdicts(hashes)) for pair, hashes in self._pairs
         }
         return reasons | {identity: reason for identity, reason in pairs.items() if reason}
 
     def _comparing(self, scorer: Scorer) -> Scorer:
-        pairs = {(pair.key, pair.repetition): pair for pair in self._work.pairs}
+        pairs = {(pair.key, pair.repetition): (pair, hashes) for pair, hashes in self._pairs}
 
         def score(case: Case) -> float | None:
-            pair = pairs.get((case.key, case.repetition))
-            if pair is None:
+            if (case.key, case.repetition) not in pairs:
                 return None
-            for content_hash in self._pair_hashes(pair):
+            pair, hashes = pairs[case.key, case.repetition]
+            for content_hash in hashes:
                 if content_hash in self._errors:
                     raise self._errors[content_hash]
-            return SCORES[pair.result(self._pair_verdicts(pair))]
+            return SCORES[pair.result(self._verdicts(hashes))]
 
         return replace(scorer, score=score)
 
-    def _pair_hashes(self, pair: Pair) -> list[str]:
-        return [request.content_hash(self._model) for request in pair.requests]
-
-    def _pair_verdicts(self, pair: Pair) -> list[Verdict | None]:
-        return [self._known.get(content_hash) for content_hash in self._pair_hashes(pair)]
+    def _verdicts(self, hashes: Sequence[str]) -> list[Verdict | None]:
+        return [self._known.get(content_hash) for content_hash in hashes]
 
     def _summary(self, rubric: Rubric) -> JudgeSummary:
         hashes = {
@@ -210,7 +207,7 @@ class Judging:
         )
 
     def _pair_counts(self) -> PairCounts:
-        return pair_counts([(pair, self._pair_verdicts(pair)) for pair in self._work.pairs])
+        return pair_counts([(pair, self._verdicts(hashes)) for pair, hashes in self._pairs])
 
     async def _run(self, open_client: Callable[[], RateLimitedClient]) -> None:
         # Equal requests have the same hash and are sent only once.

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.report import charts, formats, sections, side_by_side
-from airflow_provider_assistant.evaluation.rules import PAIRWISE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -114,12 +113,10 @@ def _picture(scorer: ScorerSummary) -> Any:
 
 def _pairwise(summary: Summary) -> tuple[PairCounts, Any] | None:
     """Return the counts of the judge that compares answers, and their chart; None without pairs."""
-    scorer = summary.scorers.get(PAIRWISE)
-    counts = scorer.judge.pairs if scorer and scorer.judge else None
+    counts = summary.pairs
     if counts is None or not counts.pairs:
         return None
-    equal = counts.ties + counts.identical + counts.order_changed
-    parts = [(counts.wins, "good"), (equal, "faint"), (counts.losses, "bad")]
+    parts = [(counts.wins, "good"), (counts.equal, "faint"), (counts.losses, "bad")]
     return counts, _markup(charts.proportions(parts)) if any(count for count, _ in parts) else ""
 
 
