@@ -74,9 +74,9 @@ def document_limits(raw: Any) -> DocumentLimits:
     """
     Return what a reply of ``GET …/tenants/{tenant_id}/limits`` says about documents.
 
-    Null, negative numbers, 0 and words such as ``unlimited`` mean that there is no limit: services use each of them
-    for this. If two values of a reply contradict each other, neither counts. If ``remaining`` is not the difference of
-    limit and used amount, the larger one counts.
+    Null, 0, a negative number and words such as ``unlimited`` mean "no limit", because services use all of these. If
+    two values of a reply contradict each other, neither counts. If ``remaining`` is not the difference between limit
+    and used amount, the larger number counts.
 
     :param raw: The reply as received, of any shape.
     :return: The limits; None where the reply says nothing that is understood.
@@ -150,7 +150,7 @@ def _role(path: _Path) -> _Role | None:
 
 
 def _number(value: Any, role: _Role) -> float | None:
-    """Return a value as a whole number, infinity if it means that there is no limit, or None."""
+    """Return a whole number as it is, and infinity for "no limit". None if the value is neither."""
     if role != "used" and _is_unlimited(value):
         return None if role == "left" and value is None else math.inf
     if isinstance(value, str) and _DIGITS.fullmatch(value.strip()):

@@ -114,8 +114,8 @@ def check_room(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> Non
         log.warning("%s. The first %d are created; the others are skipped.", problem, left)
         return
     raise AssistantInputError(
-        f"{problem}. Nothing was sent. Delete documents at the service that are no longer needed, such as superseded "
-        "and stale ones, or ask for a higher limit. To create those that fit and leave the others to later runs, set "
-        "on_limit='fit'; if these limits are not those of the site's documents, set on_limit='ignore'.",
+        f"{problem}. Nothing was sent. To make room, delete superseded and stale documents at the service, or ask for "
+        "a higher limit. With on_limit='fit', the documents that fit are created, and later runs create the others. If "
+        "these limits do not apply to the documents of this site, set on_limit='ignore'.",
         field="on_limit",
     )

@@ -30,7 +30,7 @@ def parse_page(content: bytes, *, url: str, content_type: str) -> dict[str, str 
     :param content: The page.
     :param url: Address to which relative links are relative.
     :param content_type: Value of the header ``Content-Type``.
-    :return: ``title``, ``text``, ``category`` and ``date``; ``text`` is None if there is no main text.
+    :return: ``title``, ``text``, ``category`` and ``date``; ``text`` is None if the page has no main text.
     """
     from trafilatura.metadata import extract_metadata
 

@@ -128,7 +128,7 @@ def test_a_file_of_proposals_is_never_overwritten(cli, rated, golden, tmp_path):
     assert again.code == 2
     assert "exists, and may hold expectations" in again.err
     assert cases.read_text() == before
-    # Proposals that wait for a person are no proposals again.
+    # A question that already waits for a person is not proposed again.
     ran = cli(*rated, more, "--golden", cases)
     assert ran.code == 0
     assert ran.lines[0] == ["skipped", "ratings"]

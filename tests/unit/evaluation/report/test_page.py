@@ -389,5 +389,5 @@ def test_pairs_have_their_figures_and_the_reasons_of_the_greatest_changes() -> N
         "judge.pairwise : This answer first: the first is <i>better</i>.",
     ):
         assert text in told.replace("\u202f", " "), text
-    assert "There are no labels of people for pairs" in report.sections["judges"]
+    assert "People do not label pairs of answers" in report.sections["judges"]
     assert "3 better, 4 equal, 1 worse" in [found.get("aria-label") for _, found in report.tags]
