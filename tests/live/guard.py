@@ -36,12 +36,22 @@ class Guard:
     """The command and its descendants."""
 
     def __init__(self, command: list[str]) -> None:
+        self._ended = self._ends_of_children()
         # The command must not inherit the owner's pipe.
         null = os.open(os.devnull, os.O_RDONLY)
         actions = [(os.POSIX_SPAWN_DUP2, null, 0)]
         self.pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setsigdef=IGNORED)
         os.close(null)
         self.exit_code: int | None = None
+
+    @staticmethod
+    def _ends_of_children() -> int:
+        """Return a pipe that can be read after a child has ended."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        return reader
 
     def reap(self) -> None:
         """Reap ended processes, and store the command's exit status."""
@@ -53,8 +63,9 @@ class Guard:
     def watch(self) -> bytes | None:
         """Wait until the command ends (None) or the owner sends a byte or closes the pipe."""
         while self.exit_code is None:
-            if select.select([0], [], [], POLL)[0]:
+            if 0 in select.select([0, self._ended], [], [])[0]:
                 return os.read(0, 1)
+            os.read(self._ended, 4096)
             self.reap()
         return None
 
