@@ -19,6 +19,8 @@ from tests.system.statsd import StatsdReceiver
 ROOT = Path(__file__).parents[2]
 WRONG_KEY = "canary-wrong-8d1f6a72"
 FAILING = "must fail"
+# The demo runs all of them, and tests/integration/test_dags.py as well.
+EXAMPLES = ("assistant_approve_baseline", "assistant_async_chat")
 
 
 @pytest.fixture(scope="session")
@@ -87,10 +89,12 @@ def airflow(
     statsd: StatsdReceiver,
     connections: dict[str, dict[str, Any]],
 ) -> Iterator[LiveAirflow]:
-    """A running Airflow with the examples and the DAGs of these tests."""
+    """A running Airflow with two examples and the DAGs of these tests."""
     dags = home / "dags"
-    for folder in (ROOT / "dags", Path(__file__).with_name("dags")):
-        shutil.copytree(folder, dags, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(__file__).with_name("dags"), dags, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "dags" / "golden_set", dags / "golden_set")
+    for name in EXAMPLES:
+        shutil.copy(ROOT / "dags" / f"{name}.py", dags)
     env = {
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
         "AIRFLOW_VAR_ASSISTANT_LAKE": lake.as_uri(),
@@ -107,14 +111,14 @@ def airflow(
         "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
         "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",
     }
-    with LiveAirflow(home / "airflow", dags, env, roles={"viewer": "viewer", "editor": "user"}) as airflow:
+    roles = {"viewer": "viewer", "editor": "user"}
+    with LiveAirflow(home / "airflow", dags, env, roles, module="tests.live.newest_api") as airflow:
         yield airflow
 
 
 @pytest.fixture(scope="package")
-def exported(airflow: LiveAirflow, service: AssistantService) -> str:
-    """A run of the nightly export that has succeeded."""
-    service.reset("faults")
-    run_id = airflow.trigger("assistant_nightly_export")
-    assert airflow.wait_run("assistant_nightly_export", run_id) == "success"
+def parrots(airflow: LiveAirflow) -> str:
+    """A finished run of every operator against the service that repeats the API key."""
+    run_id = airflow.trigger("parrots")
+    airflow.wait_run("parrots", run_id)
     return run_id

@@ -7,7 +7,8 @@ import pytest
 from tests.live.airflow import LiveAirflow
 from tests.live.service import AssistantService
 
-pytestmark = pytest.mark.system
+# tests/integration/test_dags.py runs the same DAG in one process, and the demo approves.
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 DAG = "assistant_approve_baseline"
 VARIABLE = "/api/v2/variables/assistant_baseline"

@@ -58,9 +58,8 @@ class Runs:
             self.airflow.wait_run(dag_id, self.ids[dag_id], timeout)
 
     def wait_task(self, dag_id: str, task_id: str, state: str, try_number: int = 1) -> None:
-        wait_for(
-            f"{dag_id}.{task_id}: {state}", lambda: self.task(dag_id, task_id) == (state, try_number), timeout=WAIT
-        )
+        what, wanted = f"{dag_id}.{task_id}: {state}", (state, try_number)
+        self.airflow.wait(what, lambda: self.task(dag_id, task_id) == wanted, timeout=WAIT)
 
     def progress(self) -> str | None:
         """Return the log of a deferred task after its trigger has logged its progress."""
@@ -122,13 +121,11 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     runs = Runs(airflow, service, lake)
     service.reset("journal", "faults")
     rules = [
-        rule("delay:0", "globex-help/chat/requests"),
-        rule("status:404", "acme-shop/chat/requests"),
         rule("status:503", f"chat/requests/{HALF.pattern}"),
         rule("hold", LABS, CONCURRENCY, COUNT // 2),
     ]
     service.faults(processing_seconds=SOON, rules=rules)
-    runs.start("batch_of_a_killed_worker", "batch_through_restarts", "batches_cleared", "batches_without_answers")
+    runs.start("batch_of_a_killed_worker", "batch_through_restarts", "batch_cleared")
 
     wait_for("half of them, and more under way", lambda: runs.posts(LABS) == COUNT // 2 + CONCURRENCY, timeout=WAIT)
     airflow.kill_task("batch_of_a_killed_worker", runs.ids["batch_of_a_killed_worker"], "questions")
@@ -141,23 +138,45 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     before = runs.polled().total()
     airflow.start("triggerer")
 
-    for task_id in ("taken_up", "anew", "marked"):
-        runs.wait_task("batches_cleared", task_id, "deferred")
-    airflow.set_task_state("batches_cleared", runs.ids["batches_cleared"], "marked", "failed")
-    for task_id in ("taken_up", "anew", "marked"):
-        airflow.clear("batches_cleared", runs.ids["batches_cleared"], task_id)
-    for task_id in ("taken_up", "anew", "marked"):
-        runs.wait_task("batches_cleared", task_id, "deferred", 2)
+    runs.wait_task("batch_cleared", "taken_up", "deferred")
+    airflow.clear("batch_cleared", runs.ids["batch_cleared"], "taken_up")
+    runs.wait_task("batch_cleared", "taken_up", "deferred", 2)
     runs.wait_task("batch_of_a_killed_worker", "questions", "deferred", 2)
-    runs.wait("batches_without_answers")
-    runs.notes["log"] = wait_for("a line of progress", runs.progress, timeout=WAIT)
+    runs.notes["log"] = airflow.wait("a line of progress", runs.progress, timeout=WAIT)
     runs.notes["polled"] = runs.polled(before)
     runs.notes["state_files"] = set(runs.folder.rglob("answers-*.jsonl"))
     runs.notes["keys"] = places(home, service.api_key, GLOBEX_FULL_KEY, database=airflow.database.url)
 
     service.reset("faults")
     service.faults(processing_seconds=SOON)
-    runs.wait("batch_of_a_killed_worker", "batch_through_restarts", "batches_cleared")
+    runs.wait("batch_of_a_killed_worker", "batch_through_restarts", "batch_cleared")
+    return runs
+
+
+@pytest.fixture(scope="module")
+def more_runs(airflow: LiveAirflow, service: AssistantService, lake: Path) -> Runs:
+    """The runs that only the slow tests check."""
+    runs = Runs(airflow, service, lake)
+    service.reset("journal", "faults")
+    rules = [
+        rule("delay:0", "globex-help/chat/requests"),
+        rule("status:404", "acme-shop/chat/requests"),
+        rule("status:503", f"chat/requests/{HALF.pattern}"),
+    ]
+    service.faults(processing_seconds=SOON, rules=rules)
+    dag_id, task_ids = "batches_cleared", ("anew", "marked")
+    runs.start(dag_id, "batches_without_answers")
+    for task_id in task_ids:
+        runs.wait_task(dag_id, task_id, "deferred")
+    airflow.set_task_state(dag_id, runs.ids[dag_id], "marked", "failed")
+    for task_id in task_ids:
+        airflow.clear(dag_id, runs.ids[dag_id], task_id)
+    for task_id in task_ids:
+        runs.wait_task(dag_id, task_id, "deferred", 2)
+    runs.wait("batches_without_answers")
+    service.reset("faults")
+    service.faults(processing_seconds=SOON)
+    runs.wait(dag_id)
     return runs
 
 
@@ -215,19 +234,27 @@ def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) 
     )
 
 
-@pytest.mark.parametrize(("task_id", "message"), [("taken_up", "Taken up"), ("marked", "Marked")])
-def test_a_task_cleared_or_marked_failed_while_deferred_takes_up_its_requests(
-    runs: Runs, task_id: str, message: str
-) -> None:
-    assert runs.task("batches_cleared", task_id) == ("success", 2)
-    complete(runs, "batches_cleared", task_id, message)
+def takes_up_its_requests(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
+    assert runs.task(dag_id, task_id) == ("success", 2)
+    complete(runs, dag_id, task_id, message)
     assert len(runs.submitted(message)) == COUNT
-    result = runs.xcom("batches_cleared", task_id)
+    result = runs.xcom(dag_id, task_id)
     assert (result["submitted"], result["reused"], result["possibly_duplicated"]) == (0, COUNT, 0)
-    assert "0 submitted, 40 unchanged" in runs.log("batches_cleared", task_id)
+    assert "0 submitted, 40 unchanged" in runs.log(dag_id, task_id)
 
 
-def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
+def test_a_task_cleared_while_deferred_takes_up_its_requests(runs: Runs) -> None:
+    takes_up_its_requests(runs, "batch_cleared", "taken_up", "Taken up")
+
+
+@pytest.mark.slow
+def test_a_task_marked_failed_while_deferred_takes_up_its_requests(more_runs: Runs) -> None:
+    takes_up_its_requests(more_runs, "batches_cleared", "marked", "Marked")
+
+
+@pytest.mark.slow
+def test_a_cleared_task_asks_anew_where_it_is_told(more_runs: Runs) -> None:
+    runs = more_runs
     assert runs.task("batches_cleared", "anew") == ("success", 2)
     complete(runs, "batches_cleared", "anew", "Anew")
     assert set(Counter(runs.submitted("Anew").values()).values()) == {2}
@@ -235,6 +262,7 @@ def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
     assert (result["submitted"], result["reused"]) == (COUNT, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task_id", "status", "error", "plan"),
     [
@@ -244,8 +272,9 @@ def test_a_cleared_task_asks_anew_where_it_is_told(runs: Runs) -> None:
     ],
 )
 def test_each_bad_end_has_an_error_of_its_own_that_says_what_a_retry_does(
-    runs: Runs, task_id: str, status: str, error: str, plan: str
+    more_runs: Runs, task_id: str, status: str, error: str, plan: str
 ) -> None:
+    runs = more_runs
     assert runs.task("batches_without_answers", task_id) == ("failed", 1)
     rows = runs.rows("batches_without_answers", task_id)
     bad = Counter(row["status"] for row in rows)[status]
@@ -264,6 +293,8 @@ def test_no_key_is_in_a_batch_state_a_ledger_a_log_or_the_output(runs: Runs, hom
     assert places(runs.folder, "Through restarts 7?")
 
 
+# tests/unit/hooks/test_shared_client.py has a thousand users of one client.
+@pytest.mark.slow
 def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
     """Without the limit, each trigger would open its own connection; the Airflow connection allows four."""
     dag_id, runs = "requests_of_many_sensors", Runs(airflow, service, lake)

@@ -14,18 +14,18 @@ pytestmark = pytest.mark.system
 pytest.importorskip("airflow.providers.openlineage", reason="needs apache-airflow-providers-openlineage")
 
 
-@pytest.mark.usefixtures("exported")
-def test_the_nightly_export_is_told(lineage_log: Path, lake: Path) -> None:
+@pytest.mark.usefixtures("parrots")
+def test_an_export_is_told(lineage_log: Path, lake: Path) -> None:
 
     def written() -> dict[str, Any]:
         """Return the outputs of all tasks that completed, by name."""
         lines = lineage_log.read_text().splitlines() if lineage_log.exists() else []
         events = [event for event in map(json.loads, lines) if event["eventType"] == "COMPLETE"]
-        mine = [event for event in events if event["job"]["name"].startswith("assistant_nightly_export.")]
+        mine = [event for event in events if event["job"]["name"].startswith("parrots.")]
         return {data["name"]: data for event in mine for data in event.get("outputs", ())}
 
     # Tasks send events from separate processes.
-    wait_for("events", lambda: f"{lake}/statistics" in written(), timeout=WAIT)
-    statistics = written()[f"{lake}/statistics"]
+    wait_for("events", lambda: f"{lake}/parrots/statistics" in written(), timeout=WAIT)
+    statistics = written()[f"{lake}/parrots/statistics"]
     assert statistics["namespace"] == "file"
     assert statistics["outputFacets"]["outputStatistics"]["rowCount"] > 0

@@ -132,6 +132,7 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
     assert not [name for name in names if name.startswith((".venv", ".demo", ".ci", ".git/"))]
 
 
+@pytest.mark.slow
 def test_the_same_source_gives_the_same_bytes(home: Path) -> None:
     """Build twice, in folders with different names and dates."""
     builds = []

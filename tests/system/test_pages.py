@@ -19,7 +19,8 @@ from tests.live.pages import Pages
 from tests.live.service import AssistantService
 from tests.system.dags.shown import HOSTILE, ROWS, SITE
 
-pytestmark = pytest.mark.system
+# tests/integration/ui shows the pages in a browser, and test_rights.py their rights on a real Airflow.
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 AMBIGUOUS = 2
 

@@ -37,9 +37,14 @@ def batch_of_a_killed_worker():
 
 
 @dag(schedule=None, catchup=False)
-def batches_cleared():
-    """Tasks that are cleared while they wait, with and without reuse; and one that is marked failed, then cleared."""
+def batch_cleared():
+    """The task is cleared while it waits."""
     chat_batch("taken_up", "Taken up")
+
+
+@dag(schedule=None, catchup=False)
+def batches_cleared():
+    """A task without reuse that is cleared while it waits, and one that is marked failed, then cleared."""
     chat_batch("anew", "Anew", reuse=False)
     chat_batch("marked", "Marked")
 
@@ -66,6 +71,7 @@ def requests_of_many_sensors():
     ).expand(request_id=submit())
 
 
+batch_cleared()
 batches_cleared()
 batch_of_a_killed_worker()
 requests_of_many_sensors()

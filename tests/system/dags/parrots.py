@@ -25,7 +25,7 @@ SESSION = {"session_id": "{{ run_id }}"}
     default_args={"assistant_conn_id": PARROT, "retries": 0, "retry_delay": timedelta(seconds=1)},
 )
 def parrots():
-    """Run every operator."""
+    """Run every operator, and one with a wrong key."""
 
     @task
     def use_the_hook() -> None:
@@ -41,6 +41,7 @@ def parrots():
         hook.create_text_document("A title", "A text.", "test")
 
     use_the_hook()
+    AssistantLimitsOperator(task_id="wrong_key", assistant_conn_id="assistant_wrong_key")
     AssistantLimitsOperator(task_id="limits")
     # A separate folder, because the nightly export uses the same site.
     AssistantStatisticsToParquetOperator(task_id="statistics", output_path="{{ var.value.assistant_lake }}/parrots")
