@@ -15,6 +15,8 @@ OTHERS = (
     "tests/live/test_live_airflow.py",
     "tests/system/test_otel.py",
 )
+# These tests share a browser.
+BROWSER = "tests/integration/ui"
 WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py")
 FOLDERS = ("system", "cluster", "benchmarks", "integration", "docs", "live", "contract", "loaders", "adversary", "unit")
 
@@ -28,7 +30,7 @@ def group(nodeid: str) -> str:
         return OTHER_AIRFLOWS
     if file.startswith("tests/system/") and file not in WITHOUT_AIRFLOW:
         return LIVE_AIRFLOW
-    return file
+    return BROWSER if file.startswith(f"{BROWSER}/") else file
 
 
 def rank(group: str) -> int:

@@ -23,16 +23,17 @@ def program(*names: str) -> str:
     )
 
 
-def chromium(home: Path, *arguments: str) -> Chrome:
+def chromium(home: Path, *arguments: str, requests: bool = False) -> Chrome:
     """
     Start it.
 
     :param home: Folder for its profile and log.
     :param arguments: More arguments of its command line.
+    :param requests: Whether to log all requests, as ``get_log("performance")``. This costs processor time.
     """
     options = ChromeOptions()
     options.binary_location = program("chromium", "chromium-browser", "google-chrome")
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"} | ({"performance": "ALL"} if requests else {}))
     for argument in (
         "--headless=new",
         "--no-sandbox",  # required for root in a container

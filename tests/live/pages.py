@@ -104,6 +104,8 @@ class Pages:
         )
         self.driver.execute_script(changed, name)
         self.wait.until(lambda driver: name in driver.execute_script("return document.documentElement.className"))
+        moving = "return document.getAnimations().some((one) => one instanceof CSSTransition)"
+        self.wait.until(lambda driver: not driver.execute_script(moving), "the colours do not settle")
 
     def axe(self, rules: Sequence[str] = ()) -> list[str]:
         """Return the violations of these rules of axe-core; of all rules without names."""

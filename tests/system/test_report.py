@@ -56,7 +56,7 @@ class Viewer:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.driver = chromium(home, "--host-resolver-rules=MAP * ~NOTFOUND")
+        self.driver = chromium(home, "--host-resolver-rules=MAP * ~NOTFOUND", requests=True)
 
     def show(self, html: str, *, width: int = DESKTOP, scheme: str = "light") -> None:
         """Open a report."""
@@ -70,7 +70,9 @@ class Viewer:
             mobile=width == PHONE,
         )
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.driver.get_log("performance")
+        self.driver.get("about:blank")  # ends the requests of the last page
+        for kind in ("performance", "browser"):
+            self.driver.get_log(kind)
         self.driver.get(path.as_uri())
 
     def command(self, name: str, **arguments: Any) -> Any:

@@ -36,7 +36,8 @@ class StubPages(Pages):
         return self.driver.execute_async_script(script, name, list(arguments))
 
 
-@pytest.fixture(scope="module")
+# Each new browser costs as much as ten tests. Per package: a browser would slow down the tests of other packages.
+@pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("NO_PROXY", "127.0.0.1,localhost")
@@ -46,9 +47,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     driver.quit()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def opened(driver: Chrome) -> Iterator[StubPages]:
-    with StubHost() as host:
+    """Airflow's UI with a path prefix, outside which nothing may be requested."""
+    with StubHost("/team-a/airflow/") as host:
         pages = StubPages(driver, host)
         pages.start()
         yield pages
@@ -57,8 +59,6 @@ def opened(driver: Chrome) -> Iterator[StubPages]:
 @pytest.fixture
 def pages(opened: StubPages) -> Iterator[StubPages]:
     """Airflow's UI, which must say nothing on the console."""
-    if not opened.driver.current_url.startswith(opened.host.url):
-        opened.start()
     opened.errors()
     yield opened
     assert opened.errors() == []

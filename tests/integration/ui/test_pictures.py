@@ -7,10 +7,11 @@ Set ``UPDATE_IMAGES=1`` to update the screenshots of the documentation.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from selenium.common.exceptions import TimeoutException
 
 from tests.integration.ui import data
 from tests.integration.ui.conftest import StubPages
@@ -35,24 +36,23 @@ def images(tmp_path: Path) -> Path:
     return IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path
 
 
-@pytest.fixture(params=[WIDTH, NARROW])
-def width(request: pytest.FixtureRequest, pages: StubPages) -> Iterator[int]:
-    pages.driver.set_window_size(request.param, HEIGHT)
-    yield request.param
-    pages.driver.set_window_size(WIDTH, HEIGHT)
-
-
-def test_nothing_overflows(pages: StubPages, width: int) -> None:
+def test_nothing_overflows(pages: StubPages) -> None:
     long = "kb.a_source_with_a_name_that_nobody_can_read_" * 4
     entries = data.paged([data.entry(1, label=long, source=long, error=long)])
     found = {}
     for name, path in data.PAGES.items():
         pages.show(path, ambiguous=entries)
-        found[name] = pages.driver.execute_script(OVERFLOWING)
+        for width in (WIDTH, NARROW):
+            pages.driver.set_window_size(width, HEIGHT)
+            pages.wait.until(lambda driver, width=width: driver.execute_script("return outerWidth") == width)
+            with suppress(TimeoutException):  # charts follow the window a moment later
+                pages.wait.until(lambda driver: not driver.execute_script(OVERFLOWING))
+            found[f"{name}, {width}"] = pages.driver.execute_script(OVERFLOWING)
 
     assert {name: elements for name, elements in found.items() if elements} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "page", "theme"),
     [
@@ -70,6 +70,7 @@ def test_pictures_of_the_page(pages: StubPages, images: Path, name: str, page: s
     pages.theme("light")
 
 
+@pytest.mark.slow
 def test_picture_of_settling(pages: StubPages, images: Path) -> None:
     pages.driver.set_window_size(WIDTH, HEIGHT)
     pages.show(data.PAGES["page-settle"])
@@ -81,6 +82,7 @@ def test_picture_of_settling(pages: StubPages, images: Path) -> None:
     pages.button("Cancel").click()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "page"), [("ui-task.png", "tab-load_faq"), ("ui-task-batch.png", "tab-ask")])
 def test_pictures_of_the_tab(pages: StubPages, images: Path, name: str, page: str) -> None:
     """Only the tab: the page around it has no task in the stub."""
@@ -89,6 +91,7 @@ def test_pictures_of_the_tab(pages: StubPages, images: Path, name: str, page: st
     assert pages.driver.find_element("css selector", ".assistant").screenshot(str(images / name))
 
 
+@pytest.mark.slow
 def test_picture_of_the_panel(pages: StubPages, images: Path) -> None:
     pages.driver.set_window_size(WIDTH, HEIGHT)
     pages.show("")
