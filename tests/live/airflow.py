@@ -43,7 +43,7 @@ class LiveAirflow(AirflowApi):
     :param env: more environment variables for all components, e.g. ``AIRFLOW_CONN_…``
     :param roles: more users and their roles: ``viewer``, ``user`` or ``op``; their password is that of the
         administrator
-    :param module: the module that runs Airflow's commands, such as ``tests.live.newest_api``
+    :param api_module: the module that runs the API server, such as ``tests.live.newest_api``
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class LiveAirflow(AirflowApi):
         dags: Path,
         env: Mapping[str, str] | None = None,
         roles: Mapping[str, str] | None = None,
-        module: str = "airflow",
+        api_module: str = "airflow",
     ) -> None:
         self.home = home.resolve()
         self.dags = dags.resolve()
-        self._module = module
+        self._api_module = api_module
         # On a busy machine SQLite answers "database is locked" to a component now and then.
         self.database = PostgresServer()
         port = free_port()
@@ -67,9 +67,10 @@ class LiveAirflow(AirflowApi):
         self._stack = ExitStack()
 
     def _process(self, name: str, *arguments: str) -> Process:
+        module = self._api_module if name == "api-server" else "airflow"
         return Process(
             name,
-            [sys.executable, "-m", self._module, *arguments],
+            [sys.executable, "-m", module, *arguments],
             env=self.env,
             cwd=self.home,
             log=self.log_path(name),

@@ -1,8 +1,8 @@
 """
-Run a command of Airflow whose execution API has only its newest version, the one that every task asks for.
+Run Airflow's API server with only the newest version of the execution API, the one that every task asks for.
 
-Airflow's API server, DAG processor and triggerer generate the routes of nine versions when they start, which takes 6 s
-of processor time each time. Run as ``python -m tests.live.newest_api COMMAND…``.
+Airflow generates the routes of nine versions for the first task, which takes 6 s of processor time. Run as
+``python -m tests.live.newest_api api-server …``.
 """
 
 from __future__ import annotations
