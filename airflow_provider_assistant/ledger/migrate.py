@@ -53,15 +53,24 @@ def migrate(engine: sa.Engine) -> tuple[int | None, int]:
         tables = sa.inspect(connection).get_table_names()
         newest = sa.select(sa.func.max(schema_versions.c.version))
         found = connection.scalar(newest) if schema_versions.name in tables else None
-        if found is None or found < SCHEMA_VERSION:
-            _rename_columns(connection)
-            metadata.create_all(connection)
-            _add_columns(connection)
-            _lengthen_texts(connection)
-            _rename_outcomes(connection)
-            _split_scopes(connection)
-            connection.execute(sa.insert(schema_versions).values(version=SCHEMA_VERSION))
-        return found, max(found or 0, SCHEMA_VERSION)
+        if found is not None and found >= SCHEMA_VERSION:
+            return found, found
+        if metadata.tables.keys() & tables:
+            _upgrade(connection)
+        else:
+            metadata.create_all(connection, checkfirst=False)
+        connection.execute(sa.insert(schema_versions).values(version=SCHEMA_VERSION))
+        return found, SCHEMA_VERSION
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    """Bring the tables of an older version, or those that a process left behind when it died, up to date."""
+    _rename_columns(connection)
+    metadata.create_all(connection)
+    _add_columns(connection)
+    _lengthen_texts(connection)
+    _rename_outcomes(connection)
+    _split_scopes(connection)
 
 
 def _rename_columns(connection: sa.Connection) -> None:
