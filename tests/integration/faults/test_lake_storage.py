@@ -108,6 +108,7 @@ def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts, measu
     measured(error=str(caught.value).partition(" (")[0], left=left)
 
 
+@pytest.mark.slow
 def test_a_file_beyond_the_limit_of_one_request(bucket):
     publish(bucket, small(1))
     bucket.fail("complete", status=500)
