@@ -66,8 +66,9 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def engine(server: PostgresServer) -> Iterator[sa.Engine]:
-    engine = sa.create_engine(server.url, poolclass=sa.NullPool)
-    metadata.drop_all(engine)
+    engine = sa.create_engine(server.url, pool_pre_ping=True)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     yield engine
     engine.dispose()
 
