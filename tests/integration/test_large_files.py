@@ -71,6 +71,7 @@ class Sink(http.server.BaseHTTPRequestHandler):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    Sink.received.clear()
     path = tmp_path / "large.txt"
     with path.open("wb") as file:
         file.truncate(LARGE)

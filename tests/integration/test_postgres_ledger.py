@@ -602,10 +602,7 @@ def test_a_killed_load(on_ambiguous, case):
 
 def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", "5")
-    loader = case.start(case.attempt(ROWS))
-    case.wait_for(80)
-    loader.kill()
-    loader.wait()
+    case.interrupt(case.attempt(ROWS), 80)
     case.agree()
     in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
     change_lease(case.engine, seconds=3600)
