@@ -5,13 +5,13 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import itertools
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ import hypothesis
 import pytest
 
 from tests import schedule
+from tests.task_runs import Run, run_single
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -194,42 +195,6 @@ def _remember_dependants() -> None:
     utils.get_dependant = remembered
 
 
-@dataclass
-class Run:
-    """The result of a DAG run."""
-
-    dag_id: str
-    run_id: str
-    state: str
-    tasks: dict[tuple[str, int], tuple[str, int]]
-    errors: list[BaseException] = field(default_factory=list)
-
-    @property
-    def error(self) -> BaseException:
-        assert self.errors, f"no task of {self.dag_id} failed"
-        return self.errors[-1]
-
-    def task_state(self, task_id: str = "task", map_index: int = -1) -> str:
-        return self.tasks[task_id, map_index][0]
-
-    def tries(self, task_id: str = "task", map_index: int = -1) -> int:
-        return self.tasks[task_id, map_index][1]
-
-    def xcoms(self) -> dict[tuple[str, int, str], Any]:
-        from airflow.models.xcom import XComModel
-        from airflow.utils.session import create_session
-        from sqlalchemy import select
-
-        mine = select(XComModel).where(XComModel.dag_id == self.dag_id, XComModel.run_id == self.run_id)
-        with create_session() as session:
-            return {
-                (row.task_id, row.map_index, row.key): XComModel.deserialize_value(row) for row in session.scalars(mine)
-            }
-
-    def xcom(self, task_id: str = "task", map_index: int = -1, key: str = "return_value") -> Any:
-        return self.xcoms()[task_id, map_index, key]
-
-
 @contextmanager
 def _errors_of_tasks() -> Iterator[list[BaseException]]:
     """Collect the errors of tasks; before Airflow 3.3, dag.test() does not pass them to failure callbacks."""
@@ -273,27 +238,57 @@ def run_dag(_airflow_database: None) -> Callable[..., Run]:
 
 
 @pytest.fixture
-def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) -> Callable[..., Run]:
-    """Run one operator, or the tasks that a function builds, in a separate DAG; Airflow's retries do not wait."""
-    count = 0
+def run_operator(run_stored: Callable[..., Run], request: pytest.FixtureRequest) -> Callable[..., Run]:
+    """
+    Run one operator with Airflow's API in memory, or the tasks that a function builds with ``dag.test()``.
 
-    def run(operator: Any, *, dag_options: dict[str, Any] | None = None, **arguments: Any) -> Run:
-        from airflow.sdk import DAG
+    Each runs in a DAG of its own. Airflow's retries do not wait.
+    """
+    counter = itertools.count(1)
 
-        nonlocal count
-        count += 1
-        options = arguments.pop("run_options", {})
-        dag_id = f"{request.node.name.translate(str.maketrans('[]', '__'))[:200]}.{count}"
-        dag_id = "".join(char if char.isalnum() or char in "._-" else "_" for char in dag_id)
-        with DAG(dag_id, schedule=None, default_args={"retry_delay": timedelta(0)}, **(dag_options or {})) as dag:
-            if isinstance(operator, type):
-                # Airflow stores every key of a result separately, which takes 20 ms of processor time per key.
-                operator(task_id="task", **{"multiple_outputs": False, **arguments})
-            else:
-                operator()
-        return run_dag(dag, **options)
+    def run(operator: Any, **arguments: Any) -> Run:
+        if isinstance(operator, type):
+            return _run_dag_of(run_single, operator, _dag_id(request, next(counter)), **arguments)
+        return run_stored(operator, **arguments)
 
     return run
+
+
+@pytest.fixture
+def run_stored(request: pytest.FixtureRequest) -> Callable[..., Run]:
+    """The same with ``dag.test()``, for tests that look into Airflow's database."""
+    counter = itertools.count(1)
+
+    def run(operator: Any, **arguments: Any) -> Run:
+        run_dag = request.getfixturevalue("run_dag")
+        return _run_dag_of(run_dag, operator, _dag_id(request, f"stored.{next(counter)}"), **arguments)
+
+    return run
+
+
+def _dag_id(request: pytest.FixtureRequest, count: int | str) -> str:
+    name = request.node.name.translate(str.maketrans("[]", "__"))[:200]
+    return "".join(char if char.isalnum() or char in "._-" else "_" for char in f"{name}.{count}")
+
+
+def _run_dag_of(
+    run: Callable[..., Run],
+    operator: Any,
+    dag_id: str,
+    *,
+    dag_options: dict[str, Any] | None = None,
+    run_options: dict[str, Any] | None = None,
+    **arguments: Any,
+) -> Run:
+    from airflow.sdk import DAG
+
+    with DAG(dag_id, schedule=None, default_args={"retry_delay": timedelta(0)}, **(dag_options or {})) as dag:
+        if isinstance(operator, type):
+            # Airflow stores every key of a result separately, which takes 20 ms of processor time per key.
+            operator(task_id="task", **{"multiple_outputs": False, **arguments})
+        else:
+            operator()
+    return run(dag, **(run_options or {}))
 
 
 @pytest.fixture

@@ -64,9 +64,9 @@ def output(tmp_path):
 def ask(run_operator, output):
     """Run the operator in a DAG."""
 
-    def asked(source=QUESTIONS, **arguments):
+    def asked(source=QUESTIONS, run=run_operator, **arguments):
         arguments = {**DEFAULTS, "output_path": str(output), **arguments}
-        return run_operator(AssistantChatBatchOperator, source=source, **arguments)
+        return run(AssistantChatBatchOperator, source=source, **arguments)
 
     return asked
 
@@ -554,12 +554,12 @@ def test_the_result_is_small_whatever_the_size(service, connection, execute):
     assert len(json.dumps(result)) < 2048
 
 
-def test_the_outlet_asset_is_told_the_counts(service, connection, ask):
+def test_the_outlet_asset_is_told_the_counts(service, connection, ask, run_stored):
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    run = ask(many(3), outlets=[Asset("assistant-answers")])
+    run = ask(many(3), run_stored, outlets=[Asset("assistant-answers")])
     with create_session() as session:
         (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
     assert extra == run.xcom()

@@ -515,24 +515,24 @@ def test_the_result_is_small_whatever_the_size(service, connection):
     assert len(json.dumps(result)) < 8192
 
 
-def test_the_outlet_asset_is_told_the_counts(service, connection, run_operator):
+def test_the_outlet_asset_is_told_the_counts(service, connection, run_stored):
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    run = run_operator(AssistantLoadQAOperator, source=ROWS, outlets=[Asset("assistant-kb")])
+    run = run_stored(AssistantLoadQAOperator, source=ROWS, outlets=[Asset("assistant-kb")])
     with create_session() as session:
         (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
     assert extra == run.xcom()
     assert (extra["rows"], extra["created"]) == (2, 2)
 
 
-def test_a_load_without_outlets_tells_the_asset_of_its_site(service, connection, run_operator):
+def test_a_load_without_outlets_tells_the_asset_of_its_site(service, connection, run_stored):
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    runs = [run_operator(AssistantLoadQAOperator, source=ROWS) for _ in range(2)]
+    runs = [run_stored(AssistantLoadQAOperator, source=ROWS) for _ in range(2)]
     for run in runs:
         mine = AssetEvent.source_run_id == run.run_id
         query = select(AssetModel.uri, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
@@ -542,12 +542,12 @@ def test_a_load_without_outlets_tells_the_asset_of_its_site(service, connection,
         assert extra == run.xcom()
 
 
-def test_a_failed_load_tells_nothing(service, connection, run_operator):
+def test_a_failed_load_tells_nothing(service, connection, run_stored):
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    run = run_operator(AssistantLoadQAOperator, source=[{**ROWS[0], "answer": " "}])
+    run = run_stored(AssistantLoadQAOperator, source=[{**ROWS[0], "answer": " "}])
     assert run.task_state() == "failed"
     with create_session() as session:
         assert session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)).all() == []

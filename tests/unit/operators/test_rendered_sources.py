@@ -91,9 +91,9 @@ def test_mapped_rows(service, connection, run_operator):
     }
 
 
-def test_a_path_from_a_template(service, connection, run_operator, tmp_path):
+def test_a_path_from_a_template(service, connection, run_stored, tmp_path):
     pd.DataFrame(TEXTS[:2]).to_parquet(tmp_path / "texts.parquet")
-    run = run_operator(AssistantLoadTextOperator, source=f"{tmp_path}/{{{{ 'texts' }}}}.parquet")
+    run = run_stored(AssistantLoadTextOperator, source=f"{tmp_path}/{{{{ 'texts' }}}}.parquet")
     assert run.state == "success"
     assert fields_of(run)[-1]["source"] == f"{tmp_path}/texts.parquet"
 

@@ -33,9 +33,9 @@ def database(tmp_path):
 
 @pytest.fixture
 def load(run_operator, root, database):
-    def loaded(**arguments):
+    def loaded(run=run_operator, **arguments):
         arguments = {"output_path": str(root), "database": str(database), "date": SECOND.isoformat(), **arguments}
-        return run_operator(AssistantParquetToWarehouseOperator, **arguments)
+        return run(AssistantParquetToWarehouseOperator, **arguments)
 
     return loaded
 
@@ -89,11 +89,11 @@ def test_a_url_of_files(load, root):
     assert load(output_path=root.as_uri()).xcom()["rows"] == 4
 
 
-def test_the_asset_event_has_the_result(load):
+def test_the_asset_event_has_the_result(load, run_stored):
     from airflow.models.asset import AssetEvent
 
     asset = Asset("test_warehouse")
-    run = load(outlets=[asset])
+    run = load(run_stored, outlets=[asset])
     with create_session() as session:
         events = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)).all()
     assert [event.extra for event in events if event.source_dag_id == run.dag_id] == [run.xcom()]

@@ -275,12 +275,12 @@ class Sites(ScriptedService):
 
 @pytest.fixture
 def export(ledger_home, monkeypatch, run_operator, tmp_path):
-    def exported(sites, site_ids, *, retries=0, **arguments):
+    def exported(sites, site_ids, *, retries=0, run=run_operator, **arguments):
         extra = {"tenant_id": "acme-inc", "site_id": "unused", "retries": retries}
         connection = {"conn_type": "assistant", "host": sites.url, "password": "key-0123456789", "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
         options = {"output_path": str(tmp_path / "lake"), "date": "2026-11-21", "site_ids": site_ids, **arguments}
-        return run_operator(AssistantStatisticsToParquetOperator, **options)
+        return run(AssistantStatisticsToParquetOperator, **options)
 
     return exported
 
@@ -453,11 +453,11 @@ def test_the_error_names_some_and_counts_the_others(export):
     assert len(str(run.error)) < 1000
 
 
-def test_the_event_of_an_asset_says_what_was_written(export):
+def test_the_event_of_an_asset_says_what_was_written(export, run_stored):
     from airflow.models.asset import AssetEvent
 
     with Sites(site_001=[NOT_FOUND]) as sites:
-        run = export(sites, NAMES[:3], max_failed_sites=1, outlets=[Asset("assistant-statistics")])
+        run = export(sites, NAMES[:3], max_failed_sites=1, outlets=[Asset("assistant-statistics")], run=run_stored)
     with create_session() as session:
         (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
     assert extra == run.xcom()

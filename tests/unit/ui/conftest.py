@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.schema import loads
 from airflow_provider_assistant.ui.app import app
-from tests.conftest import BUNDLE
+from tests.conftest import BUNDLE, Run
 
 SITE_URL = "https://a.example.com/m2m/sites/help"
 HOSTILE = "<script>alert(1)</script>\x07=cmd()"
@@ -45,6 +45,12 @@ def as_user(_manager) -> Callable[..., TestClient]:
         return TestClient(app, headers={"Authorization": f"Bearer {token}"})
 
     return client
+
+
+@pytest.fixture
+def run_operator(run_stored: Callable[..., Run]) -> Callable[..., Run]:
+    """Run operators with ``dag.test()``: the pages read Airflow's database."""
+    return run_stored
 
 
 @pytest.fixture
