@@ -1,4 +1,8 @@
-"""Run both commands as processes: ``airflow assistant …`` and ``python -m airflow_provider_assistant …``."""
+"""
+Run both commands as processes: ``airflow assistant …`` and ``python -m airflow_provider_assistant …``.
+
+A new process needs three seconds to import Airflow. What does not depend on this start runs in a forked process.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +18,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import IO, NamedTuple
 
+import airflow.configuration
 import httpx
 import pytest
 
+from airflow_provider_assistant.__main__ import main
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.location import sqlite_engine
+from airflow_provider_assistant.ledger.queries import ambiguous_entries
 from tests.conftest import RunningService
-from tests.unit.cli.conftest import rows
+from tests.processes import preload, processes
+from tests.unit.cli.conftest import _as_before, rows
 from tests.versions import AIRFLOW, needs
 
+__all__ = ["_as_before"]
+
+preload("airflow_provider_assistant.__main__", "airflow_provider_assistant.cli.load", "pandas")
+
 ROOT = Path(__file__).parents[2]
-ENTRIES = {
-    "airflow": [sys.executable, "-m", "airflow", "assistant"],
-    "module": [sys.executable, "-m", "airflow_provider_assistant"],
-}
-MODULE = ENTRIES["module"]
-EACH_ENTRY = pytest.mark.parametrize(
-    "entry", [pytest.param("airflow", marks=needs("command line of providers")), "module"]
-)
+AIRFLOW_ASSISTANT = [sys.executable, "-m", "airflow", "assistant"]
+MODULE = [sys.executable, "-m", "airflow_provider_assistant"]
 PROMPT = re.compile(rb"> (\x1b\[[?0-9;]*[a-z])*$", re.IGNORECASE)
-ESCAPE = "\x1b["
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9](;5;\d+)?m")
 
 
@@ -71,23 +81,37 @@ def run(environment: dict[str, str], connect: Callable[..., None]) -> Callable[.
     return ran
 
 
-def on_terminal(environment: dict[str, str], *command: str, typed: Sequence[str] = ()) -> tuple[int, str]:
+def forked(environment: dict[str, str], arguments: Sequence[str], *streams: int) -> BaseProcess:
+    """Run a command in a forked process with these standard streams."""
+    connections = {name: value for name, value in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
+    passed = [Connection(os.dup(stream)) for stream in streams]
+    process = processes.Process(target=_run_here, args=(arguments, environment | connections, passed))
+    process.start()
+    for stream in passed:
+        stream.close()
+    return process
+
+
+def _run_here(arguments: Sequence[str], environment: dict[str, str], streams: Sequence[Connection]) -> None:
+    for number, stream in enumerate(streams):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww"))
+    os.environ.clear()
+    os.environ.update(environment)
+    airflow.configuration.AIRFLOW_HOME = environment["AIRFLOW_HOME"]
+    sys.argv[1:] = arguments
+    main()
+
+
+def on_terminal(environment: dict[str, str], *arguments: str, typed: Sequence[str] = ()) -> tuple[int | None, str]:
     """
     Run a command on a pseudo-terminal, and type one text whenever it waits at a prompt.
 
     The last text is typed again if it had no effect: Ctrl-D is lost while the prompt is being drawn.
     """
     ours, theirs = pty.openpty()
-    connections = {name: value for name, value in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment | connections,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    process = forked(environment, arguments, theirs, theirs, theirs)
     os.close(theirs)
     seen, left = b"", itertools.chain(typed, itertools.repeat(typed[-1] if typed else ""))
     with suppress(OSError):  # the terminal closes when the process ends
@@ -97,7 +121,8 @@ def on_terminal(environment: dict[str, str], *command: str, typed: Sequence[str]
             elif PROMPT.search(seen):
                 os.write(ours, next(left).encode())
     os.close(ours)
-    return process.wait(60), seen.decode()
+    process.join(60)
+    return process.exitcode, seen.decode()
 
 
 def own_lines(stderr: str) -> list[str]:
@@ -106,26 +131,39 @@ def own_lines(stderr: str) -> list[str]:
     return lines if AIRFLOW >= (3, 2) else [line for line in lines if line.startswith(("error: ", "warning: "))]
 
 
-def own_output(entry: str, stdout: str) -> str:
-    """Return the command's own standard output; on Python 3.14, ``airflow`` begins it with warnings about itself."""
-    lines = stdout.splitlines(keepends=True)
-    return "".join(line for line in lines if entry == "module" or "FileType is deprecated" not in line)
+def own_output(stdout: str) -> str:
+    """Return the output of the command itself; on Python 3.14, ``airflow`` begins it with warnings about itself."""
+    return "".join(line for line in stdout.splitlines(keepends=True) if "FileType is deprecated" not in line)
 
 
-@EACH_ENTRY
-def test_standard_output_has_only_the_result(entry, run):
-    ran = run(*ENTRIES[entry], "limits", "--output", "json")
+@needs("command line of providers")
+def test_standard_output_has_only_the_result(run):
+    ran = run(*AIRFLOW_ASSISTANT, "limits", "--output", "json")
     assert (ran.returncode, own_lines(ran.stderr)) == (0, [])
-    assert json.loads(own_output(entry, ran.stdout))["limits"]["plan"] == "business"
+    assert json.loads(own_output(ran.stdout))["limits"]["plan"] == "business"
 
 
-@EACH_ENTRY
-def test_an_error_is_a_line_and_an_exit_code(entry, run, service):
+def test_an_error_is_a_line_and_an_exit_code(run, service):
     service.answer("status:404", path="/limits")
-    ran = run(*ENTRIES[entry], "limits")
-    assert (ran.returncode, own_output(entry, ran.stdout)) == (3, "")
+    ran = run(*MODULE, "limits")
+    assert (ran.returncode, ran.stdout) == (3, "")
     (line,) = own_lines(ran.stderr)
     assert line.startswith("error: ")
+
+
+@needs("command line of providers")
+@pytest.mark.usefixtures("_as_before", "connection")
+def test_airflow_exits_with_the_code_of_an_error(service, monkeypatch, capsys):
+    from airflow.__main__ import main as airflow_main
+
+    service.answer("status:404", path="/limits")
+    monkeypatch.setattr(sys, "argv", ["airflow", "assistant", "limits"])
+    with pytest.raises(SystemExit) as end:
+        airflow_main()
+    assert end.value.code == 3
+    said = capsys.readouterr()
+    assert own_output(said.out) == ""
+    assert own_lines(said.err)[-1].startswith("error: ")
 
 
 @pytest.mark.usefixtures("_airflow_database")
@@ -143,30 +181,22 @@ def test_a_connection_in_airflow_s_database(run, environment, service, monkeypat
     monkeypatch.delenv("AIRFLOW_CONN_ASSISTANT_DEFAULT")
     environment["AIRFLOW__CORE__FERNET_KEY"] = conf.get("core", "fernet_key")
     ran = run(*MODULE, "limits", "--conn-id", "stored", "-o", "json")
-    assert ran.returncode == 0, ran.stderr
+    assert (ran.returncode, own_lines(ran.stderr)) == (0, [])
     assert json.loads(ran.stdout)["tenant_id"] == "acme-inc"
 
 
 class TestTerminal:
-    def test_colours_on_a_terminal_and_plain_lines_in_a_pipe(self, run, environment):
-        code, seen = on_terminal(environment, *MODULE, "smoke")
-        assert code == 0
-        assert COLOUR.search(seen)
-        ran = run(*MODULE, "smoke")
-        assert ran.returncode == 0
-        assert ESCAPE not in ran.stdout + ran.stderr
-        assert [line.split("\t")[0] for line in ran.stdout.splitlines()] == ["ok"] * 7
-
-    def test_a_load_shows_a_bar(self, run, environment, tmp_path):
+    def test_a_load_shows_a_bar_in_colours(self, connection, environment, tmp_path):
         file = rows(tmp_path / "faq.csv", *((str(n), f"T{n}", "A") for n in range(3)))
-        code, seen = on_terminal(environment, *MODULE, "load", str(file))
+        code, seen = on_terminal(environment, "load", str(file))
         assert code == 0
         assert "loading" in seen
         assert "━" in seen
         assert "3 rows: 3 created" in seen
+        assert COLOUR.search(seen)
 
-    def test_a_chat_goes_on_until_ctrl_d_and_never_shows_the_key(self, run, environment, canary, service):
-        code, seen = on_terminal(environment, *MODULE, "chat", "--session", canary, typed=("Hello?\n", "\x04"))
+    def test_a_chat_goes_on_until_ctrl_d_and_never_shows_the_key(self, environment, canary, service):
+        code, seen = on_terminal(environment, "chat", "--session", canary, typed=("Hello?\n", "\x04"))
         assert code == 0
         assert "I don't know" in seen
         assert "Go on later with --session ***" in seen
@@ -174,7 +204,7 @@ class TestTerminal:
         assert service.posts("/chat$") == 1
 
 
-def test_ctrl_c_records_what_is_in_flight(environment, connect, service: RunningService, tmp_path, run):
+def test_ctrl_c_records_what_is_in_flight(environment, connect, service: RunningService, tmp_path):
     connect(max_concurrency=4)
     service.behave(latency=0.02)
     file = rows(tmp_path / "faq.csv", *((str(n), f"T{n}", "A") for n in range(2000)))
@@ -192,55 +222,61 @@ def test_ctrl_c_records_what_is_in_flight(environment, connect, service: Running
     counts = json.loads(out)
     assert counts["rows"] == 2000 == counts["created"] + counts["failed"]
     assert counts["created"] == len(service.documents("acme-docs")) >= 10
-    ambiguous = run(*MODULE, "ledger", "ambiguous", "-o", "json")
-    assert json.loads(ambiguous.stdout) == []
+    with Ledger(sqlite_engine(Path(environment["AIRFLOW_HOME"]) / "assistant_ledger.db")) as ledger:
+        assert not list(ambiguous_entries(ledger))
+
+
+class Sandbox(NamedTuple):
+    """A running ``sandbox`` command, its standard output, and the file of its standard error."""
+
+    process: BaseProcess
+    stdout: IO[str]
+    stderr: Path
+
+    def end(self, number: signal.Signals) -> int | None:
+        """Send a signal, and return the exit code."""
+        os.kill(self.process.pid, number)
+        self.process.join(60)
+        return self.process.exitcode
 
 
 @pytest.fixture
-def sandbox(environment) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    started = []
+def sandbox(environment, tmp_path) -> Iterator[Callable[..., Sandbox]]:
+    with ExitStack() as stack:
 
-    def start(*flags: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*MODULE, "sandbox", *flags],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+        def start(*flags: str) -> Sandbox:
+            ours, theirs = os.pipe()
+            stdout, stderr = stack.enter_context(os.fdopen(ours)), tmp_path / "stderr"
+            with os.fdopen(theirs, "w") as out, stderr.open("w") as error, Path(os.devnull).open() as nothing:
+                streams = [file.fileno() for file in (nothing, out, error)]
+                process = forked(environment, ["sandbox", *flags], *streams)
+            stack.callback(process.join, 60)
+            stack.callback(process.terminate)
+            return Sandbox(process, stdout, stderr)
 
-    yield start
-    for process in started:
-        process.terminate()
-        process.communicate(timeout=120)
+        yield start
 
 
 def test_the_embedded_service(sandbox):
-    process = sandbox("--port", "0", "--", "--documents-quota", "7")
-    name, _, value = shlex.split(process.stdout.readline())[0].partition("=")
+    running = sandbox("--port", "0", "--", "--documents-quota", "7")
+    name, _, value = shlex.split(running.stdout.readline())[0].partition("=")
     assert name == "AIRFLOW_CONN_ASSISTANT_DEFAULT"
     connection = json.loads(value)
     url = f"{connection['host']}/m2m/tenants/{connection['extra']['tenant_id']}/limits"
     limits = httpx.get(url, headers={"X-API-Key": connection["password"]}).json()
     assert limits["limits"]["documents"]["limit"] == 7
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert running.end(signal.SIGTERM) == 0
 
 
 def test_the_embedded_service_for_a_program(sandbox):
-    process = sandbox("--port", "0", "-o", "json")
-    connection = json.loads(process.stdout.readline())["AIRFLOW_CONN_ASSISTANT_DEFAULT"]
+    running = sandbox("--port", "0", "-o", "json")
+    connection = json.loads(running.stdout.readline())["AIRFLOW_CONN_ASSISTANT_DEFAULT"]
     assert connection["conn_type"] == "assistant"
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
+    assert running.end(signal.SIGINT) == 0
 
 
 def test_a_wrong_flag_of_the_embedded_service(sandbox):
-    process = sandbox("--", "--nonsense")
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 2
-    assert "--nonsense" in said
+    running = sandbox("--", "--nonsense")
+    running.process.join(60)
+    assert running.process.exitcode == 2
+    assert "--nonsense" in running.stderr.read_text()

@@ -67,7 +67,8 @@ def check_error(error):
 
 @BOTH
 def test_ten_megabytes_of_json_are_read(send, call):
-    body = json.dumps({"id": "d1", "items": [{"n": number, "text": "x" * 80} for number in range(100_000)]}).encode()
+    item = json.dumps({"n": 1, "text": "x" * 80})
+    body = f'{{"id": "d1", "items": [{", ".join([item] * 100_000)}]}}'.encode()
     assert len(body) > 10_000_000
     with saying(answer(body)) as service:
         assert len(send(service.url, call).raw["items"]) == 100_000
@@ -121,7 +122,7 @@ def test_a_connection_is_used_again_after_a_reply_that_was_too_large(send):
 
 @BOTH
 def test_a_gzip_bomb_is_not_decompressed_completely(send, call):
-    bomb = gzip.compress(b" " * 300 * MEGABYTE, compresslevel=1)
+    bomb = gzip.compress(b" " * 100 * MEGABYTE, compresslevel=1)
     with saying(answer(bomb, b"Content-Encoding: gzip")) as service:
         tracemalloc.start()
         with pytest.raises(AssistantResponseError, match="max_response_bytes"):

@@ -66,8 +66,9 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def engine(server: PostgresServer) -> Iterator[sa.Engine]:
-    engine = sa.create_engine(server.url, poolclass=sa.NullPool)
-    metadata.drop_all(engine)
+    engine = sa.create_engine(server.url, pool_pre_ping=True)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     yield engine
     engine.dispose()
 
@@ -601,10 +602,7 @@ def test_a_killed_load(on_ambiguous, case):
 
 def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", "5")
-    loader = case.start(case.attempt(ROWS))
-    case.wait_for(80)
-    loader.kill()
-    loader.wait()
+    case.interrupt(case.attempt(ROWS), 80)
     case.agree()
     in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
     change_lease(case.engine, seconds=3600)

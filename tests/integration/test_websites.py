@@ -8,6 +8,7 @@ import logging
 import socket
 import time
 import zlib
+from types import SimpleNamespace
 
 import httpx
 import pyarrow.parquet as pq
@@ -22,7 +23,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.knowledge import split_documents, website_documents, write_documents
+from airflow_provider_assistant.knowledge.website import extraction
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped
+from airflow_provider_assistant.parsing.child import ChildParser
 from tests.website import File, Website, index, page, sitemap
 
 OFFICE, HOME = page("Office", "From nine to five."), page("Home", "Ask first.")
@@ -34,6 +37,19 @@ NOW = {"Retry-After": "0"}
 def website():
     with Website() as website:
         yield website
+
+
+@pytest.fixture(scope="module")
+def _child():
+    with ChildParser() as parser:
+        yield parser
+
+
+@pytest.fixture(autouse=True)
+def _one_child_for_all_tests(_child, monkeypatch):
+    """Starting the process that parses pages takes longer than a test."""
+    shared = SimpleNamespace(parse=_child.parse, close=lambda: None)
+    monkeypatch.setattr(extraction, "ChildParser", lambda **_: shared)
 
 
 def documents(source, **options):

@@ -25,6 +25,11 @@ LATENCY = 0.02
 DOCUMENTS = "/documents/"
 
 
+def in_slow(*values: object) -> list[Any]:
+    """Mark parameters as slow: variants of a fault that `make test` checks with the other variants."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
 @pytest.fixture(scope="session")
 def _process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AssistantService]:
     with AssistantService(tmp_path_factory.mktemp("service"), latency=LATENCY) as service:
@@ -73,7 +78,7 @@ class Case:
         deadline = time.monotonic() + 120
         while self.service.count_documents() < count:
             assert time.monotonic() < deadline, f"{self.service.count_documents()} of {count} documents"
-            time.sleep(0.002)
+            time.sleep(0.02)
 
     def interrupt(
         self,

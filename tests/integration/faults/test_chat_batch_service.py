@@ -15,6 +15,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from tests.integration.faults.chat_batches import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
+from tests.integration.faults.conftest import in_slow
 
 COUNT = 100
 SHARE = 0.1
@@ -72,7 +73,7 @@ def test_a_tenth_of_polls_answers_503(batch, later, measured):
     measured(polls=batch.seen(POLLS), of_them_503=refused, twice=0)
 
 
-@pytest.mark.parametrize("fault", ["store-then-drop", "store-then-status:502", "truncate"])
+@pytest.mark.parametrize("fault", ["store-then-drop", *in_slow("store-then-status:502", "truncate")])
 def test_submitted_without_a_response(fault, batch, measured):
     batch.service.faults(processing_seconds=SOON, fault_rate=SHARE, fault_status=fault, seed=3)
     result = batch.run(batch.attempt(COUNT, retries=5))
@@ -237,7 +238,7 @@ def test_a_key_that_is_revoked_while_it_polls(batch, later, measured):
     measured(refused=refused, twice=0)
 
 
-@pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.parametrize("kill", [True, *in_slow(False)])
 @pytest.mark.parametrize("phase", ["submitting", "fetching"])
 def test_restarted_midway(phase, kill, batch, measured):
     batch.service.faults(processing_seconds=SOON if phase == "submitting" else NEVER)

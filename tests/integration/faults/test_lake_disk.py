@@ -230,7 +230,7 @@ def test_readers_see_old_or_new_while_writers_are_killed(read, tmp_path, measure
     seen, wrong, done = [], [], threading.Event()
 
     def look():
-        while not done.wait(0.005):
+        while not done.wait(0.05):
             found = read(tmp_path)
             seen.append(found[0])
             if found not in ([1] * 1000, [2] * 1000):

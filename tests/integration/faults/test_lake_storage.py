@@ -91,7 +91,7 @@ PARTS = {
 @pytest.mark.parametrize("aborts", [True, False], ids=["aborted", "left"])
 @pytest.mark.parametrize(("of", "fault", "there"), PARTS.values(), ids=PARTS)
 def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts, measured):
-    publish(in_parts, large(1))
+    publish(in_parts, small(1))
     in_parts.fail(of, **fault)
     if not aborts:
         in_parts.fail("abort", cut="before")
@@ -108,6 +108,7 @@ def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts, measu
     measured(error=str(caught.value).partition(" (")[0], left=left)
 
 
+@pytest.mark.slow
 def test_a_file_beyond_the_limit_of_one_request(bucket):
     publish(bucket, small(1))
     bucket.fail("complete", status=500)

@@ -8,13 +8,16 @@ import time
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteError
+from tests.integration.faults.conftest import in_slow
 from tests.integration.faults.loads import CONCURRENCY, findings
 
 ROWS = range(300)
 SHARE = 0.1
 
 
-@pytest.mark.parametrize("fault", ["store-then-drop", "store-then-status:502", "store-then-html:504", "truncate"])
+@pytest.mark.parametrize(
+    "fault", ["store-then-drop", "store-then-status:502", *in_slow("store-then-html:504", "truncate")]
+)
 def test_stored_without_a_response(fault, case, measured):
     case.service.faults(fault_rate=SHARE, fault_status=fault, seed=3)
     attempt = case.attempt(ROWS, retries=5)
@@ -33,7 +36,9 @@ def test_stored_without_a_response(fault, case, measured):
     measured(listed=len(audit.suspected), duplicates=audit.duplicates)
 
 
-@pytest.mark.parametrize("fault", ["store-then-drop", "store-then-status:502", "drop", "status:502", "truncate"])
+@pytest.mark.parametrize(
+    "fault", ["store-then-drop", "drop", *in_slow("store-then-status:502", "status:502", "truncate")]
+)
 def test_stored_or_not_without_duplicates(fault, case, measured):
     case.service.faults(fault_rate=SHARE, fault_status=fault, seed=4)
     attempt = case.attempt(ROWS, retries=5, options={"on_ambiguous": "skip"})
@@ -59,7 +64,7 @@ def test_an_answer_without_a_body_is_an_answer(case, measured):
     measured(duplicates=0)
 
 
-@pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.parametrize("kill", [True, *in_slow(False)])
 def test_restarted_midway(kill, case, measured):
     attempt = case.attempt(ROWS, retries=8)
     loader = case.start(attempt)

@@ -32,7 +32,7 @@ BODIES = st.one_of(
 HEADERS = st.dictionaries(
     st.sampled_from(["content-type", "retry-after", "x-request-id", "location"]), st.text(max_size=50)
 )
-HUNDRED = settings(max_examples=150, deadline=None, derandomize=True)
+MANY = settings(max_examples=60, deadline=None, derandomize=True)
 ONCE = RetryPolicy(attempts=1)
 
 
@@ -48,7 +48,7 @@ def one_line(said):
 
 
 @pytest.mark.parametrize("name", CALLS)
-@HUNDRED
+@MANY
 @given(body=BODIES, headers=HEADERS)
 def test_a_success_is_read_or_refused(name, body, headers):
     try:
@@ -67,7 +67,7 @@ def test_a_success_is_read_or_refused(name, body, headers):
 
 
 @pytest.mark.parametrize("name", ["qa", "request"])
-@HUNDRED
+@MANY
 @given(status=st.one_of(st.integers(100, 199), st.integers(300, 999)), body=BODIES, headers=HEADERS)
 def test_an_error_status_raises_an_error_of_this_package(name, status, body, headers):
     with pytest.raises(AssistantError) as caught:
@@ -76,7 +76,7 @@ def test_an_error_status_raises_an_error_of_this_package(name, status, body, hea
     assert isinstance(caught.value, AssistantAmbiguousError) == (name == "qa" and status >= 500)
 
 
-@HUNDRED
+@MANY
 @given(value=st.one_of(st.text(), st.floats().map(str), st.integers().map(str), st.datetimes().map(str)))
 def test_a_retry_after_is_a_bounded_time_or_none(value):
     seconds = errors.parse_retry_after(value, FakeTime().moment)

@@ -41,7 +41,7 @@ def test_published_examples(cells, kappa):
 
 
 @given(PAIRS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_scikit_learn_finds_the_same_kappa(found):
     metrics = pytest.importorskip("sklearn.metrics")
     own = agreement(found).kappa

@@ -7,8 +7,6 @@ import errno
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import threading
 from datetime import date
 from itertools import count
@@ -25,6 +23,9 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from airflow_provider_assistant import __version__, lake
 from airflow_provider_assistant.exceptions import AssistantStorageError
+from tests.processes import preload, processes
+
+preload(__name__)
 
 DAY = date(2026, 11, 21)
 
@@ -275,22 +276,17 @@ def test_only_leftovers_of_the_same_part_are_removed(tmp_path):
     assert all(other.exists() for other in others)
 
 
-KILLED = """
-import os, signal, sys
-from datetime import date
-from pathlib import Path
-import pyarrow as pa
-from airflow_provider_assistant import lake
-
-Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-lake.publish(pa.table({"n": [2]}), sys.argv[1], "numbers", date(2026, 11, 21), "dag.task")
-"""
+def _killed_before_it_replaces(root):
+    Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    publish(root, 2)
 
 
 def test_a_killed_writer_leaves_the_old_day_and_the_next_one_cleans_up(tmp_path):
     publish(tmp_path, 1)
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    writer = processes.Process(target=_killed_before_it_replaces, args=(tmp_path,))
+    writer.start()
+    writer.join(60)
+    assert writer.exitcode == -signal.SIGKILL
     assert len(files(tmp_path)) == 2
     for read in READERS:
         assert read(tmp_path / "numbers") == [1]

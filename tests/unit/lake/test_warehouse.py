@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
+from airflow_provider_assistant.lake.warehouse import stores
 from airflow_provider_assistant.lake.warehouse.views import NAME_BYTES, columns_of
+from tests.processes import preload, processes
 from tests.unit.lake.nights import (
     FIRST,
     ODD,
@@ -29,6 +32,8 @@ from tests.unit.lake.nights import (
     write_rows,
     write_statistics,
 )
+
+preload(__name__)
 
 SECOND = FIRST + timedelta(days=1)
 
@@ -221,26 +226,19 @@ def test_files_with_conflicting_types_change_nothing(root, load, read):
 # -- all or nothing --------------------------------------------------------------------------------
 
 
-DIES = """
-import os, sys
-from datetime import date
-from airflow_provider_assistant.lake import warehouse
-from airflow_provider_assistant.lake.warehouse import stores
+def _dies(database, root, inserts):
+    insert = stores.DuckDBTransaction.insert
 
-insert, left = stores.DuckDBTransaction.insert, int(sys.argv[4])
+    def dies(store, table, rows):
+        nonlocal inserts
+        insert(store, table, rows)
+        inserts -= 1
+        if not inserts:
+            os._exit(9)
 
-def dies(store, table, rows):
-    global left
-    insert(store, table, rows)
-    left -= 1
-    if not left:
-        os._exit(9)
-
-stores.DuckDBTransaction.insert = dies
-day = date.fromisoformat(sys.argv[3])
-with warehouse.duckdb_transaction(sys.argv[1]) as store:
-    warehouse.load(store, sys.argv[2], ["statistics", "feedback"], [day], schema="assistant")
-"""
+    stores.DuckDBTransaction.insert = dies
+    with warehouse.duckdb_transaction(database) as store:
+        warehouse.load(store, str(root), ["statistics", "feedback"], [FIRST], schema="assistant")
 
 
 @pytest.mark.parametrize("inserts", [1, 2])
@@ -254,8 +252,10 @@ def test_a_process_that_dies_leaves_the_old_day(inserts, root, load, read, datab
     write(1, "good")
     load(FIRST, datasets=datasets)
     write(2, "bad")
-    arguments = [database, str(root), FIRST.isoformat(), str(inserts)]
-    assert subprocess.run([sys.executable, "-c", DIES, *arguments], check=False).returncode == 9
+    process = processes.Process(target=_dies, args=(database, root, inserts))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 9
     assert [row["value"] for row in read("statistics")] == [1]
     assert [row["rating"] for row in read("feedback")] == ["good"]
     load(FIRST, datasets=datasets)

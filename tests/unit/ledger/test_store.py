@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -28,8 +26,11 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
     submissions,
 )
+from tests.processes import preload, processes
 from tests.threads import at_once
 from tests.unit.ledger.conftest import START
+
+preload(__name__)
 
 RUN = RunRef("dag", "run", "task", -1)
 SCOPE = "https://h/api/v1/m2m/sites/docs"
@@ -296,37 +297,28 @@ def test_many_threads_open_a_new_ledger_at_once(tmp_path):
         ]
 
 
-OPENS = """
-import sys, time
-from pathlib import Path
-from airflow_provider_assistant.ledger import Ledger, RunRef, ratings, sqlite_engine
-print("ready", flush=True)
-sys.stdin.readline()
-with Ledger(sqlite_engine(Path(sys.argv[1]))) as ledger:
-    for number in range(25):
-        ledger.run_once(ratings, "scope", f"{sys.argv[2]}-{number}", RunRef("d", "r", "t", -1), dict,
-                    site_id="s", session_id="s", request_id="r", rating="good")
-"""
+def _opens_and_fills(path, name, ready, go):
+    ready.release()
+    go.acquire()
+    with Ledger(sqlite_engine(path)) as ledger:
+        for number in range(25):
+            facts = {"site_id": "s", "session_id": "s", "request_id": "r", "rating": "good"}
+            ledger.run_once(ratings, "scope", f"{name}-{number}", RunRef("d", "r", "t", -1), dict, **facts)
 
 
 def test_two_processes_open_and_fill_a_new_ledger_at_once(tmp_path):
     path = tmp_path / "ledger.db"
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPENS, str(path), name],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for name in "ab"
-    ]  # fmt: skip
+    ready, go = processes.Semaphore(0), processes.Semaphore(0)
+    workers = [processes.Process(target=_opens_and_fills, args=(path, name, ready, go)) for name in "ab"]
     for worker in workers:
-        while worker.stdout.readline() not in {"ready\n", ""}:
-            pass
+        worker.start()
+    for _ in workers:
+        assert ready.acquire(timeout=60)
+    for _ in workers:
+        go.release()
     for worker in workers:
-        worker.stdin.write("\n")
-        worker.stdin.flush()
-    for worker in workers:
-        _, complaint = worker.communicate(timeout=60)
-        assert worker.returncode == 0, complaint
+        worker.join(60)
+        assert worker.exitcode == 0
     with sqlite3.connect(path) as raw:
         assert raw.execute("SELECT count(*), sum(attempts) FROM assistant_ratings").fetchall() == [(50, 50)]
 
