@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import gc
 import itertools
 import json
@@ -21,6 +20,7 @@ import hypothesis
 import pytest
 
 from tests import schedule
+from tests.execution_api import in_process_api_server
 from tests.task_runs import Run, run_single
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _airflow_database() -> None:
     DagBundlesManager().sync_bundles_to_db()
     # Without this, dag.test() creates Airflow's API for every task, and the API inspects the signatures of its
     # dependencies in every request. Both take longer than most of these tests.
-    supervisor.in_process_api_server = functools.cache(supervisor.in_process_api_server)
+    supervisor.in_process_api_server = in_process_api_server
     _remember_dependants()
 
 

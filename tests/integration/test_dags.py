@@ -20,6 +20,7 @@ from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.lake.warehouse import load as load_days
 from airflow_provider_assistant.sandbox import SandboxServer
+from tests.execution_api import in_process_api_server
 from tests.live import handbook
 from tests.versions import bag_of
 
@@ -81,6 +82,11 @@ def test_smoke(load, run_dag, service, connection):
     ]  # fmt: skip
     assert service.seen()[0] == ("GET", "/m2m/tenants/acme-inc/limits")
     assert service.seen()[-1] == ("GET", f"{site}/statistics")
+
+
+def test_a_run_leaves_no_pending_request(load, run_dag, service, connection):
+    assert run_dag(load("assistant_async_chat")).state == "success"
+    assert in_process_api_server().transport.pending() == 1, "the server itself"
 
 
 def test_async_chat_twice(load, run_dag, service, connection):

@@ -1,8 +1,7 @@
 """
-Run Airflow's API server with only the newest version of the execution API, the one that every task asks for.
+Run Airflow's API server with only the newest version of the execution API.
 
-Airflow generates the routes of nine versions for the first task, which takes 6 s of processor time. Run as
-``python -m tests.live.newest_api api-server …``.
+``python -m tests.live.newest_api api-server …`` does what ``airflow api-server …`` does.
 """
 
 from __future__ import annotations
@@ -10,19 +9,9 @@ from __future__ import annotations
 import sys
 
 from airflow.__main__ import main
-from airflow.api_fastapi.execution_api import versions
-from airflow.api_fastapi.execution_api.routes import execution_api_router
-from cadwyn import HeadVersion, Version, VersionBundle
-from cadwyn.route_generation import _DELETED_ROUTE_TAG
 
-
-def keep_newest() -> None:
-    """Drop all older versions, and the routes that only they have."""
-    versions.bundle = VersionBundle(HeadVersion(), Version(versions.bundle.versions[0].value))
-    routes = execution_api_router.routes
-    routes[:] = [route for route in routes if _DELETED_ROUTE_TAG not in getattr(route, "tags", ())]
-
+from tests.execution_api import keep_newest_version
 
 if __name__ == "__main__":
-    keep_newest()
+    keep_newest_version()
     sys.exit(main())
