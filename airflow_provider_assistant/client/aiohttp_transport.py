@@ -105,23 +105,22 @@ class AiohttpTransport(AsyncTransport):
 
             most = self._settings.max_concurrency
             connector = aiohttp.TCPConnector(limit=most, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._tls)
-            session = self._session(connector)
+            # Read the proxy once; aiohttp itself would read the environment for every request.
+            common = {"connector": connector, "proxy": proxy_for(self._settings.base_url)}
+            session = self._session(**common)
             # Uploads have a separate session: tracing makes every request of a session about a tenth slower.
-            uploads = self._session(connector, connector_owner=False, trace_configs=[self._restarting_trace()])
+            uploads = self._session(**common, connector_owner=False, trace_configs=[self._restarting_trace()])
             self._open_pool = _Pool(asyncio.Semaphore(most), session, uploads)
         return self._open_pool
 
-    def _session(self, connector: aiohttp.BaseConnector, **options: Any) -> aiohttp.ClientSession:
+    def _session(self, **options: Any) -> aiohttp.ClientSession:
         import aiohttp
 
         settings = self._settings
         return aiohttp.ClientSession(
             headers=request_headers(settings),
             timeout=aiohttp.ClientTimeout(sock_connect=connect_timeout(settings), sock_read=settings.timeout),
-            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            # Read the proxy once; aiohttp itself would read the environment for every request.
-            proxy=proxy_for(settings.base_url),
             auto_decompress=False,
             **options,
         )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.benchmarks.capacity import measured
 from tests.docs.capacity import BEGIN, END, PAGE, SCENARIOS, SLOTS, night, written
 
 
+@pytest.mark.slow  # simulates a night of a thousand sites
 def test_page_has_the_tables_of_the_simulation() -> None:
     text = PAGE.read_text()
     assert text.count(BEGIN) == text.count(END) == 1

@@ -629,7 +629,7 @@ def test_two_processes(case):
     assert sum(result["created"] for result in results) == 350
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGQUIT])
 def test_the_server_restarts_midway(number, case, server):
     attempt = case.attempt(ROWS)
     loader = case.start(attempt)

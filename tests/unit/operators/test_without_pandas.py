@@ -11,12 +11,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.unit.operators.without_pandas import EVERY
 
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow  # runs forty tasks in a process of their own; tests/unit/test_imports.py has the imports
 def test_no_task_imports_pandas(service, connection, ledger_home, tmp_path):
     service.behave(processing_seconds=0.01)
     pq.write_table(pa.Table.from_pylist(EVERY), tmp_path / "questions.parquet")
