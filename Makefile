@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
-# More workers than two cores have: tests of live Airflows and of outages mostly wait.
+# More workers than cores: tests of live Airflows and of outages mostly wait. tests/flaky.py has the same number.
 PARALLEL := -n 4 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt

@@ -101,8 +101,10 @@ class RunningService:
 
 @pytest.hookimpl(trylast=True)  # after the order is shuffled, if it is
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the groups of tests that take longest first."""
-    items.sort(key=lambda item: schedule.rank(schedule.group(item.nodeid)))
+    """Sort the groups of tests, so that several workers use the cores all the time."""
+    groups = [schedule.group(item.nodeid) for item in items]
+    places = schedule.places(groups)
+    items.sort(key=lambda item: places[schedule.group(item.nodeid)])
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pytest
 
 # Tests of the first group share one Airflow and one embedded service; those of the second start Airflows of their own.
@@ -18,7 +20,10 @@ OTHERS = (
 # These tests share a browser.
 BROWSER = "tests/integration/ui"
 WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py")
-FOLDERS = ("system", "cluster", "benchmarks", "integration", "docs", "live", "contract", "loaders", "adversary", "unit")
+# These mostly wait for processes, servers and browsers. They are spread among the others, which need the cores, up to
+# this part of the run.
+WAITING, UNTIL = "tests/integration", 0.8
+FOLDERS = ("system", "cluster", "benchmarks", "docs", "live", "contract", "loaders", "adversary", "unit")
 
 
 def group(nodeid: str) -> str:
@@ -33,10 +38,18 @@ def group(nodeid: str) -> str:
     return BROWSER if file.startswith(f"{BROWSER}/") else file
 
 
-def rank(group: str) -> int:
-    """Return the place of a group in the order in which groups start, the long ones first."""
-    first = (LIVE_AIRFLOW, OTHER_AIRFLOWS)
-    return first.index(group) if group in first else len(first) + FOLDERS.index(group.split("/")[1])
+def places(groups: Iterable[str]) -> dict[str, float]:
+    """Return the place of each group in the order in which groups start: those with an Airflow first."""
+    first = {LIVE_AIRFLOW: -2.0, OTHER_AIRFLOWS: -1.0}
+    others = [group for group in dict.fromkeys(groups) if group not in first]
+    waiting = [group for group in others if group.startswith(WAITING)]
+    computing = [group for group in others if not group.startswith(WAITING)]
+    computing.sort(key=lambda group: FOLDERS.index(group.split("/")[1]))
+    return {
+        **first,
+        **{group: UNTIL * number / len(waiting) for number, group in enumerate(waiting)},
+        **{group: number / len(computing) for number, group in enumerate(computing)},
+    }
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
