@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questi
 from airflow_provider_assistant.chat_batch.requests import EarlierTurns, FinishedRequest, PendingRequest, Submission
 from airflow_provider_assistant.chat_batch.sessions import close_sessions, ended_sessions
 from airflow_provider_assistant.chat_batch.state import BatchState, findings_of, folder_of, recording
-from airflow_provider_assistant.client.cancellation import CancellableRunner
+from airflow_provider_assistant.client.cancellation import CancellableRunner, run_coroutine
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
@@ -108,7 +107,7 @@ class Batch:
             asked, blocked = questions.at(next_one.positions), next_one.blocked
         with QuestionFindings(findings_of(self._output), asked, is_first=turn == 1) as findings:
             findings.reasons |= {**earlier.reasons, **blocked}
-            counts, submissions, error = asyncio.run(self._submit(asked, findings))
+            counts, submissions, error = run_coroutine(self._submit(asked, findings))
         if not findings.count:
             findings.path.unlink(missing_ok=True)  # the file of an earlier run
         submissions |= earlier.submissions | self._recorded_submissions(questions.question_ids)

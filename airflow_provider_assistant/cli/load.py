@@ -13,6 +13,7 @@ from typing import Any
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
+from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
@@ -64,7 +65,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
         parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), args.on_limit)
         parts |= {"judge_stale": args.on_missing == "stale", "judge_groups": args.on_missing == "group"}
-        asyncio.run(_run(out, hook, args.dry_run, done, **parts))
+        run_coroutine(_run(out, hook, args.dry_run, done, **parts))
         flaw = load_failure(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
         record.counts, record.error = done.counts.as_dict(), done.error or flaw
     if done.error and not done.counts.rows:

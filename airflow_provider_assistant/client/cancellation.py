@@ -12,6 +12,43 @@ T = TypeVar("T")
 
 # Seconds that requests in flight get to finish, within the five between SIGTERM and SIGKILL.
 GRACE = 2.0
+# Seconds after which a cancelled task is given up. A commit to a slow database may take this long.
+PATIENCE = 30.0
+
+
+def run_coroutine(work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T:
+    """
+    Run a coroutine in a new event loop, as :func:`asyncio.run` does, but end even if a task cannot be cancelled.
+
+    A signal handler, such as the one of Airflow's ``execution_timeout``, can raise between any two instructions of the
+    event loop. If the loop has just taken the next step of a task from its queue, the step is lost, and
+    :func:`asyncio.run` waits for this task forever.
+
+    :param work: The coroutine.
+    :param patience: Seconds to wait for the remaining tasks. Default: 30.
+    :return: The result of the coroutine.
+    :raises BaseException: An error of the coroutine, or an exception that a signal handler raised.
+    """
+    runner = asyncio.Runner()
+    try:
+        return runner.run(work)
+    finally:
+        loop = runner.get_loop()
+        if _all_end(loop, patience):
+            runner.close()
+        else:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _all_end(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
+    """Cancel all tasks of a loop; return whether they ended within these seconds."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=patience))
+    return all(task.done() for task in tasks)
 
 
 class CancellableRunner:
@@ -49,7 +86,7 @@ class CancellableRunner:
         :raises BaseException: An error of the coroutine, or an exception that a signal handler raised, such as
             Airflow's task timeout.
         """
-        return asyncio.run(self.arun(work))
+        return run_coroutine(self.arun(work))
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
         """

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 BREAKER = 10
 
 
-# No repr: asyncio.run() computes the repr of its result and discards it, which took as long as the requests.
+# No repr: asyncio computes the repr of its result and discards it, which took as long as the requests.
 @dataclass(frozen=True, slots=True, repr=False)
 class SiteReplies:
     """

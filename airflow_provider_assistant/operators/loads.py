@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from abc import abstractmethod
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
 from airflow_provider_assistant.api.payloads import Payload
+from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantRateLimitError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.keys import key_names
@@ -277,7 +277,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
                 )
                 stack.enter_context(memory)
             findings = self._listed = stack.enter_context(self._findings(run))
-            counts = asyncio.run(self._run(rows, memory, findings, record, self._is_whole(context)))
+            counts = run_coroutine(self._run(rows, memory, findings, record, self._is_whole(context)))
         return counts, findings
 
     async def _run(

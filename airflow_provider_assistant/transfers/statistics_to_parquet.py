@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Context
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.client.fan_out import SiteReplies, read_sites
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
@@ -102,7 +102,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
             for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         day = self.day(context)
-        found = self._one_site() if self.site_ids is None else asyncio.run(self._many_sites(self.site_ids))
+        found = self._one_site() if self.site_ids is None else run_coroutine(self._many_sites(self.site_ids))
         if found.errors and not found.replies:
             self._fail(found, "Nothing was written, and the partition is unchanged.")
         result = self._write(context, found, day)

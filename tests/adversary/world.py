@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import tempfile
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,7 +208,8 @@ class World:
         for _ in range(2):
             again = type(trigger)(**json.loads(json.dumps(arguments)))
             try:
-                event = self.run(anext(again.run()))
+                with self.runner() as runner:
+                    event = runner.run(anext(again.run()))
                 return json.loads(json.dumps(event.payload))
             except BaseException:
                 if not self._is_dead:
@@ -220,8 +221,8 @@ class World:
 
     # -- what fails --------------------------------------------------------------------------------
 
-    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine on the virtual clock."""
+    def runner(self) -> asyncio.Runner:
+        """Return a runner of coroutines on the virtual clock."""
         world = self
 
         class Loop(VirtualTimeLoop):
@@ -233,8 +234,7 @@ class World:
             def _now(self, seconds: float) -> None:
                 world.elapsed = max(world.elapsed, seconds)
 
-        with asyncio.Runner(loop_factory=Loop) as runner:
-            return runner.run(main)
+        return _Runner(loop_factory=Loop)
 
     def receive(self, call: Call[Any]) -> tuple[float, Callable[[], Response | TransportFailure]]:
         """Handle a request; return the duration until the response, and a function that returns the response."""
@@ -316,7 +316,7 @@ class World:
                 mock.patch.object(chat_batch, "time", SimpleNamespace(time=self.now)),
                 mock.patch.object(submit_chat, "time", SimpleNamespace(time=self.now)),
                 mock.patch.object(location, "sqlite_engine", _engine),
-                mock.patch.object(asyncio, "run", self.run),
+                mock.patch.object(asyncio, "Runner", self.runner),
                 mock.patch.object(builtins, "open", self._open),
                 mock.patch.object(io, "open", self._open),
             ):
@@ -378,6 +378,7 @@ def _is_in(number: int, span: tuple[int, float] | None) -> bool:
 
 
 _open = builtins.open
+_Runner = asyncio.Runner
 _sqlite_engine = location.sqlite_engine
 # SQL takes longer to compile than to execute.
 _compiled: dict[Any, Any] = {}

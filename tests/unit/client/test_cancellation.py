@@ -8,7 +8,7 @@ import threading
 import pytest
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
-from airflow_provider_assistant.client.cancellation import CancellableRunner
+from airflow_provider_assistant.client.cancellation import CancellableRunner, run_coroutine
 from airflow_provider_assistant.exceptions import AssistantIncompleteError
 
 
@@ -104,3 +104,37 @@ def test_an_error_of_some_callback_ends_nothing():
         return 42
 
     assert CancellableRunner("ended").run(answer()) == 42
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
+def test_a_task_whose_step_was_lost_is_given_up():
+    """A signal handler can raise after the event loop took a step from its queue, and before it runs it."""
+
+    async def lose_a_step():
+        asyncio.create_task(asyncio.sleep(0))  # noqa: RUF006
+        asyncio.get_running_loop()._ready.pop()
+        raise AirflowTaskTimeout
+
+    with pytest.raises(AirflowTaskTimeout):
+        run_coroutine(lose_a_step(), patience=0)
+    assert run_coroutine(asyncio.sleep(0, "the next one")) == "the next one"
+
+
+def test_tasks_that_clean_up_when_they_are_cancelled_are_awaited():
+    cleaned = []
+
+    async def clean_up():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            cleaned.append(True)
+
+    async def fail():
+        task = asyncio.create_task(clean_up())
+        await asyncio.sleep(0)
+        raise KeyError(task)
+
+    with pytest.raises(KeyError):
+        run_coroutine(fail())
+    assert cleaned == [True]
