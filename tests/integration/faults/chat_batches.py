@@ -123,7 +123,7 @@ class ChatBatchCase:
         deadline = time.monotonic() + 120
         while (seen := self.seen(path, status)) < count:
             assert time.monotonic() < deadline, f"{seen} of {count} requests"
-            time.sleep(0.02)
+            time.sleep(0.01)
 
     def submitted(self, count: int) -> None:
         """Wait until the service has a number of questions."""

@@ -78,7 +78,7 @@ class Case:
         deadline = time.monotonic() + 120
         while self.service.count_documents() < count:
             assert time.monotonic() < deadline, f"{self.service.count_documents()} of {count} documents"
-            time.sleep(0.02)
+            time.sleep(0.01)
 
     def interrupt(
         self,
