@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
+from tests.live.fork_server import ForkedProcess, ForkServer
 from tests.live.postgres import PostgresServer
 from tests.live.process import WAIT, NotReadyError, Process, free_port, running
 from tests.live.rest import AirflowApi
@@ -43,7 +44,8 @@ class LiveAirflow(AirflowApi):
     :param env: more environment variables for all components, e.g. ``AIRFLOW_CONN_…``
     :param roles: more users and their roles: ``viewer``, ``user`` or ``op``; their password is that of the
         administrator
-    :param api_module: the module that runs the API server, such as ``tests.live.newest_api``
+    :param forked: fork all components from one process that has imported Airflow, which saves 3 s of processor time
+        per component. Their execution API has only its newest version.
     """
 
     def __init__(
@@ -52,29 +54,30 @@ class LiveAirflow(AirflowApi):
         dags: Path,
         env: Mapping[str, str] | None = None,
         roles: Mapping[str, str] | None = None,
-        api_module: str = "airflow",
+        *,
+        forked: bool = False,
     ) -> None:
         self.home = home.resolve()
         self.dags = dags.resolve()
-        self._api_module = api_module
         # On a busy machine SQLite answers "database is locked" to a component now and then.
         self.database = PostgresServer()
         port = free_port()
         super().__init__(f"http://127.0.0.1:{port}", "admin", secrets.token_urlsafe(12))
         self.roles = {self.user: "admin", **(roles or {})}
         self.env = self._environment(port) | dict(env or {})
+        self._forks = self._fork_server() if forked else None
         self.components = {name: self._process(name, *arguments) for name, arguments in COMPONENTS.items()}
         self._stack = ExitStack()
 
+    def _fork_server(self) -> ForkServer:
+        command = [sys.executable, "-m", "tests.live.forked_airflow"]
+        return ForkServer(command, env=self.env, cwd=self.home, log=self.log_path("fork-server"))
+
     def _process(self, name: str, *arguments: str) -> Process:
-        module = self._api_module if name == "api-server" else "airflow"
-        return Process(
-            name,
-            [sys.executable, "-m", module, *arguments],
-            env=self.env,
-            cwd=self.home,
-            log=self.log_path(name),
-        )
+        log = self.log_path(name)
+        if self._forks:
+            return ForkedProcess(name, arguments, self._forks, log)
+        return Process(name, [sys.executable, "-m", "airflow", *arguments], env=self.env, cwd=self.home, log=log)
 
     def _environment(self, port: int) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW"))}
@@ -129,6 +132,8 @@ class LiveAirflow(AirflowApi):
         with ExitStack() as stack:
             stack.callback(self.close)
             stack.enter_context(self.database)
+            if self._forks:
+                stack.enter_context(self._forks)
             self._prepare()
             stack.enter_context(running(list(self.components.values())))
             self.wait_ready()

@@ -17,8 +17,12 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL = 0.05
@@ -32,16 +36,24 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class Guard:
-    """The command and its descendants."""
+def spawn(command: Sequence[str]) -> int:
+    """Start a command that does not inherit the owner's pipe, and return its process id."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    actions = [(os.POSIX_SPAWN_DUP2, null, 0)]
+    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setsigdef=IGNORED)
+    os.close(null)
+    return pid
 
-    def __init__(self, command: list[str]) -> None:
+
+class Guard:
+    """The command and its descendants.
+
+    :param start: starts the command, and returns its process id
+    """
+
+    def __init__(self, start: Callable[[], int]) -> None:
         self._ended = self._ends_of_children()
-        # The command must not inherit the owner's pipe.
-        null = os.open(os.devnull, os.O_RDONLY)
-        actions = [(os.POSIX_SPAWN_DUP2, null, 0)]
-        self.pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setsigdef=IGNORED)
-        os.close(null)
+        self.pid = start()
         self.exit_code: int | None = None
 
     @staticmethod
@@ -87,18 +99,18 @@ class Guard:
             time.sleep(POLL / 10)
 
 
-def main() -> int:
-    """Start the command and wait until it and all its descendants have ended."""
+def watch_over(start: Callable[[], int], grace: float) -> int:
+    """Start the command, wait until it and all its descendants have ended, and return its exit code."""
     for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     adopt_orphans()
-    guard = Guard(sys.argv[2:])
+    guard = Guard(start)
     if guard.watch() == b"":
-        guard.terminate(float(sys.argv[1]))
+        guard.terminate(grace)
     guard.kill()
     code = guard.exit_code
     return 0 if code is None else code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(watch_over(lambda: spawn(sys.argv[2:]), float(sys.argv[1])))

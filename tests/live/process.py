@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 import psutil
 
@@ -25,6 +25,19 @@ T = TypeVar("T")
 
 class NotReadyError(AssertionError):
     """Raised when a condition is not met in time or can no longer be met."""
+
+
+class GuardProcess(Protocol):
+    """The part of ``subprocess.Popen`` that is needed of a guard."""
+
+    pid: int
+    returncode: int | Any
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 class Process:
@@ -52,7 +65,7 @@ class Process:
         self.log = log
         self.on_line = on_line
         self.grace = grace
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: GuardProcess | None = None
         self._meant_to_run = False
 
     def start(self) -> None:
@@ -62,17 +75,20 @@ class Process:
         self._meant_to_run = True
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._guard = subprocess.Popen(
-                [sys.executable, str(GUARD), str(self.grace), *self.command],
-                env=self.env,
-                cwd=self.cwd,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE if self.on_line else log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the owner, which then ends the guard
-            )
+            self._guard = self._start_guard(log)
         if self._guard.stdout:
             threading.Thread(target=self._read, args=(self._guard.stdout,), daemon=True).start()
+
+    def _start_guard(self, log: IO[bytes]) -> GuardProcess:
+        return subprocess.Popen(
+            [sys.executable, str(GUARD), str(self.grace), *self.command],
+            env=self.env,
+            cwd=self.cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if self.on_line else log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for the owner, which then ends the guard
+        )
 
     def _read(self, stdout: IO[bytes]) -> None:
         with stdout, self.log.open("ab", buffering=0) as log:

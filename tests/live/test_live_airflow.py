@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.live.airflow import LiveAirflow
+from tests.live.fork_server import ForkedProcess, ForkServer
 from tests.live.process import WAIT, NotReadyError, Process, processes_in, wait_for
 
 DAG = """
@@ -114,11 +116,51 @@ with running([family]):
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> None:
+FORKING = """
+import sys
+from tests.live.fork_server import serve
+serve(sys.argv[1], lambda arguments: exec(arguments[0], {}))
+"""
+
+OWNER_OF_FORKS = """
+import os, sys, time
+from pathlib import Path
+from tests.live.fork_server import ForkedProcess, ForkServer
+from tests.live.process import running
+place = Path(sys.argv[1])
+command = [sys.executable, "-c", sys.argv[3]]
+with ForkServer(command, env=dict(os.environ), cwd=place, log=place / "server.log") as server:
+    family = ForkedProcess("family", [sys.argv[2]], server, place / "log")
+    family.grace = 0.5
+    with running([family]):
+        time.sleep(600)
+"""
+
+
+@pytest.fixture
+def forks(tmp_path: Path) -> Iterator[ForkServer]:
+    """A server whose commands are Python code."""
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", FORKING]
+    with ForkServer(command, env=env, cwd=tmp_path, log=tmp_path / "server.log") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("owned", "end"),
+    [
+        (OWNER, signal.SIGINT),
+        (OWNER, signal.SIGTERM),
+        (OWNER, signal.SIGKILL),
+        (OWNER_OF_FORKS, signal.SIGINT),
+        (OWNER_OF_FORKS, signal.SIGKILL),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGKILL", "forks, SIGINT", "forks, SIGKILL"],
+)
+def test_no_process_outlives_its_owner(tmp_path: Path, owned: str, end: signal.Signals) -> None:
     """Processes that ignore SIGTERM or have started a new session are ended as well."""
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path), FAMILY],
+        [sys.executable, "-c", owned, str(tmp_path), FAMILY, FORKING],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         stderr=subprocess.DEVNULL,
     )
@@ -129,6 +171,27 @@ def test_no_process_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> N
     owner.send_signal(end)
     owner.wait(timeout=WAIT)
     wait_for("the end of all", lambda: not processes_in(tmp_path), timeout=WAIT)
+
+
+def test_a_forked_process_can_be_stopped_and_started_again(forks: ForkServer, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = ForkedProcess("family", [FAMILY.replace("SIG_IGN", "SIG_DFL")], forks, log)
+    for count, kill in enumerate([False, True], 1):
+        process.start()
+        wait_for("the family", lambda count=count: log.read_text().count("ready") == count, timeout=WAIT)  # type: ignore[misc]
+        process.check()
+        command, orphan = process.tree()
+        process.stop(kill=kill)
+        assert not command.is_running()
+        assert not orphan.is_running()
+        process.check()
+
+
+def test_a_forked_process_that_dies_is_told_with_its_log(forks: ForkServer, tmp_path: Path) -> None:
+    process = ForkedProcess("mouse", ["raise SystemExit('out of cheese')"], forks, tmp_path / "log")
+    with pytest.raises(NotReadyError, match=r"mouse ended with exit code 1:\nout of cheese"):
+        process.run(timeout=WAIT)
+    ForkedProcess("cat", ["print('fed')"], forks, tmp_path / "log").run(timeout=WAIT)
 
 
 def test_a_process_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
