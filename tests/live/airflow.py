@@ -8,11 +8,12 @@ import os
 import secrets
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
+import psycopg2
 
 from tests.live.fork_server import ForkedProcess, ForkServer
 from tests.live.postgres import PostgresServer
@@ -164,6 +165,29 @@ class LiveAirflow(AirflowApi):
     def log_path(self, component: str) -> Path:
         """Return the file with a component's output."""
         return self.home / "components" / f"{component}.log"
+
+    # -- states ------------------------------------------------------------------------------------
+
+    def run_state(self, dag_id: str, run_id: str) -> str | None:
+        """Return the state of a DAG run, if possible without the API server."""
+        with suppress(psycopg2.OperationalError):
+            return self._select("SELECT state FROM dag_run WHERE (dag_id, run_id) = (%s, %s)", dag_id, run_id)
+        return super().run_state(dag_id, run_id)
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str | None:
+        """Return the state of one task instance, if possible without the API server."""
+        query = "SELECT state FROM task_instance WHERE (dag_id, run_id, task_id, map_index) = (%s, %s, %s, %s)"
+        with suppress(psycopg2.OperationalError):
+            return self._select(query, dag_id, run_id, task_id, map_index)
+        return super().task_state(dag_id, run_id, task_id, map_index)
+
+    def _select(self, query: str, *values: Any) -> Any:
+        """Return a value from Airflow's database. The API takes ten times as long, and tests ask often."""
+        url = self.env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].replace("+psycopg2", "")
+        with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+            cursor.execute(query, values)
+            row = cursor.fetchone()
+        return row and row[0]
 
     # -- accidents ---------------------------------------------------------------------------------
 

@@ -142,11 +142,15 @@ class AirflowApi:
         """Return a DAG run."""
         return self.request("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")
 
+    def run_state(self, dag_id: str, run_id: str) -> str | None:
+        """Return the state of a DAG run."""
+        return self.run(dag_id, run_id)["state"]
+
     def wait_run(self, dag_id: str, run_id: str, timeout: float = WAIT) -> str:
         """Wait until a DAG run is over and return its state."""
 
         def state() -> str | None:
-            state = self.run(dag_id, run_id)["state"]
+            state = self.run_state(dag_id, run_id)
             return state if state in RUN_OVER else None
 
         try:
@@ -181,6 +185,10 @@ class AirflowApi:
         """Return one task instance."""
         return self.request("GET", self._task(dag_id, run_id, task_id, map_index))
 
+    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str | None:
+        """Return the state of one task instance."""
+        return self.task_instance(dag_id, run_id, task_id, map_index)["state"]
+
     def wait_task(
         self,
         dag_id: str,
@@ -193,6 +201,8 @@ class AirflowApi:
         """Wait until a task instance is in one of these states."""
 
         def reached() -> JSON | None:
+            if self.task_state(dag_id, run_id, task_id, map_index) not in states:
+                return None
             found = self.task_instance(dag_id, run_id, task_id, map_index)
             return found if found["state"] in states else None
 
