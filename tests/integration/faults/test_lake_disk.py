@@ -19,7 +19,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from airflow_provider_assistant import lake
-from tests.processes import processes
+from tests.processes import preload, processes
+
+preload(__name__)
 
 DAY = date(2026, 11, 21)
 FILE = "numbers/date=2026-11-21/dag.task.parquet"
