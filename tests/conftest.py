@@ -107,6 +107,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[schedule.group(item.nodeid)])
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of every later search for garbage: a complete one would take seconds."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Leave everything out: pytest and Python search again before they end."""
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Run each group of tests on one worker."""

@@ -13,7 +13,6 @@ from urllib.parse import parse_qs
 
 import pytest
 from airflow.sdk import ObjectStoragePath
-from moto.server import ThreadedMotoServer
 
 BROKEN = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -59,6 +58,8 @@ class Storage:
     """An S3 server on a separate port, and its current faults."""
 
     def __init__(self) -> None:
+        from moto.server import ThreadedMotoServer
+
         self.faults: list[Fault] = []
         self.seen: list[str] = []
         self._lock = threading.Lock()

@@ -40,6 +40,7 @@ def test_published_examples(cells, kappa):
     assert agreement(pairs(*cells)).kappa == pytest.approx(kappa, abs=0.005)
 
 
+@pytest.mark.slow  # its import takes seconds
 @given(PAIRS)
 @settings(max_examples=100, deadline=None)
 def test_scikit_learn_finds_the_same_kappa(found):

@@ -11,8 +11,6 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.ui.access import may_see_task
-from airflow_provider_assistant.ui.app import app
 from tests.versions import needs
 
 pytestmark = needs("task loops")
@@ -58,6 +56,9 @@ def run(service, connection, run_dag, tmp_path):
 
 
 def test_every_iteration_has_its_own_effects_and_report(run, service, tmp_path, monkeypatch):
+    from airflow_provider_assistant.ui.access import may_see_task
+    from airflow_provider_assistant.ui.app import app
+
     submitted = [run.xcom("body.submit", index)["request_id"] for index in range(ITERATIONS)]
     asked = [
         row["request_id"]

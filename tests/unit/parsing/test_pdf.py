@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from functools import partial
 
 import pypdf
 import pytest
@@ -83,7 +84,7 @@ def bomb(size: int) -> bytes:
         pytest.param(pdf("x").replace(b"/Contents 11 0 R", b"/Contents [11 0 R 100 0 R]"), id="missing"),
         pytest.param(pdf("x", objects=(b"100 0 R",)).replace(b"/Contents 11", b"/Contents 100"), id="itself"),
         pytest.param(pdf("x").replace(b"/Count 1", b"/Count 999999999"), id="count"),
-        pytest.param(bomb(100_000_000), id="bomb"),
+        pytest.param(partial(bomb, 100_000_000), id="bomb"),
         pytest.param(b"%PDF-1.7\n" + b"[" * 1_000_000, id="nested"),
         pytest.param(pdf("x")[:200], id="cut"),
         pytest.param(b"", id="empty"),
@@ -91,5 +92,5 @@ def bomb(size: int) -> bytes:
 )
 def test_hostile_files_end(content, parse):
     """Each is refused, or read as far as it is valid."""
-    found = parse(".pdf", content)
+    found = parse(".pdf", content() if callable(content) else content)
     assert "problem" in found or len(found.get("text", "")) < 1000
