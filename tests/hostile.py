@@ -97,6 +97,7 @@ class HostileService:
             # Or the system takes for it what it has not read.
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         self._open: list[socket.socket] = []
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
 
     @property
     def url(self) -> str:
@@ -125,11 +126,15 @@ class HostileService:
                 self.sent += line.sent
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._gone.set()
+        # Closing does not end the accept() of another thread: interrupted, it continues with the next socket that gets
+        # this number, which is the one of the next test.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
         self._listener.close()
         for connection in self._open:
             with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ uv takes the newer one, and the declared bound is not tested. A pin makes the in
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -17,6 +18,7 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 EXTRAS = ("evaluation", "examples", "files", "knowledge", "pandas", "sandbox", "warehouse", "website")
 
 
+@cache
 def declared() -> dict[str, list[Requirement]]:
     """Return the declared dependencies by extra; those of the package itself are under an empty name."""
     project = tomllib.loads(PYPROJECT.read_text())["project"]

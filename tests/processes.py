@@ -5,7 +5,13 @@ from __future__ import annotations
 import multiprocessing
 
 processes = multiprocessing.get_context("forkserver")
-_preloaded: list[str] = []
+# Airflow imports the modules of AWS for any asset and any path.
+_preloaded = [
+    "tests.forked",
+    "airflow.providers.amazon.aws.assets.s3",
+    "airflow.providers.amazon.aws.fs.s3",
+    "airflow.sdk.execution_time.supervisor",
+]
 
 
 def preload(*modules: str) -> None:

@@ -104,6 +104,14 @@ def _run_here(arguments: Sequence[str], environment: dict[str, str], streams: Se
     main()
 
 
+def to_files(environment: dict[str, str], folder: Path, *arguments: str) -> tuple[BaseProcess, Path, Path]:
+    """Run a command in a forked process; return the process and the files of its standard output and error."""
+    out, err = folder / "stdout", folder / "stderr"
+    with Path(os.devnull).open() as nothing, out.open("w") as stdout, err.open("w") as stderr:
+        process = forked(environment, arguments, nothing.fileno(), stdout.fileno(), stderr.fileno())
+    return process, out, err
+
+
 def on_terminal(environment: dict[str, str], *arguments: str, typed: Sequence[str] = ()) -> tuple[int | None, str]:
     """
     Run a command on a pseudo-terminal, and type one text whenever it waits at a prompt.
@@ -143,11 +151,13 @@ def test_standard_output_has_only_the_result(run):
     assert json.loads(own_output(ran.stdout))["limits"]["plan"] == "business"
 
 
-def test_an_error_is_a_line_and_an_exit_code(run, service):
+@pytest.mark.usefixtures("connection")
+def test_an_error_is_a_line_and_an_exit_code(environment, service, tmp_path):
     service.answer("status:404", path="/limits")
-    ran = run(*MODULE, "limits")
-    assert (ran.returncode, ran.stdout) == (3, "")
-    (line,) = own_lines(ran.stderr)
+    process, out, err = to_files(environment, tmp_path, "limits")
+    process.join(60)
+    assert (process.exitcode, out.read_text()) == (3, "")
+    (line,) = own_lines(err.read_text())
     assert line.startswith("error: ")
 
 
@@ -208,18 +218,14 @@ def test_ctrl_c_records_what_is_in_flight(environment, connect, service: Running
     connect(max_concurrency=4)
     service.behave(latency=0.02)
     file = rows(tmp_path / "faq.csv", *((str(n), f"T{n}", "A") for n in range(2000)))
-    command = [*MODULE, "load", str(file), "--key", "id", "-o", "json"]
-    connections = {name: value for name, value in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment | connections, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process, out, err = to_files(environment, tmp_path, "load", str(file), "--key", "id", "-o", "json")
     until = time.monotonic() + 120
     while service.posts() < 10 and time.monotonic() < until:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, "Traceback" in err) == (130, False), err
-    counts = json.loads(out)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(120)
+    assert (process.exitcode, "Traceback" in err.read_text()) == (130, False), err.read_text()
+    counts = json.loads(out.read_text())
     assert counts["rows"] == 2000 == counts["created"] + counts["failed"]
     assert counts["created"] == len(service.documents("acme-docs")) >= 10
     with Ledger(sqlite_engine(Path(environment["AIRFLOW_HOME"]) / "assistant_ledger.db")) as ledger:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -261,24 +259,6 @@ def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):
     run = run_dag(load("assistant_weekly_report"))
     assert run.state == "success", run.errors
     assert run.xcom("draw")["metrics"] == 2
-
-
-PARSE = """
-import json, runpy, sys
-import airflow.sdk, airflow.triggers.base
-before = set(sys.modules)
-for path in sys.argv[1:]:
-    runpy.run_path(path)
-print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
-"""
-
-
-def test_parsing_loads_nothing_heavy():
-    paths = [str(path) for path in sorted(DAGS.glob("*.py"))]
-    done = subprocess.run([sys.executable, "-c", PARSE, *paths], capture_output=True, text=True, check=True)
-    added = set(json.loads(done.stdout.splitlines()[-1]))
-    assert "airflow_provider_assistant" in added
-    assert not added & {"aiohttp", "duckdb", "fastapi", "numpy", "pandas", "polars", "pyarrow", "uvicorn"}
 
 
 def test_safety_set(load, run_dag, service, connection, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import json
+import threading
 import time
 import tracemalloc
 from functools import partial
@@ -366,3 +367,10 @@ def test_no_socket_is_left_open(send):
         send(service.url, READ, max_response_bytes=MEGABYTE)
     wait_for("the service to see its client go", lambda: seen, timeout=60)
     assert seen == [b""] or isinstance(seen[0], ConnectionError)
+
+
+def test_no_thread_listens_when_the_service_of_a_test_has_ended(send):
+    """A thread that still waits in accept() may take the connections of the next test."""
+    with HostileService(lambda line: line.say(answer(b"{}"))) as service:
+        send(service.url, READ)
+    assert not [thread for thread in threading.enumerate() if thread.name.endswith("(_accept)")]

@@ -2,53 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
-import json
-import subprocess
-import sys
 import threading
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import ClassVar
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.storage.paths import storage_files
+from airflow_provider_assistant.storage.uploads import as_upload
+from tests.processes import preload, processes
 
 MIB = 1 << 20
 LARGE = 100 * MIB
 
-SEND = """
-import asyncio, json, sys
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.storage.uploads import as_upload
-from airflow_provider_assistant.loading.file_rows import FileRows
-from airflow_provider_assistant.storage.paths import storage_files
+preload(__name__, "aiohttp")
 
-import aiohttp
-url, path = sys.argv[1:]
-client = AssistantClient(ClientSettings(url, "a key of no consequence"))
-rows = FileRows(
-    storage_files(path),
-    upload=lambda path, _: as_upload(path),
-    call=lambda upload: endpoints.upload_document("s", upload),
-)
 
-def peak():
+def peak() -> int:
+    """Return the most memory that this process has had since it was forked."""
     # Do not use ru_maxrss: it starts at the value of the parent process.
-    lines = open("/proc/self/status").read().splitlines()
+    lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
-before = peak()
-list(rows.fingerprints())
-(row,) = rows.prepared(lambda number: True)
-client.send(row.call)
-after_sync = peak()
 
-async def send():
-    async with client:
-        await client.asend(row.call)
+def send(url: str, path: str, pipe: Connection) -> None:
+    """Send a file synchronously and with asyncio; report how much memory each of them needs at most."""
+    client = AssistantClient(ClientSettings(url, "a key of no consequence"))
+    rows = FileRows(
+        storage_files(path),
+        upload=lambda path, _: as_upload(path),
+        call=lambda upload: endpoints.upload_document("s", upload),
+    )
+    before = peak()
+    list(rows.fingerprints())
+    (row,) = rows.prepared(lambda number: True)
+    client.send(row.call)
+    after_sync = peak()
 
-asyncio.run(send())
-print(json.dumps([after_sync - before, peak() - before]))
-"""
+    async def send() -> None:
+        async with client:
+            await client.asend(row.call)
+
+    asyncio.run(send())
+    pipe.send((after_sync - before, peak() - before))
 
 
 class Sink(http.server.BaseHTTPRequestHandler):
@@ -79,12 +80,16 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}/api/v1"
-        done = subprocess.run([sys.executable, "-c", SEND, url, str(path)], capture_output=True, text=True, check=True)
+        mine, theirs = processes.Pipe()
+        process = processes.Process(target=send, args=(url, str(path), theirs))
+        process.start()
+        theirs.close()
+        sync, both = mine.recv()
+        process.join(60)
     finally:
         server.shutdown()
         server.server_close()
     assert len(Sink.received) == 2
     assert all(LARGE < received < LARGE + MIB for received in Sink.received)
-    sync, both = json.loads(done.stdout.splitlines()[-1])
     assert sync < 40 * MIB
     assert both < 40 * MIB

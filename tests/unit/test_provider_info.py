@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-import subprocess
-import sys
 import tomllib
 import xml.etree.ElementTree as ET
 from importlib.metadata import entry_points
@@ -20,7 +18,7 @@ from airflow.triggers.base import BaseTrigger
 
 import airflow_provider_assistant as package
 from airflow_provider_assistant.provider_info import get_provider_info
-from tests.versions import import_string, needs
+from tests.versions import import_string
 
 ROOT = Path(__file__).parents[2]
 KINDS = {"hooks": BaseHook, "operators": BaseOperator, "sensors": BaseSensorOperator, "triggers": BaseTrigger}
@@ -96,40 +94,3 @@ def test_every_option_of_the_configuration_has_a_text(info):
         for option in section["options"].values():
             assert option["description"]
             assert option["type"]
-
-
-SHOWS = """
-import json, sys
-from airflow.providers_manager import ProvidersManager
-manager = ProvidersManager()
-assert "airflow-provider-assistant" in manager.providers, sorted(manager.providers)
-from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
-meta = {hook.connection_type: hook for hook in HookMetaService.hook_meta_data()}["assistant"]
-print(json.dumps({
-    "fields": {name: [field["schema"]["title"], field["description"]] for name, field in meta.extra_fields.items()},
-    "host": meta.standard_fields.host.title,
-    "password": meta.standard_fields.password.title,
-    "port is hidden": meta.standard_fields.port.hidden,
-    "hooks": [name for name in sys.modules if name.startswith("airflow_provider_assistant.hooks")],
-}))
-"""
-
-
-@pytest.fixture(scope="module")
-def form():
-    """What Airflow's UI is told about the connection form."""
-    done = subprocess.run([sys.executable, "-c", SHOWS], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_airflow_shows_the_form(form, info):
-    (kind,) = info["connection-types"]
-    declared = {name: [field["label"], field["description"]] for name, field in kind["conn-fields"].items()}
-    assert form["fields"] == declared
-    assert (form["host"], form["password"], form["port is hidden"]) == ("Base URL", "API key", True)
-
-
-@needs("connection form without the hook")
-def test_airflow_does_not_import_the_hook_for_the_form(form):
-    assert form["hooks"] == []

@@ -26,8 +26,7 @@ from tests.live.requests import requests_of
 from tests.live.service import AssistantService
 from tests.processes import preload
 
-# Also import in advance what a task imports on demand.
-preload(__name__, "aiohttp", "pandas")
+preload(__name__, "airflow_provider_assistant.chat_batch.batch", "airflow_provider_assistant.chat_batch.sessions")
 
 NEVER, SOON = 3600, 0.1
 SUBMITS, POLLS = r"/chat(/async)?$", r"/chat/requests/"

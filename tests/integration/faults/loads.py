@@ -25,7 +25,18 @@ from tests.processes import preload, processes
 CONCURRENCY = 16
 CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 
-preload(__name__)
+# Also import in advance what a task imports on demand.
+preload(
+    __name__,
+    "aiohttp",
+    "pandas",
+    "airflow_provider_assistant.api.limits",
+    "airflow_provider_assistant.client.worker_pool",
+    "airflow_provider_assistant.ledger.executors",
+    "airflow_provider_assistant.loading.engine",
+    "airflow_provider_assistant.loading.load_client",
+    "airflow_provider_assistant.loading.preflight",
+)
 
 
 def rows_of(numbers: Iterable[int]) -> list[dict[str, Any]]:

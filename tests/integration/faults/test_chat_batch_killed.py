@@ -248,11 +248,15 @@ class TestSync:
     def test_killed_again_and_again_in_sync_mode(self, batch, measured):
         """Questions that the first attempt asked without a saved answer are in the findings of the last one."""
         for setup, saved in ((None, 0), ("notes_answers_often", COUNT // 2)):
+            batch.service.hold(SUBMITS, skip=COUNT * 3 // 4)  # so that the attempt does not end before it is killed
+            answered = batch.seen(SUBMITS, 200)
             loader = batch.start(self.attempt(batch, setup=setup))
-            batch.wait_seen(batch.seen(SUBMITS, 200) + COUNT // 3, SUBMITS, 200)
+            batch.wait_seen(answered + COUNT // 3, SUBMITS, 200)
             wait_for("saved answers", lambda saved=saved: len(batch.saved()) >= saved, timeout=120)
             loader.kill()
-            loader.wait()
+            assert loader.wait().exitcode == -signal.SIGKILL
+            batch.service.faults(rules=[])
+            batch.service.settle()
         batch.run(self.attempt(batch))
         twice = batch.audit(COUNT, COUNT)
         assert twice >= COUNT // 3

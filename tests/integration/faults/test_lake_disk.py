@@ -19,7 +19,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from airflow_provider_assistant import lake
-from tests.processes import processes
+from tests.processes import preload, processes
+
+preload(__name__)
 
 DAY = date(2026, 11, 21)
 FILE = "numbers/date=2026-11-21/dag.task.parquet"
@@ -36,8 +38,9 @@ STEPS = [
 
 
 def publish(root, number, size=0):
-    """Write a partition filled with one number; random text stays large after compression."""
-    table = pa.table({"n": pa.array([number] * 1000), "noise": pa.array([os.urandom(size)] * 1000, pa.binary())})
+    """Write 1000 rows with one number; each has ``size`` random bytes, which compression does not shrink."""
+    noise = pa.array([os.urandom(size) for _ in range(1000)], pa.binary())
+    table = pa.table({"n": pa.array([number] * 1000), "noise": noise})
     return lake.publish(table, str(root), "numbers", DAY, "dag.task")
 
 
@@ -112,7 +115,7 @@ def files_may_not_grow():
 def test_files_may_not_grow(tmp_path, measured):
     """Needs no privileges, so this test of a partial write runs everywhere."""
     publish(tmp_path, 1)
-    failure = apart(files_may_not_grow, tmp_path, 2, 10**6)
+    failure = apart(files_may_not_grow, tmp_path, 2, 1000)
     is_unharmed(failure, {errno.EFBIG}, tmp_path)
     is_replaced(tmp_path)
     measured(error=failure[1].partition(" (")[0])
@@ -166,7 +169,7 @@ def test_a_disk_that_is_full(tmp_path, measured):
         root = tmp_path / "small" / "lake"
         publish(root, 1)
         with pytest.raises(OSError, match="No space left") as caught:
-            publish(root, 2, 10**6)
+            publish(root, 2, 1000)
         is_unharmed((caught.value.errno, str(caught.value)), {errno.ENOSPC}, root)
         is_replaced(root)
     measured(error=str(caught.value).partition(" (")[0])

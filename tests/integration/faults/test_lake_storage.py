@@ -17,7 +17,9 @@ from airflow.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from tests.integration.faults.storage import DENIED
-from tests.processes import processes
+from tests.processes import preload, processes
+
+preload(__name__)
 
 DAY = date(2026, 11, 21)
 KEY = "lake/numbers/date=2026-11-21/dag.task.parquet"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
-import subprocess
-import sys
 
 import pytest
 from airflow.cli.cli_config import ActionCommand, GroupCommand
@@ -14,14 +11,6 @@ from airflow_provider_assistant.__main__ import parser
 from airflow_provider_assistant.cli.definition import get_cli_commands
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.versions import import_string
-
-MEASURE = """
-import json, sys, airflow.cli.cli_config
-before = set(sys.modules)
-from airflow_provider_assistant.cli.definition import get_cli_commands
-get_cli_commands()
-print(json.dumps(sorted(set(sys.modules) - before)))
-"""
 
 
 def actions(commands=None, above=()):
@@ -62,17 +51,6 @@ def test_every_command_leads_to_a_function_that_knows_its_arguments(name):
     flags = {flag for arg in command.args for flag in arg.flags}
     assert {"--output", "--verbose"} <= flags
     assert all(arg.kwargs["help"] for arg in command.args)
-
-
-def test_the_definition_imports_nothing_but_itself():
-    """Every `airflow` command imports the definitions, so the import must be fast."""
-    done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-    assert {name for name in json.loads(done.stdout.splitlines()[-1]) if not name.startswith("airflow.")} <= {
-        "airflow_provider_assistant",
-        "airflow_provider_assistant.cli",
-        "airflow_provider_assistant.cli.arguments",
-        "airflow_provider_assistant.cli.definition",
-    }
 
 
 @pytest.mark.parametrize(
