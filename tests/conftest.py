@@ -107,13 +107,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[schedule.group(item.nodeid)])
 
 
-def pytest_collection_finish() -> None:
-    """Leave what was imported out of every later search for garbage: a complete one would take seconds."""
-    gc.freeze()
-
-
 def pytest_sessionfinish() -> None:
-    """Leave everything out: pytest and Python search again before they end."""
+    """Let pytest and Python search nothing for garbage at the end: it takes seconds each time."""
     gc.freeze()
 
 

@@ -97,4 +97,7 @@ def in_process_api_server() -> SimpleNamespace:
     if AIRFLOW >= (3, 3):
         keep_newest_version()
     app = InProcessExecutionAPI().app
+    # Ids for logs and new tokens, of which dag.test() uses neither, take several asyncio tasks for every request.
+    unused = {"CorrelationIdMiddleware", "JWTReissueMiddleware"}
+    app.user_middleware[:] = [known for known in app.user_middleware if known.cls.__name__ not in unused]
     return SimpleNamespace(app=app, transport=DirectTransport(app))

@@ -27,8 +27,6 @@ R = TypeVar("R")
 
 # Errors about the API key, the rate limit or the ledger: every further call would meet them as well.
 FATAL = (AssistantAuthenticationError, AssistantRateLimitError, AssistantLedgerError)
-# Python 3.12 starts with 375 objects that are excluded from garbage collection.
-FROZEN_BY_PYTHON = 1000
 
 
 def cause_of(error: AssistantError) -> AssistantError:
@@ -168,12 +166,8 @@ def _existing_objects_frozen() -> Iterator[None]:
     """
     Exclude existing objects, such as the several hundred thousand of Airflow, from garbage collection.
 
-    Looking for garbage among them takes 7 percent of the processor time of a load. Objects that are excluded already
-    stay so: Airflow's LocalExecutor excludes them before it forks a worker, so that both can share their memory.
+    Looking for garbage among them takes 7 percent of the processor time of a load.
     """
-    if gc.get_freeze_count() > FROZEN_BY_PYTHON:
-        yield
-        return
     gc.freeze()
     try:
         yield

@@ -15,6 +15,9 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks import shared_client as shared
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
+from tests.garbage import only_new_garbage
+
+__all__ = ["only_new_garbage"]
 
 CALL = endpoints.get_limits("acme-inc")
 
@@ -230,6 +233,7 @@ async def test_an_invalid_connection_is_an_error_for_every_user(service, point):
     assert [type(outcome) for outcome in outcomes] == [AssistantInputError] * 3
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_every_event_loop_has_its_own(point):
     async def main():
         async with running() as service:

@@ -22,7 +22,10 @@ from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from tests.garbage import only_new_garbage
 from tests.versions import measured_by
+
+__all__ = ["only_new_garbage"]
 
 MESSAGE = ChatMessage(session_id="s", message="Anything?")
 
@@ -203,10 +206,10 @@ def test_what_is_held_back_is_sent_in_the_end(status, backend):
     assert len(backend.ours()) == (1 if status == "200" else 2)
 
 
+@pytest.mark.usefixtures("only_new_garbage")  # the clients of earlier tests send what they hold back when collected
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_a_client_holds_nothing_back_when_it_goes(is_closed, service, backend, monkeypatch):
     monkeypatch.setattr(metrics, "SENT_EACH_SECOND", 0)
-    gc.collect()  # the clients of earlier tests send what they hold back when collected
     backend.counted.clear()
     client = AssistantClient(ClientSettings(service.url, "dev-acme-full"))
     client.send(endpoints.get_limits("acme-inc"))
