@@ -199,7 +199,7 @@ def _event(deferral: Any, instance: Any) -> Any:
 
 def _resumed(deferral: Any, event: Any) -> dict[str, Any]:
     """Return the arguments with which a deferred task goes on, as Airflow stores them."""
-    from tests.versions import deserialize, serialize
+    from tests.versions import deserialize, serialize_arguments
 
     arguments = deserialize(deferral.next_kwargs or {})
-    return serialize({**arguments, "event": event.payload} if event else arguments)
+    return serialize_arguments({**arguments, "event": event.payload} if event else arguments)

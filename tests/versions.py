@@ -14,8 +14,14 @@ from airflow.providers.common.compat.module_loading import import_string
 
 try:
     from airflow.sdk.serde import deserialize, serialize
+
+    serialize_arguments = serialize
 except ImportError:  # before 3.2
     from airflow.serialization.serde import deserialize, serialize
+    from airflow.serialization.serialized_objects import BaseSerialization
+
+    # The arguments with which a deferred task goes on had a format of their own.
+    serialize_arguments = BaseSerialization.serialize
 
 try:
     from airflow.serialization.definitions.dag import SerializedDAG
@@ -50,6 +56,7 @@ __all__ = [
     "read_back",
     "rendered_fields",
     "serialize",
+    "serialize_arguments",
 ]
 
 AIRFLOW = tuple(int(number) for number in airflow.__version__.split(".")[:2])

@@ -35,7 +35,7 @@ from tests.adversary.night_generation import NIGHTS
 from tests.adversary.rating_nights import RATING_NIGHTS, check_ratings
 from tests.adversary.upload_generation import UPLOAD_NIGHTS
 
-COUNT = int(os.environ.get("ASSISTANT_TEST_NIGHTS", "150"))
+COUNT = int(os.environ.get("ASSISTANT_TEST_NIGHTS", "100"))
 # Hypothesis keeps what it has generated, up to 1 MB a night, until a part ends.
 PART = 100
 

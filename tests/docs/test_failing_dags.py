@@ -47,6 +47,8 @@ def run_refused(
     return run
 
 
+# In make test, test_no_last_task_hides_a_failure checks what has made these DAGs green.
+@pytest.mark.slow
 @pytest.mark.parametrize("block", DAG_BLOCKS, ids=lambda block: block.name)
 def test_dags_of_the_pages_fail_with_their_load(block, run_refused, tmp_path: Path) -> None:
     for dag in dags_of(in_folder(block, tmp_path)):

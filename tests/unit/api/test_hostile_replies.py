@@ -32,7 +32,7 @@ BODIES = st.one_of(
 HEADERS = st.dictionaries(
     st.sampled_from(["content-type", "retry-after", "x-request-id", "location"]), st.text(max_size=50)
 )
-MANY = settings(max_examples=60, deadline=None, derandomize=True)
+MANY = settings(max_examples=30, deadline=None, derandomize=True)
 ONCE = RetryPolicy(attempts=1)
 
 

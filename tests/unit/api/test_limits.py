@@ -150,7 +150,7 @@ REPLIES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(REPLIES)
 def test_no_reply_breaks_it(raw):
     found = document_limits(raw)

@@ -160,7 +160,7 @@ def test_the_entries_are_not_read_for_stale_documents_if_none_is_missing(run):
 ACTIONS = ["ok", "ok", "400", "500", "502", "store-502", "drop", "store-drop", "unreachable", "429", "garbled"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     script=st.lists(st.sampled_from(ACTIONS), max_size=25),
     stop=st.sampled_from([None, "401", "403", "404"]),

@@ -62,7 +62,7 @@ def key_columns(*names):
     return {"key_columns": list(names)}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(sorted(KINDS)), min_size=2, max_size=4))
 def test_a_second_night_sends_nothing_whatever_the_types_did(service, connection, nights):
     first = next(IDS)
