@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import gc
 import itertools
 import json
@@ -20,7 +19,7 @@ import httpx
 import hypothesis
 import pytest
 
-from tests import schedule
+from tests import schedule, shortcuts
 from tests.execution_api import in_process_api_server
 from tests.task_runs import Run, run_single
 
@@ -135,6 +134,11 @@ def service(_server: RunningService) -> RunningService:
     return _server
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cheap_ledgers() -> None:
+    shortcuts.remember_tables()
+
+
 @pytest.fixture
 def ledger_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A separate folder for this test's default ledger."""
@@ -175,10 +179,7 @@ def canary(connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.fixture(scope="session")
 def _cheap_tasks() -> None:
-    from airflow.sdk.execution_time import task_runner
-
-    # Airflow builds a validator for every rendered field, which takes a fifth of the time of a small task.
-    task_runner.TypeAdapter = functools.cache(task_runner.TypeAdapter)
+    shortcuts.remember_validators()
 
 
 @pytest.fixture(scope="session")
@@ -191,24 +192,9 @@ def _airflow_database(_cheap_tasks: None) -> None:
     settings.initialize()
     initdb()
     DagBundlesManager().sync_bundles_to_db()
-    # Without this, dag.test() creates Airflow's API for every task, and the API inspects the signatures of its
-    # dependencies in every request. Both take longer than most of these tests.
+    # Without this, dag.test() creates Airflow's API for every task, which takes longer than most of these tests.
     supervisor.in_process_api_server = in_process_api_server
-    _remember_dependants()
-
-
-def _remember_dependants() -> None:
-    from fastapi.dependencies import utils
-
-    get_dependant, known = utils.get_dependant, {}
-
-    def remembered(**arguments: Any) -> Any:
-        key = repr(sorted(arguments.items()))
-        if key not in known:
-            known[key] = get_dependant(**arguments)
-        return known[key]
-
-    utils.get_dependant = remembered
+    shortcuts.remember_dependants()
 
 
 @contextmanager

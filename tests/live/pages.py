@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from selenium.webdriver import Chrome
     from selenium.webdriver.remote.webelement import WebElement
 
-PATIENCE = 30
+PATIENCE, INTERVAL = 30, 0.1  # seconds
 AXE = files("axe_core_python") / "axe.min.js"
 # Only what this package renders.
 RUN_AXE = """
@@ -39,6 +39,10 @@ READY = """
 const page = document.querySelector(".assistant");
 return page && !page.querySelector(".loading") && page.innerText.trim() !== "";
 """
+WITH_TEXT = """
+return [...document.querySelectorAll(".assistant :is(button, a, summary)")]
+    .filter((one) => one.checkVisibility() && one.innerText.trim() === arguments[0]);
+"""
 
 
 class Pages:
@@ -51,7 +55,8 @@ class Pages:
 
     def __init__(self, driver: Chrome, url: str) -> None:
         self.driver, self.url = driver, url
-        self.wait = WebDriverWait(driver, PATIENCE, ignored_exceptions=[StaleElementReferenceException, IndexError])
+        missing = [StaleElementReferenceException, IndexError]
+        self.wait = WebDriverWait(driver, PATIENCE, INTERVAL, ignored_exceptions=missing)
 
     def start(self) -> None:
         """Load Airflow's UI."""
@@ -89,8 +94,8 @@ class Pages:
     def button(self, text: str) -> WebElement:
         """Return the only button or link with a text as soon as it is there."""
 
-        def found(_: Chrome) -> WebElement | None:
-            matching = [one for one in self.all("button, a, summary") if one.text.strip() == text]
+        def found(driver: Chrome) -> WebElement | None:
+            matching: list[WebElement] = driver.execute_script(WITH_TEXT, text)
             return matching[0] if len(matching) == 1 else None
 
         button: WebElement = self.wait.until(found, f"there is not one button {text!r}")

@@ -442,7 +442,6 @@ def test_without_the_rest_nothing_else_is_read():
     [
         ("faq.csv", ["faq.csv"]),
         (Path("/a/faq.csv"), ["/a/faq.csv"]),
-        (ObjectStoragePath("s3://aws@bucket/faq.csv"), ["s3://aws@bucket/faq.csv"]),
         ("s3://bucket/faq/*/*.parquet", ["s3://bucket/faq"]),
         ("/*.csv", ["/"]),
         ("*.csv", ["."]),
@@ -456,3 +455,7 @@ def test_without_the_rest_nothing_else_is_read():
 )
 def test_files_that_a_source_names(source, expected):
     assert [data.uri for data in files_in(source)] == expected
+
+
+def test_the_file_that_a_path_of_object_storage_names():
+    assert [data.uri for data in files_in(ObjectStoragePath("s3://aws@bucket/faq.csv"))] == ["s3://aws@bucket/faq.csv"]
