@@ -123,11 +123,11 @@ class Faults:
 
     def reset(self) -> None:
         """Restore the initial settings and remove all rules."""
-        self.version += 1
         self.settings = self._initial
         self.rules: list[Rule] = []
         self.status_words: dict[str, str] = {}
         self._reseed()
+        self.version += 1
 
     def _reseed(self) -> None:
         self._random = random.Random(self.settings.seed)  # noqa: S311 (faults, not secrets)
@@ -163,12 +163,12 @@ class Faults:
             changes["fault_status"] = str(changes["fault_status"])
         settings = self.settings.changed(**changes)
         read = self.rules if rules is None else [Rule.read(rule) for rule in rules]
-        self.version += 1
         self.settings, self.rules = settings, read
         if async_status_words is not None:
             self.status_words = dict(async_status_words)
         if "seed" in changes or "fault_rate" in changes:
             self._reseed()
+        self.version += 1
 
     def choose(self, method: str, path: str, key: str, body: bytes) -> str | None:
         """Return the fault of a request, or None.

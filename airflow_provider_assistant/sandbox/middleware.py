@@ -96,12 +96,13 @@ class Gate:
             await refusal.response()(scope, receive, watched)
             return
         scope["assistant.key"] = admitted
+        version = service.faults.version  # read first: the faults may change at any time
         entry.fault = service.faults.choose(scope["method"], path, admitted.name, body)
         again = _again(body, receive)
         if entry.fault is None:
             await self._app(scope, again, watched)
         else:
-            await self._misbehave(Action.parse(entry.fault), scope, again, watched)
+            await self._misbehave(Action.parse(entry.fault), version, scope, again, watched)
 
     def _key(self, headers: Headers) -> Key | None:
         if self._bearer:
@@ -124,11 +125,9 @@ class Gate:
             raise ApiError(400, f"The body exceeds {MAX_BODY} bytes.", code="body_too_large")
         return key
 
-    async def _misbehave(self, action: Action, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _misbehave(self, action: Action, version: int, scope: Scope, receive: Receive, send: Send) -> None:
         if action.kind in {"delay", "hold"}:
-            await asyncio.sleep(action.number)
-            if action.kind == "hold":
-                await self._released()
+            await (asyncio.sleep(action.number) if action.kind == "delay" else self._changed(version))
             await self._app(scope, receive, send)
             return
         reply = _Reply()
@@ -155,9 +154,8 @@ class Gate:
                 refusal = ApiError(number, "This failure was asked for.", code="injected_fault")
                 await refusal.response()(scope, receive, send)
 
-    async def _released(self) -> None:
+    async def _changed(self, version: int) -> None:
         """Wait until the faults are changed or reset, possibly by another thread."""
-        version = self._service.faults.version
         while self._service.faults.version == version:  # noqa: ASYNC110 (an event would belong to one loop)
             await asyncio.sleep(HOLD_POLL)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from airflow_provider_assistant.sandbox import create_app
 from airflow_provider_assistant.sandbox.actions import Action
 from airflow_provider_assistant.sandbox.faults import Faults, Rule
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
 from tests.live.process import wait_for
+from tests.unit.sandbox.conftest import HEADERS
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox import SandboxServer
@@ -113,6 +116,23 @@ def test_a_held_request_is_answered_when_the_faults_change(
         assert held.result(60).status_code == 201
     assert server.service.documents.count() == 1
     wait_for("no request in flight", lambda: server.service.in_flight == 0, timeout=60)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_request_that_is_to_be_held_while_the_faults_change_is_answered(turns: int) -> None:
+    """The faults change this many turns of the event loop after the choice of the fault."""
+    app = create_app()
+    service = app.state.service
+    service.faults.add("hold")
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
+        held = asyncio.create_task(client.get("/api/v1/m2m/sites/acme-docs/statistics", headers=HEADERS))
+        while not any(entry.fault for entry in service.journal.entries()):  # noqa: ASYNC110 (every turn counts)
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        service.faults.update(rules=[])
+        assert (await asyncio.wait_for(held, timeout=60)).status_code == 200
 
 
 def test_latency_is_added_to_every_request(server: SandboxServer, client: httpx.Client) -> None:
