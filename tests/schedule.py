@@ -19,6 +19,14 @@ OTHERS = (
 )
 # These tests share a browser.
 BROWSER = "tests/integration/ui"
+# These fork their processes from one server, whose imports take seconds. They mostly wait, so they start early.
+FORKED = "forked processes"
+FORKING = (
+    "tests/integration/faults/",
+    "tests/integration/test_command_line.py",
+    "tests/integration/test_judging.py",
+    "tests/integration/test_large_files.py",
+)
 WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py")
 # These mostly wait for processes, servers and browsers. They are spread among the others, which need the cores, up to
 # this part of the run.
@@ -33,14 +41,16 @@ def group(nodeid: str) -> str:
         return nodeid
     if file in OTHERS:
         return OTHER_AIRFLOWS
+    if file.startswith(FORKING):
+        return FORKED
     if file.startswith("tests/system/") and file not in WITHOUT_AIRFLOW:
         return LIVE_AIRFLOW
     return BROWSER if file.startswith(f"{BROWSER}/") else file
 
 
 def places(groups: Iterable[str]) -> dict[str, float]:
-    """Return the place of each group in the order in which groups start: those with an Airflow first."""
-    first = {LIVE_AIRFLOW: -2.0, OTHER_AIRFLOWS: -1.0}
+    """Return the place of each group in the order in which groups start: first those that mostly wait for long."""
+    first = {LIVE_AIRFLOW: -3.0, FORKED: -2.0, OTHER_AIRFLOWS: -1.0}
     others = [group for group in dict.fromkeys(groups) if group not in first]
     waiting = [group for group in others if group.startswith(WAITING)]
     computing = [group for group in others if not group.startswith(WAITING)]

@@ -544,7 +544,8 @@ def test_many_open_a_ledger_at_once(kind, server, engine, request):
     ]  # fmt: skip
 
 
-def test_an_unreachable_server(server):
+def test_an_unreachable_server(server, monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     away = sa.create_engine(server.url.replace(f":{server.port}/", ":1/"))
     with pytest.raises(AssistantLedgerError, match="Nothing was sent"):
         Ledger(away)

@@ -58,6 +58,7 @@ def test_status_counts_by_kind_site_and_outcome(cli, in_doubt, ledger_home):
 def test_a_ledger_on_a_server_does_not_show_its_password(cli, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "ledger_db")
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER_DB", "postgresql://me:sesame-1234@127.0.0.1:1/none")
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     ran = cli("ledger", "status")
     assert (ran.code, ran.out) == (5, "")
     assert "sesame" not in ran.err
