@@ -10,8 +10,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
-# More workers than cores: tests of live Airflows and of outages mostly wait. tests/flaky.py has the same number.
-PARALLEL := -n 4 --no-loadscope-reorder
+# More workers than cores: tests of live Airflows and of outages mostly wait. Each more takes 18 s of processor time.
+# tests/flaky.py has the same number.
+PARALLEL := -n 3 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.
@@ -102,6 +103,10 @@ NIGHTS ?= 10000
 .PHONY: adversary
 adversary: venv ## Hold every operation against its promises in NIGHTS generated nights of odd answers, kills and outages
 	ASSISTANT_TEST_NIGHTS=$(NIGHTS) $(BIN)/pytest -q -n 2 --no-loadscope-reorder tests/adversary
+
+.PHONY: examples
+examples: venv ## Repeat the tests of generated examples with new examples
+	$(BIN)/pytest -q $(PARALLEL) --hypothesis-profile=random -m "hypothesis and not slow"
 
 .PHONY: flaky
 flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; over an hour

@@ -72,7 +72,7 @@ def test_every_night_is_counted() -> None:
     assert sum(percentage for *_, percentage in OPERATIONS) == 100
 
 
-@pytest.mark.parametrize(("check", "generated", "count", "part"), parts())
+@pytest.mark.parametrize(("check", "generated", "count", "part"), list(parts()))
 def test_the_promises_hold(
     check: Callable[[Any], None], generated: st.SearchStrategy[Any], count: int, part: int
 ) -> None:
