@@ -10,9 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
-# More workers than cores: tests of live Airflows and of outages mostly wait. Each more takes 18 s of processor time.
-# tests/flaky.py has the same number.
-PARALLEL := -n 3 --no-loadscope-reorder
+# More workers than cores: tests of live Airflows and of outages mostly wait. tests/flaky.py has the same number.
+PARALLEL := -n 4 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.
@@ -51,7 +50,7 @@ lint: venv
 
 .PHONY: types
 types: venv
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 
 .PHONY: workflows
 workflows: venv ## Lint GitHub's workflows, dependabot.yml and the Dockerfile, offline
@@ -59,9 +58,13 @@ workflows: venv ## Lint GitHub's workflows, dependabot.yml and the Dockerfile, o
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 	$(BIN)/hadolint deploy/Dockerfile
 
+# The checks take what the tests leave of the cores.
 .PHONY: test
 test: venv ## The checks and the whole test suite
-	@$(MAKE) --no-print-directory -j2 types collect check browser
+	@$(MAKE) --no-print-directory -j3 suite types lint workflows
+
+.PHONY: suite
+suite: venv collect browser
 	$(BIN)/pytest -q $(PARALLEL) -m "not slow"
 
 # This compiles all test modules and what they import. Otherwise each of pytest's workers would, at the same time.

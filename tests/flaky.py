@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOOPS = 2
-WORKERS = ("-n", "3", "--no-loadscope-reorder")
+WORKERS = ("-n", "4", "--no-loadscope-reorder")
 
 
 @contextmanager

@@ -31,8 +31,6 @@ WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py"
 # These mostly wait for processes, servers and browsers. They are spread among the others, which need the cores, up to
 # this part of the run.
 WAITING, UNTIL = "tests/integration", 0.8
-# When the first worker is free that has waited for the live Airflow.
-FORKED_AT = 0.1
 FOLDERS = ("system", "cluster", "benchmarks", "docs", "live", "contract", "loaders", "adversary", "unit")
 
 
@@ -51,8 +49,8 @@ def group(nodeid: str) -> str:
 
 
 def places(groups: Iterable[str]) -> dict[str, float]:
-    """Return the place of each group in the order in which groups start: those with an Airflow first."""
-    first = {LIVE_AIRFLOW: -2.0, OTHER_AIRFLOWS: -1.0, FORKED: FORKED_AT}
+    """Return the place of each group in the order in which groups start: first those that mostly wait for long."""
+    first = {LIVE_AIRFLOW: -3.0, FORKED: -2.0, OTHER_AIRFLOWS: -1.0}
     others = [group for group in dict.fromkeys(groups) if group not in first]
     waiting = [group for group in others if group.startswith(WAITING)]
     computing = [group for group in others if not group.startswith(WAITING)]

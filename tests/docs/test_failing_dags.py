@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from tests.docs.test_loads import INCREMENTAL, dag_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from airflow.sdk import DAG
 
@@ -55,15 +55,16 @@ def test_dags_of_the_pages_fail_with_their_load(block, run_refused, tmp_path: Pa
         run_refused(dag)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_dags_fail_with_their_load(path, run_refused, tmp_path: Path) -> None:
     for dag in dags_of(path):
         run_refused(dag)
 
 
-@pytest.mark.parametrize("block", DAG_BLOCKS, ids=lambda block: block.name)
-def test_no_last_task_hides_a_failure(block, tmp_path: Path) -> None:
-    for dag in dags_of(in_folder(block, tmp_path)):
+@pytest.mark.parametrize("file", [*DAG_BLOCKS, *EXAMPLES], ids=lambda file: file.name)
+def test_no_last_task_hides_a_failure(file, tmp_path: Path) -> None:
+    for dag in dags_of(file if isinstance(file, Path) else in_folder(file, tmp_path)):
         last = [task for task in dag.tasks if not task.downstream_task_ids and not task.is_teardown]
         assert not [task.task_id for task in last if task.trigger_rule in {"all_done", "always", "none_failed"}]
 

@@ -277,6 +277,7 @@ def test_safety_set(load, run_dag, service, connection, tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_compare_sites(load, run_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_STAGING_SITE", "acme-shop")
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))

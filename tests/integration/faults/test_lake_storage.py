@@ -88,10 +88,15 @@ PARTS = {
     "completion is cut": ("complete", {"cut": "before"}, 1),
     "completion is cut when it is done": ("complete", {"cut": "after"}, 2),
 }
+# Each with the parts removed afterwards, and with parts that are left because their removal fails as well.
+UPLOADS = [
+    pytest.param(*case, aborts, id=f"{name}-{'aborted' if aborts else 'left'}", marks=[pytest.mark.slow] * is_slow)
+    for name, case in PARTS.items()
+    for aborts, is_slow in ((True, False), (False, name != "a part answers 500"))
+]
 
 
-@pytest.mark.parametrize("aborts", [True, False], ids=["aborted", "left"])
-@pytest.mark.parametrize(("of", "fault", "there"), PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize(("of", "fault", "there", "aborts"), UPLOADS)
 def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts, measured):
     publish(in_parts, small(1))
     in_parts.fail(of, **fault)

@@ -36,6 +36,7 @@ def images(tmp_path: Path) -> Path:
     return IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path
 
 
+@pytest.mark.slow
 def test_nothing_overflows(pages: StubPages) -> None:
     long = "kb.a_source_with_a_name_that_nobody_can_read_" * 4
     entries = data.paged([data.entry(1, label=long, source=long, error=long)])

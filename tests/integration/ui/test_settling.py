@@ -97,6 +97,7 @@ def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
     pages.button("Cancel").click()
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing(pages: StubPages) -> None:
     """All rules in one mode, contrast in the other one as well, because nothing else depends on colours."""
     found = {}

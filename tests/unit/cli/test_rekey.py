@@ -51,7 +51,9 @@ VALUES = [
 
 
 @pytest.mark.parametrize("values", VALUES, ids=lambda values: type(values[0]).__name__)
-@pytest.mark.parametrize("columns", [("id",), ("lang", "id"), ("id", "n", "lang")])
+@pytest.mark.parametrize(
+    "columns", [("id",), ("lang", "id"), pytest.param(("id", "n", "lang"), marks=pytest.mark.slow)]
+)
 def test_nothing_is_created_again(values, columns, cli, connection, service):
     rows = [row | {"id": value, "lang": "de", "n": 7.0} for row, value in zip(many(2), values, strict=True)]
     options = {"key_columns": list(columns)}
