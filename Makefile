@@ -108,8 +108,9 @@ adversary: venv ## Hold every operation against its promises in NIGHTS generated
 	ASSISTANT_TEST_NIGHTS=$(NIGHTS) $(BIN)/pytest -q -n 2 --no-loadscope-reorder tests/adversary
 
 .PHONY: examples
-examples: venv ## Repeat the tests of generated examples with new examples
+examples: venv ## Generate new examples for the tests that have them, and requests for the service
 	$(BIN)/pytest -q $(PARALLEL) --hypothesis-profile=random -m "hypothesis and not slow"
+	$(BIN)/pytest -q -p schemathesis.pytest.plugin tests/openapi
 
 .PHONY: flaky
 flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; over an hour

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 gc.set_threshold(50_000, 20, 20)
 
 # On a busy machine, an example may take any time. The examples are always the same, but for those of make examples.
-hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("random", deadline=None)
 hypothesis.settings.load_profile("fixed")
 

@@ -234,6 +234,7 @@ def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_weekly_report_of_a_service_that_lists_its_days(load, run_dag, connection, warehouse, tmp_path, monkeypatch):
     with SandboxServer(history=30) as service:
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", service.conn_json())
