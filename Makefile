@@ -107,13 +107,15 @@ NIGHTS ?= 10000
 adversary: venv ## Hold every operation against its promises in NIGHTS generated nights of odd answers, kills and outages
 	ASSISTANT_TEST_NIGHTS=$(NIGHTS) $(BIN)/pytest -q -n 2 --no-loadscope-reorder tests/adversary
 
+# The second command is not parallel: with pytest 9.2, the tests of all operations have the same id, and pytest-xdist runs
+# one test for each id.
 .PHONY: examples
 examples: venv ## Generate new examples for the tests that have them, and requests for the service
 	$(BIN)/pytest -q $(PARALLEL) --hypothesis-profile=random -m "hypothesis and not slow"
 	$(BIN)/pytest -q -p schemathesis.pytest.plugin tests/openapi
 
 .PHONY: flaky
-flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; over an hour
+flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; some three hours
 	$(BIN)/python -m tests.flaky
 
 .PHONY: docs

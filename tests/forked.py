@@ -6,5 +6,5 @@ import gc
 import os
 
 gc.set_threshold(50_000, 20, 20)
-# A process that is forked only looks at objects of its own.
+# A forked process then looks for garbage only among the objects that it has made itself.
 os.register_at_fork(before=gc.freeze)

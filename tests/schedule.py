@@ -35,7 +35,7 @@ FOLDERS = ("system", "cluster", "benchmarks", "docs", "live", "contract", "loade
 
 
 def group(nodeid: str) -> str:
-    """Return the group of a test: its file, the name of a group of files that share an Airflow, or itself alone."""
+    """Return the group of a test: its file, the name of a group of files that share something, or itself alone."""
     file = nodeid.partition("::")[0]
     if file.startswith("tests/adversary/"):
         return nodeid

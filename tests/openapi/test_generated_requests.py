@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
 
 from airflow_provider_assistant.sandbox import SandboxServer
-from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from tests.unit.sandbox.conftest import HEADERS
 from tests.unit.sandbox.test_openapi import published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from schemathesis import Case
-
-HEADERS = {"X-API-Key": ACME_FULL_KEY}
 
 
 @pytest.fixture(scope="module")

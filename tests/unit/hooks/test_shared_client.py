@@ -15,9 +15,6 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks import shared_client as shared
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
-from tests.garbage import only_new_garbage
-
-__all__ = ["only_new_garbage"]
 
 CALL = endpoints.get_limits("acme-inc")
 

@@ -22,10 +22,7 @@ from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
-from tests.garbage import only_new_garbage
 from tests.versions import measured_by
-
-__all__ = ["only_new_garbage"]
 
 MESSAGE = ChatMessage(session_id="s", message="Anything?")
 
