@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOOPS = 2
-WORKERS = ("-n", "4", "--no-loadscope-reorder")
+# More workers than make test has: each test waits longer for a core, and less time goes to the busy loops.
+WORKERS = ("-n", "8", "--no-loadscope-reorder")
 
 
 @contextmanager

@@ -210,8 +210,8 @@ def test_the_clock_of_the_database_goes_on_during_a_transaction(engine):
         assert abs(datetime.now(UTC) - second) < timedelta(minutes=1)
 
 
-def test_a_thread_keeps_a_lease_alive(server):
-    ledger = Ledger(sa.create_engine(server.url), leases=LeaseSettings(seconds=0.4))
+def test_a_thread_keeps_a_lease_alive(engine):
+    ledger = Ledger(engine, leases=LeaseSettings(seconds=0.4))
     with ledger, documents(ledger) as memory, ledger.engine.connect() as connection:
         memory.commit_and_claim([], claims(memory, "a"))
         beats, deadline = set(), time.monotonic() + 60
