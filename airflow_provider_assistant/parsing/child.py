@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_assistant.parsing.limits import MEMORY, SECONDS, UnreadableFileError
+from airflow_provider_assistant.parsing.limits import BUSY, MEMORY, SECONDS, UnreadableFileError
 
 # The modules that a file needs, by suffix.
 LIBRARIES = {
@@ -32,7 +33,7 @@ class ChildParser:
     """
     Parses files and pages in a child process, which starts with the first file. Use it as a context manager.
 
-    :param seconds: Longest time for a file.
+    :param seconds: Most processor time for a file, in seconds. On the clock, it may take five times as long.
     :param memory: Most memory of the process, in bytes.
     """
 
@@ -73,11 +74,13 @@ class ChildParser:
             connection.send_bytes(json.dumps({"kind": kind, **details}).encode())
             connection.send_bytes(content)
             # An answer that begins within the time is short, and arrives at once.
-            is_answered = connection.poll(self._seconds)
+            is_answered = connection.poll(BUSY * self._seconds)
             reply = json.loads(connection.recv_bytes()) if is_answered else {"problem": self._slow}
         except (EOFError, OSError):
+            process = self._process
             self.close()
-            reply = {"problem": f"ends the process that parses it, or {self._slow}"}
+            is_slow = process is not None and process.returncode == -signal.SIGXCPU
+            reply = {"problem": self._slow if is_slow else "ends the process that parses it"}
         if "problem" in reply:
             self.close()
             raise UnreadableFileError(reply["problem"])

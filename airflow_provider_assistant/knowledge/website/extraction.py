@@ -33,7 +33,7 @@ class Extractor:
     """
     Extracts the main text of pages with trafilatura, in a child process. Use it as a context manager.
 
-    :param seconds: Longest time for a page. Default: 60.
+    :param seconds: Most processor time for a page, in seconds. Default: 60.
     :raises AssistantInputError: trafilatura is not installed.
     """
 

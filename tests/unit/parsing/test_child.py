@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from multiprocessing.connection import Pipe
 
 import psutil
@@ -46,6 +47,18 @@ def test_a_file_that_takes_too_long_is_refused():
         with pytest.raises(UnreadableFileError, match=r"takes longer than 0\.001 seconds"):
             parser.parse(".pdf", pdf("text"))
         assert set(psutil.Process().children()) == before
+
+
+def test_a_file_is_not_refused_because_the_machine_is_busy():
+    before = set(psutil.Process().children())
+    with ChildParser(seconds=1) as parser:
+        parser.parse(".pdf", pdf("text"))
+        [child] = set(psutil.Process().children()) - before
+        child.suspend()
+        resume = threading.Timer(1.5, child.resume)
+        resume.start()
+        assert parser.parse(".pdf", pdf("more")) == {"text": "more"}
+        resume.join()
 
 
 def test_a_file_that_needs_too_much_memory_is_refused():
