@@ -213,10 +213,10 @@ def test_waiting_for_a_pool_slot_does_not_count_towards_the_timeout():
     """Each of many requests on one connection has the full response timeout."""
 
     async def run(url):
-        async with client_of(url, retry=ONCE, max_concurrency=1, timeout=0.5) as client:
+        async with client_of(url, retry=ONCE, max_concurrency=1, timeout=2.0) as client:
             return await asyncio.gather(*(client.asend(READ) for _ in range(8)))
 
-    with ScriptedService(Answer(body={"n": 1}, delay=0.1)) as service:
+    with ScriptedService(Answer(body={"n": 1}, delay=0.3)) as service:
         assert [reply.raw for reply in asyncio.run(run(service.url))] == [{"n": 1}] * 8
 
 

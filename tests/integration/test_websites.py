@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import logging
 import socket
-import time
 import zlib
 from types import SimpleNamespace
 
@@ -299,10 +298,8 @@ def test_a_slow_body_is_cut(website, clock):
                 file.flush()
 
     website.files |= {"/a": File(drip), "/robots.txt": b"User-agent: *"}
-    start = time.monotonic()
     with pytest.raises(AssistantTimeoutError, match=r"is not complete within 0\.2 s"):
         fetch(website, clock, file_seconds=0.2)
-    assert time.monotonic() - start < 4
     assert website.requests.count("/a") == 4
 
 

@@ -14,7 +14,7 @@ from airflow_provider_assistant.exceptions import AssistantIncompleteError
 
 def ended_by_a_thread(work, started):
     def wait():
-        started.wait(10)
+        started.wait(60)
         work.cancel()
 
     thread = threading.Thread(target=wait)

@@ -53,7 +53,7 @@ class CountingService(ScriptedService):
                     counted.most = max(counted.most, counted.open)
                     if counted.most >= at_once:
                         enough.set()
-                enough.wait(10)
+                enough.wait(60)
                 super().setup()
 
             def finish(self):

@@ -128,7 +128,7 @@ async def test_at_the_deadline_the_event_counts_the_open_requests(service, conne
     one = trigger(deadline=time.time() + 0.2)
     event = await event_of(one)
     assert (event["ended"], event["open"], event["deadline"]) == ({}, 5, one.deadline)
-    assert time.time() < one.deadline + 5
+    assert time.time() < one.deadline + 60
     assert polled(service) == set(requests)
     assert len(state.read_open()) == 5
 
@@ -250,7 +250,7 @@ async def test_a_pause_that_is_longer_than_the_deadline_does_not_hold_it(service
     one = trigger(deadline=time.time() + 0.3)
     event = await event_of(one)
     assert event["open"] == 10
-    assert time.time() < one.deadline + 5
+    assert time.time() < one.deadline + 60
     assert polled(service) <= set(requests)
 
 
