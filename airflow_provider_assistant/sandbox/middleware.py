@@ -79,6 +79,7 @@ class Gate:
 
     async def _serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
+        resets = service.data_resets
         body, oversized = await _read(receive)
         key = self._key(Headers(scope=scope))
         entry = service.journal.add(service.clock(), scope["method"], path, key.name if key else None, body)
@@ -99,10 +100,17 @@ class Gate:
         version = service.faults.version  # read first: the faults may change at any time
         entry.fault = service.faults.choose(scope["method"], path, admitted.name, body)
         again = _again(body, receive)
-        if entry.fault is None:
+        action = Action.parse(entry.fault) if entry.fault else None
+        if action and action.kind in {"delay", "hold"}:
+            await (asyncio.sleep(action.number) if action.kind == "delay" else self._changed(version))
+            action = None
+        if service.data_resets != resets:
+            # It would store something in the new data.
+            await _drop(scope, again)
+        elif action is None:
             await self._app(scope, again, watched)
         else:
-            await self._misbehave(Action.parse(entry.fault), version, scope, again, watched)
+            await self._misbehave(action, scope, again, watched)
 
     def _key(self, headers: Headers) -> Key | None:
         if self._bearer:
@@ -125,11 +133,7 @@ class Gate:
             raise ApiError(400, f"The body exceeds {MAX_BODY} bytes.", code="body_too_large")
         return key
 
-    async def _misbehave(self, action: Action, version: int, scope: Scope, receive: Receive, send: Send) -> None:
-        if action.kind in {"delay", "hold"}:
-            await (asyncio.sleep(action.number) if action.kind == "delay" else self._changed(version))
-            await self._app(scope, receive, send)
-            return
+    async def _misbehave(self, action: Action, scope: Scope, receive: Receive, send: Send) -> None:
         reply = _Reply()
         if action.stores:
             await self._app(scope, receive, reply.send)

@@ -32,6 +32,7 @@ class Service:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.in_flight = 0  # API requests in flight
+        self.data_resets = 0
         self.faults = Faults(settings)
         self.journal = Journal()
         self.database = Database(settings.data)
@@ -57,6 +58,7 @@ class Service:
         if unknown:
             raise ValueError(f"{unknown[0]!r} cannot be reset; {', '.join(RESETTABLE)} can")
         if "data" in chosen:
+            self.data_resets += 1  # first: a request in flight must see it before it is released
             self.database.clear()
             self.documents.recount()
             self.chats.recount()

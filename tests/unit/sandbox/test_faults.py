@@ -118,6 +118,23 @@ def test_a_held_request_is_answered_when_the_faults_change(
     wait_for("no request in flight", lambda: server.service.in_flight == 0, timeout=60)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"latency": 0.5}, {"rules": [{"action": "delay:0.5"}]}, {"rules": [{"action": "hold"}]}]
+)
+def test_a_request_that_waits_while_the_data_are_reset_stores_nothing(
+    server: SandboxServer, client: httpx.Client, changes: dict[str, Any]
+) -> None:
+    server.service.faults.update(**changes)
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(client.post, "/documents/qa", json=QA)
+        wait_for("the request", lambda: server.service.journal.entries(path="/documents/qa"), timeout=60)
+        server.service.reset()
+        with pytest.raises(httpx.RemoteProtocolError):
+            waiting.result(60)
+    assert server.service.documents.count() == 0
+    assert client.post("/documents/qa", json=QA).status_code == 201
+
+
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_request_that_is_to_be_held_while_the_faults_change_is_answered(turns: int) -> None:
     """The faults change this many turns of the event loop after the choice of the fault."""
