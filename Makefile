@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
-# More workers than cores: tests of live Airflows and of outages mostly wait. tests/flaky.py has the same number.
+# More workers than cores: tests of live Airflows and of outages mostly wait.
 PARALLEL := -n 4 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
@@ -115,7 +115,7 @@ examples: venv ## Generate new examples for the tests that have them, and reques
 	$(BIN)/pytest -q -p schemathesis.pytest.plugin tests/openapi
 
 .PHONY: flaky
-flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; some three hours
+flaky: venv browser ## Find tests that fail by chance: 13 runs in random order beside busy loops; two and a half hours
 	$(BIN)/python -m tests.flaky
 
 .PHONY: docs
