@@ -67,7 +67,9 @@ class RunningService:
     def __init__(self, server: SandboxServer) -> None:
         self.server = server
         self.url = server.url
-        self._control = httpx.Client(base_url=f"{server.root}/_sandbox/", trust_env=False)
+        # A connection per request: the service may close one that is kept just as the next request is sent on it.
+        once = httpx.Limits(max_keepalive_connections=0)
+        self._control = httpx.Client(base_url=f"{server.root}/_sandbox/", trust_env=False, limits=once)
 
     def reset(self) -> None:
         self._control.post("reset").raise_for_status()
