@@ -15,12 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import hypothesis
 import pytest
 
 from tests import schedule, shortcuts
 from tests.execution_api import in_process_api_server
+from tests.live.clients import local_client
 from tests.task_runs import Run, run_single
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class RunningService:
     def __init__(self, server: SandboxServer) -> None:
         self.server = server
         self.url = server.url
-        # A connection per request: the service may close one that is kept just as the next request is sent on it.
-        once = httpx.Limits(max_keepalive_connections=0)
-        self._control = httpx.Client(base_url=f"{server.root}/_sandbox/", trust_env=False, limits=once)
+        self._control = local_client(f"{server.root}/_sandbox/")
 
     def reset(self) -> None:
         self._control.post("reset").raise_for_status()

@@ -7,7 +7,7 @@ LARGEST_FILE, LARGEST_ARCHIVE = 100_000_000, 400_000_000
 MOST_MEMBERS, MOST_PAGES, MOST_CHARACTERS = 10_000, 5_000, 10_000_000
 # Of one file: seconds of processor time, and bytes of memory.
 SECONDS, MEMORY = 120, 2 * 2**30
-# A file takes this many times as long on a busy machine, and is not refused for that.
+# On the clock, a file may take this many times as long, because a busy machine does not work on it all the time.
 BUSY = 5
 
 

@@ -105,7 +105,7 @@ class Gate:
             await (asyncio.sleep(action.number) if action.kind == "delay" else self._changed(version))
             action = None
         if service.data_resets != resets:
-            # It would store something in the new data.
+            # Otherwise it could create something in the new data.
             await _drop(scope, again)
         elif action is None:
             await self._app(scope, again, watched)

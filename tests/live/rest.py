@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
+from tests.live.clients import local_client
 from tests.live.process import WAIT, NotReadyError, wait_for
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class AirflowApi:
         self.base_url = base_url
         self.user = user
         self.password = password
-        # Ignore proxy settings of the environment: the server is on the loopback interface.
-        self._http = httpx.Client(base_url=base_url, timeout=120, trust_env=False)
+        self._http = local_client(base_url)
 
     def check(self) -> None:
         """Raise an error if the condition can no longer be met; :meth:`wait` calls this between polls."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
+from tests.live.clients import local_client
 from tests.live.process import WAIT, NotReadyError, Process, wait_for
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class AssistantService:
             on_line=self._on_line,
         )
         # The control plane needs no API key.
-        self._http = httpx.Client(timeout=120, trust_env=False)
+        self._http = local_client()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
