@@ -42,7 +42,7 @@ from airflow_provider_assistant.ledger.queries import (
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import leases, metadata
 from airflow_provider_assistant.ledger.schema import questions as table_of_questions
-from tests.integration.faults.conftest import Case, _process, remote
+from tests.integration.faults.conftest import DOCUMENTS, Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
@@ -591,10 +591,10 @@ def test_a_load_and_its_second_run(case):
 @pytest.mark.parametrize("on_ambiguous", ["retry", "skip"])
 def test_a_killed_load(on_ambiguous, case):
     attempt = case.attempt(ROWS, options={"on_ambiguous": on_ambiguous})
-    loader = case.start(attempt)
-    case.wait_for(80)
+    loader = case.start_and_hold(attempt, 80)
     loader.kill()
     loader.wait()
+    case.service.faults(rules=[])
     case.agree()
     case.run(attempt)
     audit = case.audit(ROWS, attempt)
@@ -603,9 +603,13 @@ def test_a_killed_load(on_ambiguous, case):
 
 def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", "5")
-    case.interrupt(case.attempt(ROWS), 80)
+    loader = case.start_and_hold(case.attempt(ROWS), 80)
+    loader.kill()
+    loader.wait()
+    case.service.faults(rules=[])
     case.agree()
     in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
+    assert in_flight
     change_lease(case.engine, seconds=3600)
     other = case.attempt(ROWS, run_id="other")
     assert case.run(other)["skipped"] == len(in_flight)
@@ -647,6 +651,8 @@ def test_the_server_restarts_midway(number, case, server):
 
 def test_the_server_is_down_for_long(case, server):
     attempt = case.attempt(ROWS)
+    # The last 170 rows take five seconds: also on a busy machine, the load does not end before the server stops.
+    case.service.hold(DOCUMENTS, skip=80, action="delay:0.5")
     loader = case.start(case.attempt(ROWS, setup="gives_the_ledger_up_soon"))
     case.wait_for(60)
     server.stop(signal.SIGQUIT)
@@ -654,6 +660,7 @@ def test_the_server_is_down_for_long(case, server):
         ended = loader.wait()
     finally:
         server.start()
+        case.service.faults(rules=[])
     assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
     assert ATTEMPTS > 2
     case.agree()

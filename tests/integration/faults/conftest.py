@@ -18,6 +18,7 @@ from tests.integration.faults.chat_batches import ChatBatchCase
 from tests.integration.faults.loads import CONCURRENCY, FinishedRequest, Loader, Try, listed
 from tests.integration.faults.rates import Rating
 from tests.integration.faults.storage import _storage, bucket  # noqa: F401 (fixtures)
+from tests.live.process import wait_for
 from tests.live.service import AssistantService
 
 # Slow enough for requests to overlap, like with a real service.
@@ -79,6 +80,22 @@ class Case:
         while self.service.count_documents() < count:
             assert time.monotonic() < deadline, f"{self.service.count_documents()} of {count} documents"
             time.sleep(0.01)
+
+    def start_and_hold(self, attempt: Try, count: int) -> Loader:
+        """
+        Start an attempt, and return while it waits for the response to a request.
+
+        :param count: Number of requests that the service answers. It holds all others until its faults change, so
+            that the attempt cannot end, and the claims of these rows have no outcome.
+        """
+        self.service.hold(DOCUMENTS, skip=count)
+        loader = self.start(attempt)
+        wait_for(
+            "a held request",
+            lambda: any(entry["fault"] == "hold" for entry in self.service.journal(path=DOCUMENTS, limit=CONCURRENCY)),
+            timeout=120,
+        )
+        return loader
 
     def interrupt(
         self,

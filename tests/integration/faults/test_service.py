@@ -82,8 +82,7 @@ def test_restarted_midway(kill, case, measured):
 
 def test_down_until_the_retry(case, measured):
     attempt = case.attempt(ROWS, retries=1)
-    loader = case.start(attempt)
-    case.wait_for(100)
+    loader = case.start_and_hold(attempt, 100)
     case.service.stop(kill=True)
     stopped = time.monotonic()
     ended = loader.wait(90)

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from tests.integration.faults.conftest import DOCUMENTS
 from tests.integration.faults.loads import listed
 
 HALF, ROWS = range(300), range(450)
@@ -58,7 +57,10 @@ def until_nothing_is_skipped(case, attempt):
 def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, measured, monkeypatch):
     monkeypatch.setenv(*LEASE)
     killed = case.attempt(HALF, run_id="killed", env=dict([LEASE]))
-    case.interrupt(killed, 100)
+    loader = case.start_and_hold(killed, 100)
+    loader.kill()
+    loader.wait()
+    case.service.faults(rules=[])
     in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
     assert in_flight
     other = case.attempt(HALF, run_id="other")
@@ -73,9 +75,7 @@ def test_a_load_that_is_stopped_for_longer_than_its_lease(case, measured, monkey
     """As on a suspended machine. Its late outcomes do not overwrite those of the run that has taken its rows over."""
     monkeypatch.setenv(*LEASE)
     one, other = (case.attempt(HALF, task_id=name, env=dict([LEASE])) for name in ("one", "other"))
-    case.service.hold(DOCUMENTS, skip=100)
-    stopped = case.start(one)
-    case.wait_for(100)
+    stopped = case.start_and_hold(one, 100)
     stopped.kill(signal.SIGSTOP)
     case.service.faults(rules=[])
     until_nothing_is_skipped(case, other)
