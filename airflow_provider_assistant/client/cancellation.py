@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -22,7 +24,8 @@ def run_coroutine(work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T
 
     A signal handler, such as the one of Airflow's ``execution_timeout``, can raise between any two instructions of the
     event loop. If the loop has just taken the next step of a task from its queue, the step is lost, and
-    :func:`asyncio.run` waits for this task forever.
+    :func:`asyncio.run` waits for this task forever. In a finalizer or a callback, the exception itself is lost: Python
+    and asyncio only log it. This function then cancels the coroutine and raises the exception.
 
     :param work: The coroutine.
     :param patience: Seconds to wait for the remaining tasks. Default: 30.
@@ -30,10 +33,10 @@ def run_coroutine(work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T
     :raises BaseException: An error of the coroutine, or an exception that a signal handler raised.
     """
     runner = asyncio.Runner()
+    loop = runner.get_loop()
     try:
-        return runner.run(work)
+        return _Interruption(loop).run(runner, work)
     finally:
-        loop = runner.get_loop()
         if _all_end(loop, patience):
             runner.close()
         else:
@@ -49,6 +52,53 @@ def _all_end(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
     if tasks:
         loop.run_until_complete(asyncio.wait(tasks, timeout=patience))
     return all(task.done() for task in tasks)
+
+
+class _Interruption:
+    """Cancels a coroutine when an exception that a signal handler raised is lost, and raises the exception instead."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._task: asyncio.Task[Any] | None = None
+        self._error: BaseException | None = None
+        self._log = sys.unraisablehook
+
+    def run(self, runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result."""
+        self._loop.set_exception_handler(self._in_callback)
+        # Python runs signal handlers in the main thread only.
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main:
+            sys.unraisablehook = self._in_finalizer
+        try:
+            return runner.run(self._main(work))
+        except asyncio.CancelledError:
+            if self._error:
+                raise self._error from None
+            raise
+        finally:
+            self._loop.set_exception_handler(None)
+            if is_main:
+                sys.unraisablehook = self._log
+
+    async def _main(self, work: Coroutine[Any, Any, T]) -> T:
+        self._task = asyncio.current_task()
+        return await work
+
+    def _in_callback(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not self._is_caused_by(context.get("exception")):
+            loop.default_exception_handler(context)
+
+    def _in_finalizer(self, unraisable: sys.UnraisableHookArgs) -> None:
+        if not self._is_caused_by(unraisable.exc_value):
+            self._log(unraisable)
+
+    def _is_caused_by(self, error: BaseException | None) -> bool:
+        if self._task is None or error is None or isinstance(error, Exception | asyncio.CancelledError):
+            return False
+        self._error = error
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        return True
 
 
 class CancellableRunner:
@@ -74,7 +124,6 @@ class CancellableRunner:
         self._on_cancel = on_cancel
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._interruption: BaseException | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """
@@ -97,23 +146,17 @@ class CancellableRunner:
         :raises AssistantIncompleteError: :meth:`cancel` was called.
         :raises BaseException: As :meth:`run`.
         """
-        loop = asyncio.get_running_loop()
-        handler = loop.get_exception_handler()
-        loop.set_exception_handler(self._handle)
         task: asyncio.Task[T] = asyncio.create_task(work)
-        self._loop, self._task = loop, task
+        self._loop, self._task = asyncio.get_running_loop(), task
         if self.is_cancelled:
             task.cancel()
         try:
             return await task
         except asyncio.CancelledError:
-            if self._interruption:
-                raise self._interruption from None
             if not self.is_cancelled:
                 raise
             raise AssistantIncompleteError(self._message) from None
         finally:
-            loop.set_exception_handler(handler)
             self._loop = self._task = None
 
     def cancel(self) -> None:
@@ -125,12 +168,3 @@ class CancellableRunner:
     def _begin_grace(self, task: asyncio.Task[Any]) -> None:
         self._on_cancel(AssistantIncompleteError(self._message))
         asyncio.get_running_loop().call_later(self._grace, task.cancel)
-
-    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Cancel the coroutine if a signal handler raised in the event loop, which by default only logs it."""
-        error = context.get("exception")
-        if error is None or isinstance(error, Exception | asyncio.CancelledError):
-            loop.default_exception_handler(context)
-        elif self._task:
-            self._interruption = error
-            self._task.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.sandbox import SandboxServer
+from tests.live.process import wait_for
 from tests.processes import preload, processes
 
 preload(__name__, "jinja2", "numpy", "airflow_provider_assistant.evaluation.judging.judging")
@@ -297,15 +299,18 @@ def test_a_task_that_is_ended_keeps_its_verdicts(server, tmp_path):
     server.service.faults.add("hold", path="/chat/completions", skip=50, times=None)
     operator = judging(tmp_path, [answer(number) for number in range(100)], judge={"max_concurrency": 2})
 
-    def end(*_: Any) -> None:
-        operator.on_kill()
+    def end() -> None:
+        wait_for("two held requests", lambda: asked(server) == 52, timeout=120)
+        os.kill(os.getpid(), signal.SIGALRM)
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, 2)
+    thread = threading.Thread(target=end)
+    before = signal.signal(signal.SIGALRM, lambda *_: operator.on_kill())
+    thread.start()
     try:
         with pytest.raises(AssistantIncompleteError, match="a retry judges the answers"):
             evaluate(operator)
     finally:
+        thread.join()
         signal.signal(signal.SIGALRM, before)
     [saved] = tmp_path.rglob("verdicts.parquet")
     assert pq.read_table(saved).num_rows == 50

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 import threading
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from airflow_provider_assistant.client.cancellation import CancellableRunner, run_coroutine
 from airflow_provider_assistant.exceptions import AssistantIncompleteError
@@ -81,16 +84,74 @@ def test_what_comes_after_the_end_is_not_begun():
     assert not begun
 
 
-def test_what_a_signal_handler_raises_between_two_tasks_is_not_lost():
+RUNS = [run_coroutine, lambda work: CancellableRunner("ended").run(work)]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_what_a_signal_handler_raises_between_two_tasks_is_not_lost(run):
     async def interrupted():
         def expire():
             raise AirflowTaskTimeout("too long")
 
         asyncio.get_running_loop().call_soon(expire)
-        await asyncio.Event().wait()
+        await asyncio.sleep(10)
 
     with pytest.raises(AirflowTaskTimeout, match="too long"):
-        CancellableRunner("ended").run(interrupted())
+        run(interrupted())
+
+
+class Expires:
+    """An object in whose finalizer Airflow's timeout expires."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGALRM)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_what_a_signal_handler_raises_in_a_finalizer_is_not_lost(run):
+    cleaned, before = [], sys.unraisablehook
+
+    async def interrupted():
+        try:
+            Expires()
+            await asyncio.sleep(10)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(True)
+
+    with pytest.raises(AirflowTaskTimeout, match="too long"), TimeoutPosix(300, "too long"):
+        run(interrupted())
+    assert cleaned
+    assert sys.unraisablehook is before
+
+
+def test_what_a_finalizer_itself_raises_ends_nothing(monkeypatch):
+    logged = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: logged.append(unraisable.exc_type))
+
+    class Stumbles:
+        def __del__(self):
+            raise ValueError("of no importance")
+
+    async def answer():
+        Stumbles()
+        await asyncio.sleep(0)
+        return 42
+
+    assert run_coroutine(answer()) == 42
+    assert logged == [ValueError]
+
+
+def test_a_coroutine_in_another_thread_leaves_the_hook_of_all_threads_alone():
+    before, found = sys.unraisablehook, []
+
+    async def look():
+        found.append(sys.unraisablehook)
+
+    thread = threading.Thread(target=lambda: run_coroutine(look()))
+    thread.start()
+    thread.join()
+    assert found == [before]
 
 
 def test_an_error_of_some_callback_ends_nothing():

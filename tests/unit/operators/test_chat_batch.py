@@ -1099,14 +1099,15 @@ def end_when():
 
 
 def test_ended_while_submitting(service, connection, execute, output, end_when):
-    service.behave(latency=0.02)
+    slowly = {"action": "delay:0.3", "match": {"path": SUBMIT}, "times": None, "skip": 4}
+    service.behave(rules=[slowly])
     operator = operator_of(many(100), {**DEFAULTS, "output_path": str(output), "max_concurrency": 2})
     end_when(operator, lambda: posts(service) >= 5)
     with pytest.raises(AssistantIncompleteError, match="a retry goes on with the others"):
         operator.execute(context())
     made = len(service.rows("requests"))
     assert made < 100
-    service.behave(latency=0)
+    service.behave(rules=[])
     assert execute(many(100))["submitted"] == 100 - made
     assert len(service.rows("requests")) == 100
 

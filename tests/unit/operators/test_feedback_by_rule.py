@@ -281,7 +281,8 @@ def when_rated(service, count, do):
 
 def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evaluated, service):
     evaluated.ask([0.9] * 60)
-    service.behave(latency=0.02)
+    slowly = {"action": "delay:0.3", "match": {"path": FEEDBACK}, "times": None, "skip": 4}
+    service.behave(rules=[slowly])
     operator = evaluated.operator(max_concurrency=2)
     thread = when_rated(service, 5, operator.on_kill)
     with pytest.raises(AssistantIncompleteError, match="ended from outside"):
@@ -289,6 +290,7 @@ def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evalua
     thread.join()
     sent = len(service.rows("feedback"))
     assert sent < 60
+    service.behave(rules=[])
     result = evaluated.rate()
     assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (60 - sent, sent, 0)
     assert evaluated.rated() == {"good": 60}
