@@ -29,7 +29,7 @@ CHOICES = [
 
 @pytest.mark.parametrize(("on_ambiguous", "state", "error"), CHOICES)
 def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, service, connect, run_operator):
-    connect(retries=4, timeout=0.2)
+    connect(retries=4, timeout=1.0)
     service.answer("hold", path=CHAT, times=None)
     run = run_operator(AssistantChatOperator, session_id="s", message="?", on_ambiguous=on_ambiguous)
     assert run.task_state() == state
@@ -82,7 +82,7 @@ def test_the_choice_is_checked_when_the_dag_is_parsed(kind):
     ("on_ambiguous", "error"), [("retry", AssistantAmbiguousError), ("fail", AssistantAmbiguousPermanentError)]
 )
 def test_the_hook_posts_a_slow_chat_once(on_ambiguous, error, service, connect):
-    connect(retries=4, timeout=0.2)
+    connect(retries=4, timeout=1.0)
     service.answer("hold", path=CHAT, times=None)
     with pytest.raises(AssistantAmbiguousError) as caught:
         AssistantHook().chat("s", "?", on_ambiguous=on_ambiguous)
