@@ -33,9 +33,10 @@ def test_a_deferred_chat_is_counted_and_measured(
     def counted(**tags: str) -> float:
         return sum(metric.value for metric in statsd.metrics("airflow.assistant.requests", **tags))
 
-    wait_for("the last metric", lambda: counted(endpoint="session.close"), timeout=WAIT)
     polls = len(service.journal(path="chat/requests/"))
     assert polls >= 3
+    duration = "airflow.assistant.request_duration"
+    wait_for("the last metric", lambda: len(statsd.metrics(duration)) >= polls + 4, timeout=WAIT)
     assert counted(endpoint="chat.request", status="200") == polls
     assert counted(endpoint="chat.async") == counted(endpoint="session.close") == 1
     assert counted(endpoint="chat.feedback", status="503") == 1
@@ -43,7 +44,7 @@ def test_a_deferred_chat_is_counted_and_measured(
     assert len(statsd.metrics("airflow.assistant.server_errors", endpoint="chat.feedback", status="503")) == 1
     assert {metric.kind for metric in statsd.metrics("airflow.assistant.requests")} == {"c"}
 
-    durations = statsd.metrics("airflow.assistant.request_duration")
+    durations = statsd.metrics(duration)
     assert len(durations) == polls + 4
     assert {metric.kind for metric in durations} == {"ms"}
     assert all(0 < metric.value < milliseconds for metric in durations)
