@@ -76,9 +76,9 @@ class RunningService:
         """Change the settings that can change at run time, the status words or the rules."""
         self._control.post("faults", json=changes).raise_for_status()
 
-    def answer(self, action: str, *, path: str = "", method: str | None = None, times: int | None = 1) -> None:
-        """Inject a fault into the next matching requests."""
-        self.server.service.faults.add(action, path=path, method=method, times=times)
+    def answer(self, action: str, **match: Any) -> None:
+        """Add a fault, by default for the next request; ``match`` are fields of the service's ``Rule``."""
+        self.server.service.faults.add(action, **match)
 
     def journal(self, method: str | None = None, path: str | None = None) -> list[Entry]:
         return self.server.service.journal.entries(method=method, path=path)

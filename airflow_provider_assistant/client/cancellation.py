@@ -33,10 +33,10 @@ def run_coroutine(work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T
     :raises BaseException: An error of the coroutine, or an exception that a signal handler raised.
     """
     runner = asyncio.Runner()
-    loop = runner.get_loop()
     try:
-        return _Interruption(loop).run(runner, work)
+        return _Interruption(runner).run(work)
     finally:
+        loop = runner.get_loop()
         if _all_end(loop, patience):
             runner.close()
         else:
@@ -57,21 +57,21 @@ def _all_end(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
 class _Interruption:
     """Cancels a coroutine when an exception that a signal handler raised is lost, and raises the exception instead."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self._loop = runner.get_loop()
         self._task: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
         self._log = sys.unraisablehook
 
-    def run(self, runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and return its result."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         self._loop.set_exception_handler(self._in_callback)
         # Python runs signal handlers in the main thread only.
         is_main = threading.current_thread() is threading.main_thread()
         if is_main:
             sys.unraisablehook = self._in_finalizer
         try:
-            return runner.run(self._main(work))
+            return self._runner.run(self._main(work))
         except asyncio.CancelledError:
             if self._error:
                 raise self._error from None

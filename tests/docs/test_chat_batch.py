@@ -130,7 +130,7 @@ def test_why_a_batch_fails(
 ) -> None:
     ((name, (trouble, arguments, stored)),) = [end for end in ENDS.items() if row["What happened"].startswith(end[0])]
     if "action" in trouble:
-        service.server.service.faults.add(**trouble, times=None)
+        service.answer(**trouble, times=None)
     else:
         service.behave(**trouble)
     if "triggerer" in name:

@@ -172,7 +172,7 @@ def test_rows_in_doubt(
     rows = {codes(row["`on_ambiguous`"])[0]: row for row in table(section(LEDGER, "Retry, skip or fail"))}
     assert list(rows) == ["retry", "skip", "fail"]
     connect()
-    service.server.service.faults.add("store-then-status:502", path="documents/text", skip=1, times=1)
+    service.answer("store-then-status:502", path="documents/text", skip=1, times=1)
     source = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(3)]
     arguments = {"source": source, "on_ambiguous": choice, "max_concurrency": 1}
     run = run_operator(AssistantLoadTextOperator, retries=1, **arguments)
@@ -274,7 +274,7 @@ def test_why_a_load_fails(
     if "ledger" in name:
         (ledger_home / "assistant_ledger.db").write_text("This is no database, but long enough to be looked at." * 99)
     if fault:
-        service.server.service.faults.add(fault, path="documents/text", skip=2, times=None)
+        service.answer(fault, path="documents/text", skip=2, times=None)
     run = run_operator(AssistantLoadTextOperator, retries=1, **arguments)
     assert run.state == "failed"
     assert len(service.documents()) == stored

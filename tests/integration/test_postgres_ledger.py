@@ -591,10 +591,7 @@ def test_a_load_and_its_second_run(case):
 @pytest.mark.parametrize("on_ambiguous", ["retry", "skip"])
 def test_a_killed_load(on_ambiguous, case):
     attempt = case.attempt(ROWS, options={"on_ambiguous": on_ambiguous})
-    loader = case.start_and_hold(attempt, 80)
-    loader.kill()
-    loader.wait()
-    case.service.faults(rules=[])
+    case.kill_in_flight(attempt, 80)
     case.agree()
     case.run(attempt)
     audit = case.audit(ROWS, attempt)
@@ -603,10 +600,7 @@ def test_a_killed_load(on_ambiguous, case):
 
 def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", "5")
-    loader = case.start_and_hold(case.attempt(ROWS), 80)
-    loader.kill()
-    loader.wait()
-    case.service.faults(rules=[])
+    case.kill_in_flight(case.attempt(ROWS), 80)
     case.agree()
     in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
     assert in_flight

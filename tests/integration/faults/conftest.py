@@ -97,6 +97,10 @@ class Case:
         )
         return loader
 
+    def kill_in_flight(self, attempt: Try, count: int) -> None:
+        """Start an attempt, and kill it while it waits for a response; see :meth:`start_and_hold`."""
+        self._end(self.start_and_hold(attempt, count), signal.SIGKILL)
+
     def interrupt(
         self,
         attempt: Try,
@@ -119,6 +123,10 @@ class Case:
         loader = self.start(attempt)
         self.wait_for(count)
         time.sleep(pause)
+        return self._end(loader, number)
+
+    def _end(self, loader: Loader, number: signal.Signals) -> FinishedRequest:
+        """Send a signal, wait until the attempt is over, and remove the faults."""
         loader.kill(number)
         ended = loader.wait()
         self.service.faults(rules=[])

@@ -57,10 +57,7 @@ def until_nothing_is_skipped(case, attempt):
 def test_another_run_takes_over_when_the_lease_of_a_killed_load_expires(case, measured, monkeypatch):
     monkeypatch.setenv(*LEASE)
     killed = case.attempt(HALF, run_id="killed", env=dict([LEASE]))
-    loader = case.start_and_hold(killed, 100)
-    loader.kill()
-    loader.wait()
-    case.service.faults(rules=[])
+    case.kill_in_flight(killed, 100)
     in_flight = {row for row, (outcome, _) in case.outcomes().items() if outcome == "claimed"}
     assert in_flight
     other = case.attempt(HALF, run_id="other")

@@ -352,7 +352,7 @@ def test_all_rows_are_bad(service, connection, execute, output):
 
 @modes
 def test_a_row_the_service_refuses_is_a_bad_row(mode, service, connection, execute, output):
-    service.server.service.faults.add("status:400", body=r"Question 2\?", times=None)
+    service.answer("status:400", body=r"Question 2\?", times=None)
     result = execute(many(5), mode=mode, max_failed=1)
     assert (result["complete"], result["rejected"]) == (4, 1)
     assert rows_of(output)[2]["status"] == "not_submitted"
@@ -684,7 +684,7 @@ def test_open_questions_are_waited_on_for_by_the_retry(deferrable, service, conn
 
 @modes
 def test_questions_that_were_not_taken_are_submitted_by_the_retry(mode, service, connection, ask, output):
-    service.server.service.faults.add("status:429", body=r"Question [34]\?", times=None)
+    service.answer("status:429", body=r"Question [34]\?", times=None)
     seen = []
 
     def mended(context):
@@ -705,7 +705,7 @@ def test_questions_that_were_not_taken_are_submitted_by_the_retry(mode, service,
 
 @modes
 def test_what_may_have_been_asked_is_asked_again_and_listed(mode, service, connection, ask, output):
-    service.server.service.faults.add("store-then-status:502", body=r"Question 2\?", times=1)
+    service.answer("store-then-status:502", body=r"Question 2\?", times=1)
     run = ask(many(5), mode=mode, retries=1)
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantIncompleteError
@@ -743,7 +743,7 @@ STOPS = {401: AssistantAuthenticationError, 403: AssistantPermissionError, 404: 
 @pytest.mark.parametrize("status", STOPS)
 def test_a_refusal_of_the_whole_stops_at_once(mode, status, service, connect, execute, output):
     connect(retries=3)
-    service.server.service.faults.add(f"status:{status}", skip=5, times=None)
+    service.answer(f"status:{status}", skip=5, times=None)
     with pytest.raises(STOPS[status]) as caught:
         execute(mode=mode, max_concurrency=2)
     assert isinstance(caught.value, AirflowFailException)
@@ -1099,8 +1099,7 @@ def end_when():
 
 
 def test_ended_while_submitting(service, connection, execute, output, end_when):
-    slowly = {"action": "delay:0.3", "match": {"path": SUBMIT}, "times": None, "skip": 4}
-    service.behave(rules=[slowly])
+    service.answer("delay:0.3", path=SUBMIT, skip=4, times=None)
     operator = operator_of(many(100), {**DEFAULTS, "output_path": str(output), "max_concurrency": 2})
     end_when(operator, lambda: posts(service) >= 5)
     with pytest.raises(AssistantIncompleteError, match="a retry goes on with the others"):

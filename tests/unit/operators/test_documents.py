@@ -350,7 +350,7 @@ def test_identical_rows_are_sent_once(service, connection):
 
 
 def test_one_row_the_service_refuses_is_a_reject(service, connection, ledger_home):
-    service.server.service.faults.add("status:400", body='"T3"', times=None)
+    service.answer("status:400", body='"T3"', times=None)
     result = load(many(6), max_rejected=1)
     assert counts(result) == {"created": 5, "rejected": 1}
     ((kind, row, label),) = listed(ledger_home)
@@ -367,7 +367,7 @@ STOPS = {401: AssistantAuthenticationError, 403: AssistantPermissionError, 404: 
 @pytest.mark.parametrize("status", STOPS)
 def test_a_refusal_of_the_whole_stops_at_once(status, service, connect, ledger_home):
     connect(retries=3)
-    service.server.service.faults.add(f"status:{status}", method="POST", skip=10, times=None)
+    service.answer(f"status:{status}", method="POST", skip=10, times=None)
     with pytest.raises(STOPS[status]):
         load(many(200), max_concurrency=4)
     assert service.posts() <= 10 + 4
@@ -386,7 +386,7 @@ def test_a_refusal_of_the_whole_stops_at_once(status, service, connect, ledger_h
 def test_what_an_unclear_answer_becomes(fault, on_ambiguous, service, connect, ledger_home, quick):
     connect(retries=2)
     stores = not fault.startswith(("status", "drop"))
-    service.server.service.faults.add(fault, body='"T2"', times=1)
+    service.answer(fault, body='"T2"', times=1)
     options = {"on_ambiguous": on_ambiguous, "max_concurrency": 1, **KEYED}
     if on_ambiguous == "fail":
         with pytest.raises(AssistantAmbiguousError):
@@ -593,7 +593,7 @@ def quick(monkeypatch):
 
 
 def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connection, run_operator):
-    service.server.service.faults.add("status:503", body='"T[12]"', times=2)
+    service.answer("status:503", body='"T[12]"', times=2)
     run = run_operator(AssistantLoadQAOperator, source=many(5), retries=1)
     assert (run.state, run.tries()) == ("success", 2)
     assert isinstance(run.errors[0], AssistantIncompleteError)
@@ -622,7 +622,7 @@ def test_a_short_pause_is_waited_for(service, connect):
 
 def test_a_long_pause_is_raised_with_its_length(service, connect):
     connect(retries=3)
-    service.server.service.faults.add("retry-after:3600", method="POST", skip=3, times=None)
+    service.answer("retry-after:3600", method="POST", skip=3, times=None)
     with pytest.raises(AssistantRateLimitError) as caught:
         load(many(50), max_concurrency=2)
     assert caught.value.retry_after == 3600
@@ -632,7 +632,7 @@ def test_a_long_pause_is_raised_with_its_length(service, connect):
 
 def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
     connect(retries=3)
-    service.server.service.faults.add("retry-after:3600", method="POST", skip=3, times=None)
+    service.answer("retry-after:3600", method="POST", skip=3, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(10), deferrable=True, max_concurrency=2))
     before = datetime.now(UTC)
     with pytest.raises(TaskDeferred) as caught:

@@ -93,7 +93,7 @@ def test_a_batch_with_questions_that_failed(failed, service, tmp_path):
 
 
 def test_a_batch_that_is_refused(failed, service, tmp_path):
-    service.server.service.faults.add("status:403", path="chat/async", skip=2, times=None)
+    service.answer("status:403", path="chat/async", skip=2, times=None)
     ask = AssistantChatBatchOperator(
         task_id="ask", source=QUESTIONS, output_path=str(tmp_path / "a.parquet"), max_concurrency=1, deferrable=False
     )

@@ -281,8 +281,7 @@ def when_rated(service, count, do):
 
 def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evaluated, service):
     evaluated.ask([0.9] * 60)
-    slowly = {"action": "delay:0.3", "match": {"path": FEEDBACK}, "times": None, "skip": 4}
-    service.behave(rules=[slowly])
+    service.answer("delay:0.3", path=FEEDBACK, skip=4, times=None)
     operator = evaluated.operator(max_concurrency=2)
     thread = when_rated(service, 5, operator.on_kill)
     with pytest.raises(AssistantIncompleteError, match="ended from outside"):

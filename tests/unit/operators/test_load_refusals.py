@@ -38,7 +38,7 @@ def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, con
             task_id="load", files=str(tmp_path / "*.md"), max_rejected=1, max_concurrency=2
         ),
     }[kind]
-    service.server.service.faults.add(f"status:{status}", path="documents", skip=3)
+    service.answer(f"status:{status}", path="documents", skip=3)
     assert counts(render(operator()).execute(context())) == {"created": 8, "rejected": 1}
     assert len(service.documents()) == service.posts() - 1 == 8
     # The next run sends the rejected row again.
@@ -47,7 +47,7 @@ def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, con
 
 @pytest.mark.parametrize("status", [300, 302, 308])
 def test_another_answer_fails_one_row_and_no_other(status, service, connection):
-    service.server.service.faults.add(f"status:{status}", path="documents", skip=3)
+    service.answer(f"status:{status}", path="documents", skip=3)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), max_concurrency=2))
     with pytest.raises(AssistantIncompleteError, match="1 rows failed"):
         operator.execute(context())
@@ -75,7 +75,7 @@ def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect,
     """Each pause is shorter than ``MAX_BACKOFF``; the total is longer."""
     monkeypatch.setattr(load_options, "MAX_BACKOFF", 0.2)
     connect(retries=3)
-    service.server.service.faults.add("retry-after:0", method="POST", skip=2, times=None)
+    service.answer("retry-after:0", method="POST", skip=2, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_concurrency=1))
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
@@ -88,7 +88,7 @@ def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect,
 
 def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, connect):
     connect(retries=1)
-    service.server.service.faults.add("retry-after:600", times=None)
+    service.answer("retry-after:600", times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(3), deferrable=True, timeout=1500))
     with pytest.raises(TaskDeferred) as caught:
         operator.execute(context())
@@ -105,7 +105,7 @@ def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, co
 def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_path):
     """Airflow renders templates again after a deferral, which changes times and random texts."""
     connect(retries=1)
-    service.server.service.faults.add("retry-after:600", method="POST", skip=1, times=None)
+    service.answer("retry-after:600", method="POST", skip=1, times=None)
     before, after = str(tmp_path / "before.parquet"), str(tmp_path / "after.parquet")
     operator = render(
         AssistantLoadQAOperator(
@@ -125,7 +125,7 @@ def test_without_a_ledger_nothing_is_deferred(service, connect, monkeypatch):
     """Without a ledger, a resumed load would start again at the first row."""
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     connect(retries=1)
-    service.server.service.faults.add("retry-after:3600", method="POST", skip=3, times=None)
+    service.answer("retry-after:3600", method="POST", skip=3, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), ledger=False, max_concurrency=1))
     with pytest.raises(AssistantRateLimitError):
         operator.execute(context())

@@ -135,7 +135,7 @@ def test_an_unknown_request_fails_at_once(mode, service, connection, sense):
 def test_a_request_that_disappears_while_deferred_fails_at_once(service, connection, ask, sense):
     service.behave(processing_seconds=3600)
     request_id = ask()
-    service.server.service.faults.add("status:404", path=POLL, skip=2, times=None)
+    service.answer("status:404", path=POLL, skip=2, times=None)
     run = sense("deferrable", request_id, retries=3)
     assert type(run.error) is AssistantNotFoundError
     assert (run.error.status, run.error.endpoint, run.tries()) == (404, "chat.request", 1)
