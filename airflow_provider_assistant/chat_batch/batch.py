@@ -27,7 +27,7 @@ from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
 from airflow_provider_assistant.lake import storable
-from airflow_provider_assistant.ledger import BatchLedger, RequestEnd
+from airflow_provider_assistant.ledger import BatchLedger, CreatedEntry, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -98,7 +98,7 @@ class Batch:
         """
         if turn == 1:
             self.state.check()
-        self._withdraw_unanswered(questions, self._saved_answers(questions))
+        self._correct_ledger(questions, self._saved_answers(questions))
         earlier = self._earlier_turns() if turn > 1 else EarlierTurns()
         asked, blocked = questions, dict[str, str]()
         if questions.turns:
@@ -152,15 +152,18 @@ class Batch:
             self.state.write_answers(published)
         return saved + published
 
-    def _withdraw_unanswered(self, questions: Questions, saved: Iterable[FinishedRequest]) -> None:
-        """Withdraw the ledger entries of questions that must be submitted again because their answer is missing."""
+    def _correct_ledger(self, questions: Questions, saved: Iterable[FinishedRequest]) -> None:
+        """Correct what a killed attempt left in the ledger, so that the questions without an answer are submitted."""
         if not self._ledger:
             return
         # publish() withdraws these entries too, but an earlier attempt may have been killed before it.
         self._withdraw_failed({answer.request_id for answer in saved if answer.status in UNANSWERED})
         if self._mode == "sync":
-            # A previous attempt received the answer, but was killed before saving it.
-            unanswered = set(questions.question_ids) - {answer.question_id for answer in saved}
+            # A killed attempt may have saved an answer and not yet its outcome, or the other way round.
+            answered = {answer.question_id: answer for answer in saved}
+            answered_keys = zip(questions.keys, map(answered.get, questions.question_ids), strict=True)
+            self._ledger.record_late([_created(key, answer) for key, answer in answered_keys if answer])
+            unanswered = set(questions.question_ids) - set(answered)
             lost = [entry.key for entry in self._ledger.created_entries() if entry.content_hash in unanswered]
             self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
 
@@ -371,6 +374,12 @@ class Batch:
 def _texts(values: list[Any]) -> list[str | None]:
     """Return texts that Parquet can store; None for other values, which were not sent."""
     return [storable(value) if isinstance(value, str) else None for value in values]
+
+
+def _created(key: str, answer: FinishedRequest) -> CreatedEntry:
+    """Return the ledger entry of a question in sync mode whose answer is saved."""
+    ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
+    return CreatedEntry(key, answer.question_id, answer.request_id, ended_at, attempts=1)
 
 
 def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:

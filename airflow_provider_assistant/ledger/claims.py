@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
-from airflow_provider_assistant.ledger.entries import EntryReader, LedgerEntry
-from airflow_provider_assistant.ledger.group_sql import GROUP_COLUMNS, group_sql
+from airflow_provider_assistant.ledger.entries import CreatedEntry, EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.group_sql import END_COLUMNS, GROUP_COLUMNS, claim_again_statement, group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
 from airflow_provider_assistant.ledger.schema import (
     NOT_CREATED,
@@ -25,11 +25,6 @@ from airflow_provider_assistant.ledger.schema import (
     storable,
 )
 from airflow_provider_assistant.ledger.scopes import BatchScope
-
-# Columns of the task instance.
-_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
-# Columns of the end of a chat request.
-_END = ("state", "completed_at", "session_id")
 
 
 class RequestEnd(NamedTuple):
@@ -184,6 +179,36 @@ class BatchLedger(EntryReader):
         finally:
             super().close()
 
+    def record_late(self, created: Collection[CreatedEntry]) -> None:
+        """
+        Record effects that an earlier try made and saved elsewhere, but could not record before it was killed.
+
+        An effect is ignored unless its key has a claim without an outcome, made before the effect by a task that is no
+        longer alive.
+
+        :param created: The effects.
+        :raises AssistantLedgerError: The database cannot be used.
+        """
+        entries = self.entries([one.key for one in created])
+        # MySQL stores the time of a claim in whole seconds, rounded.
+        second = timedelta(seconds=1)
+        found = [
+            {"k": key, "c": entry.claim, "b": at + second, "h": content_hash, "i": created_id, "at": at, "n": attempts}
+            for key, content_hash, created_id, at, attempts in created
+            if (entry := entries.get(key)) and entry.outcome == "claimed" and entry.state != "leased"
+        ]
+        if not found:
+            return
+        c, bind = self._table.c, sa.bindparam
+        is_same = (c.scope == self._scope, c.key == bind("k"), c.claim == bind("c"), c.outcome == "claimed")
+        facts: dict[str, Any] = {"content_hash": bind("h"), self._created_id: bind("i"), "recorded_at": bind("at")}
+        change = (
+            sa.update(self._table)
+            .where(*is_same, c.claimed_at <= bind("b"))
+            .values(outcome="created", attempts=c.attempts + bind("n"), **facts)
+        )
+        transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
+
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """
         Record how requests ended. Requests that have no entry in this scope are ignored.
@@ -201,7 +226,7 @@ class BatchLedger(EntryReader):
         c = self._table.c
         # The request of an entry may have been replaced since it was read.
         is_same = (c.scope == self._scope, c.key == sa.bindparam("k"), c.request_id == sa.bindparam("r"))
-        change = sa.update(self._table).where(*is_same).values({name: sa.bindparam(name) for name in _END})
+        change = sa.update(self._table).where(*is_same).values({name: sa.bindparam(name) for name in END_COLUMNS})
         transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
 
     def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:
@@ -325,37 +350,6 @@ class BatchLedger(EntryReader):
         c = self._table.c
         mine = sa.select(c.key).where(c.scope == self._scope, c.key.in_(keys), c.claim == self._token, *conditions)
         return set(self._connection.scalars(mine)) if keys else set()
-
-
-def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Update:
-    """
-    Return the statement that claims an existing entry, unless the entry has changed since it was read.
-
-    An outcome changes without its claim if a task whose lease has expired was only stopped, and continues.
-
-    An earlier claim without an outcome counts as an ambiguous attempt. The statement increases that count before it
-    sets the outcome, because MySQL evaluates assignments from left to right.
-
-    :param table: Table of the entries.
-    :param has_groups: Whether the claims have groups. Default: False.
-    """
-    c = table.c
-    return (
-        sa.update(table)
-        .where(
-            c.scope == sa.bindparam("s"),
-            c.key == sa.bindparam("k"),
-            c.claim == sa.bindparam("c"),
-            c.outcome == sa.bindparam("o"),
-        )
-        .ordered_values(
-            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
-            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),
-            *((c[column], sa.bindparam(column)) for column in (GROUP_COLUMNS if has_groups else ())),
-            # Clear the end of the earlier request.
-            *((c[column], sa.null()) for column in _END if column in c),
-        )
-    )
 
 
 def _facts(new: ClaimOutcome) -> tuple[Any, ...]:

@@ -28,6 +28,10 @@ Values: TypeAlias = Sequence[Any]
 
 # Columns of the group of a document, see DocumentGroup.
 GROUP_COLUMNS = ("group_key", "group_label")
+# Columns of the task instance.
+_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
+# Columns of the end of a chat request.
+END_COLUMNS = ("state", "completed_at", "session_id")
 
 
 def group_sql(
@@ -44,6 +48,37 @@ def group_sql(
     kinds: dict[str, type[GroupSql]] = {"sqlite": SqliteGroupSql, "postgresql": PostgresGroupSql}
     return kinds.get(connection.dialect.name, MySqlGroupSql)(
         connection, table, shared, has_document_groups=has_document_groups
+    )
+
+
+def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Update:
+    """
+    Return the statement that claims an existing entry, unless the entry has changed since it was read.
+
+    An outcome changes without its claim if a task whose lease has expired was only stopped, and continues.
+
+    An earlier claim without an outcome counts as an ambiguous attempt. The statement increases that count before it
+    sets the outcome, because MySQL evaluates assignments from left to right.
+
+    :param table: Table of the entries.
+    :param has_groups: Whether the claims have groups. Default: False.
+    """
+    c = table.c
+    return (
+        sa.update(table)
+        .where(
+            c.scope == sa.bindparam("s"),
+            c.key == sa.bindparam("k"),
+            c.claim == sa.bindparam("c"),
+            c.outcome == sa.bindparam("o"),
+        )
+        .ordered_values(
+            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
+            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),
+            *((c[column], sa.bindparam(column)) for column in (GROUP_COLUMNS if has_groups else ())),
+            # Clear the end of the earlier request.
+            *((c[column], sa.null()) for column in END_COLUMNS if column in c),
+        )
     )
 
 

@@ -18,6 +18,7 @@ from airflow_provider_assistant.ledger import (
     SCHEMA_VERSION,
     Claim,
     ClaimOutcome,
+    CreatedEntry,
     DocumentScope,
     LeaseSettings,
     Ledger,
@@ -515,6 +516,16 @@ def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
     assert {row["seconds"] for row in rows if row["state"] == "complete"} == {2.0}
     assert len(requests_between(engine, *DAY)) == len(rows)
     assert requests_between(engine, *DAY, "https://h/m2m/sites/doc") == []
+
+
+def test_an_effect_that_a_killed_attempt_saved_elsewhere_is_recorded_late(ledger):
+    with batch(ledger) as killed:
+        killed.commit_and_claim([], claims(killed, "a", "b", "c"))
+    made = [CreatedEntry("a", "content", "a\0\ud800", START, 1), CreatedEntry("b", "content", None, START, 1)]
+    with batch(ledger) as later:
+        later.record_late(made)
+        assert sorted(later.created_entries()) == made
+        assert later.entries(["c"])["c"].state == "ambiguous"
 
 
 def test_loads_of_a_day(ledger, engine):

@@ -111,6 +111,59 @@ def test_the_reason_is_kept(ledger):
     assert tuple(row) == ("failed", "its request failed", "r-a")
 
 
+def late(key, at=MOMENT):
+    return CreatedEntry(key, f"h-{key}", f"r-{key}", at, 1)
+
+
+def test_an_effect_that_was_saved_elsewhere_is_recorded_late(ledger):
+    with opened(ledger) as killed, opened(ledger, "other") as other:
+        settle(killed, "c", "failed")
+        settle(killed, "d", created_id="first")
+        settle(killed, "e", "ambiguous", ambiguous=1)
+        killed.commit_and_claim((), [Claim(key, key, killed.entries([key]).get(key)) for key in "abe"])
+        other.commit_and_claim((), [Claim("a", "a", None)])
+    with opened(ledger) as later, opened(ledger, "other") as other:
+        later.record_late([late(key) for key in "acdex"])
+        found = {one.key: one for one in later.created_entries()}
+        assert found == {
+            "a": late("a"),
+            "d": CreatedEntry("d", "h-d", "first", MOMENT, 1),
+            "e": late("e")._replace(attempts=2),
+        }
+        assert states(later, "bcx") == {"b": "ambiguous", "c": "none"}
+        assert [one.label for one in later.possible_duplicates()] == ["label e"]
+        assert states(other, "a") == {"a": "ambiguous"}
+        later.record_late([])
+
+
+def test_an_effect_older_than_the_claim_is_not_recorded(ledger):
+    with opened(ledger) as killed:
+        killed.commit_and_claim((), [Claim("a", "a", None)])
+    with opened(ledger) as later:
+        later.record_late([late("a", MOMENT - timedelta(seconds=2))])
+        assert states(later, "a") == {"a": "ambiguous"}
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_claims_of_a_living_task_get_no_late_outcome(ledger, is_own):
+    with opened(ledger) as one, opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other:
+        claiming = one if is_own else other
+        claiming.commit_and_claim((), [Claim("a", "a", None)])
+        one.record_late([late("a")])
+        assert states(one, "a") == {"a": "leased"}
+
+
+def test_a_key_that_is_claimed_again_meanwhile_gets_no_late_outcome(ledger, monkeypatch):
+    with opened(ledger) as killed:
+        killed.commit_and_claim((), [Claim("a", "a", None)])
+    with opened(ledger) as later, opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other:
+        seen = later.entries(["a"])
+        assert other.commit_and_claim((), [Claim("a", "a", seen["a"])]) == {"a"}
+        monkeypatch.setattr(later, "entries", lambda _: seen)
+        later.record_late([late("a")])
+        assert list(later.created_entries()) == []
+
+
 def ends_of(ledger):
     """Return the recorded ends of questions by key."""
     query = sa.text("SELECT key, request_id, state, completed_at, session_id FROM assistant_questions ORDER BY key")

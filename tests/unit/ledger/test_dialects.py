@@ -10,8 +10,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
-from airflow_provider_assistant.ledger.claims import claim_again_statement
-from airflow_provider_assistant.ledger.group_sql import group_sql
+from airflow_provider_assistant.ledger.group_sql import claim_again_statement, group_sql
 from airflow_provider_assistant.ledger.migrate import lengthened
 from airflow_provider_assistant.ledger.schema import documents, loads, metadata, questions, submissions
 

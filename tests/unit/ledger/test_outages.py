@@ -18,6 +18,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.ledger import (
     Claim,
     ClaimOutcome,
+    CreatedEntry,
     DocumentScope,
     Ledger,
     QuestionScope,
@@ -68,6 +69,7 @@ CALLS = {
     "possible_duplicates": lambda _, batch: list(batch.possible_duplicates()),
     "withdraw": lambda _, batch: batch.withdraw(["k"], "why"),
     "record_ends": lambda _, batch: batch.record_ends({}),
+    "record_late": lambda _, batch: batch.record_late([CreatedEntry("k", "h", "r", START, 1)]),
     "load": lambda ledger, _: ledger.load(
         scope="s", endpoint="documents/qa", site_id="docs", source="kb", run=RUN
     ).__enter__(),

@@ -39,6 +39,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLostError,
     AssistantRequestTimeoutError,
 )
+from airflow_provider_assistant.ledger import BatchLedger
 from airflow_provider_assistant.operators.base import tolerance
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
@@ -986,6 +987,31 @@ def test_in_sync_mode_an_answer_that_went_with_its_try_is_asked_again_and_listed
     assert len(service.rows("requests")) == 11
     again = execute(many(6), mode="sync")
     assert (again["reused"], again["possibly_duplicated"]) == (6, 5)
+
+
+def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_record_it(
+    service, connection, execute, output, monkeypatch
+):
+    commit = BatchLedger.commit_and_claim
+
+    def killed(ledger, outcomes, claims, **options):
+        if outcomes:
+            raise Killed
+        return commit(ledger, outcomes, claims, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchLedger, "commit_and_claim", killed)
+        with pytest.raises(Killed):
+            execute(mode="sync", max_concurrency=4)
+    (folder,) = output.parent.glob(".*.chat-batch")
+    asked, saved = len(service.rows("requests")), len(BatchState(str(folder)).read_answers())
+    assert 0 < saved <= asked < 20
+    result = execute(mode="sync")
+    assert (result["complete"], result["reused"], result["submitted"]) == (20, saved, 20 - saved)
+    assert len(service.rows("requests")) == asked + 20 - saved
+    assert result["possibly_duplicated"] == asked - saved
+    assert [row["attempts"] for row in rows_of(output)] == [1] * 20
+    only(output)
 
 
 def test_a_failed_message_in_sync_mode_is_not_submitted(service, connection, execute, output):
