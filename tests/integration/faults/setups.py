@@ -97,3 +97,10 @@ def notes_answers_often() -> None:
     from airflow_provider_assistant.chat_batch import state
 
     state.FLUSH = 0.2
+
+
+def saves_no_answers() -> None:
+    """Save no answers before the attempt ends, so that a kill loses all of them."""
+    from airflow_provider_assistant.chat_batch import state
+
+    state.FLUSH = 3600.0

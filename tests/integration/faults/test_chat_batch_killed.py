@@ -247,7 +247,7 @@ class TestSync:
 
     def test_killed_again_and_again_in_sync_mode(self, batch, measured):
         """Questions that the first attempt asked without a saved answer are in the findings of the last one."""
-        for setup, saved in ((None, 0), ("notes_answers_often", COUNT // 2)):
+        for setup, saved in (("saves_no_answers", 0), ("notes_answers_often", COUNT // 2)):
             batch.service.hold(SUBMITS, skip=COUNT * 3 // 4)  # so that the attempt does not end before it is killed
             answered = batch.seen(SUBMITS, 200)
             loader = batch.start(self.attempt(batch, setup=setup))
