@@ -13,7 +13,7 @@ from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.entries import CreatedEntry, EntryReader, LedgerEntry
-from airflow_provider_assistant.ledger.group_sql import END_COLUMNS, GROUP_COLUMNS, claim_again_statement, group_sql
+from airflow_provider_assistant.ledger.group_sql import GROUP_COLUMNS, claim_again_statement, group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
 from airflow_provider_assistant.ledger.schema import (
     NOT_CREATED,
@@ -226,7 +226,8 @@ class BatchLedger(EntryReader):
         c = self._table.c
         # The request of an entry may have been replaced since it was read.
         is_same = (c.scope == self._scope, c.key == sa.bindparam("k"), c.request_id == sa.bindparam("r"))
-        change = sa.update(self._table).where(*is_same).values({name: sa.bindparam(name) for name in END_COLUMNS})
+        values: dict[str, Any] = {name: sa.bindparam(name) for name in RequestEnd._fields}
+        change = sa.update(self._table).where(*is_same).values(values)
         transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
 
     def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:

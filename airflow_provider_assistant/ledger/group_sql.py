@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
-from airflow_provider_assistant.ledger.schema import CREATED_ID
+from airflow_provider_assistant.ledger.schema import CREATED_ID, RUN_COLUMNS
 
 # Columns whose values are added to those of an existing entry.
 COUNTS = ("attempts", "ambiguous")
@@ -28,10 +28,8 @@ Values: TypeAlias = Sequence[Any]
 
 # Columns of the group of a document, see DocumentGroup.
 GROUP_COLUMNS = ("group_key", "group_label")
-# Columns of the task instance.
-_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
-# Columns of the end of a chat request.
-END_COLUMNS = ("state", "completed_at", "session_id")
+# Columns of the end of a chat request, see RequestEnd.
+_END = ("state", "completed_at", "session_id")
 
 
 def group_sql(
@@ -64,6 +62,7 @@ def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Up
     :param has_groups: Whether the claims have groups. Default: False.
     """
     c = table.c
+    bound = ("outcome", "claim", "source", *RUN_COLUMNS, "claimed_at", *(GROUP_COLUMNS if has_groups else ()))
     return (
         sa.update(table)
         .where(
@@ -74,10 +73,9 @@ def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Up
         )
         .ordered_values(
             (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
-            *((c[column], sa.bindparam(column)) for column in ("outcome", "claim", "source", *_RUN, "claimed_at")),
-            *((c[column], sa.bindparam(column)) for column in (GROUP_COLUMNS if has_groups else ())),
+            *((c[column], sa.bindparam(column)) for column in bound),
             # Clear the end of the earlier request.
-            *((c[column], sa.null()) for column in END_COLUMNS if column in c),
+            *((c[column], sa.null()) for column in _END if column in c),
         )
     )
 

@@ -16,7 +16,15 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry, entry_of, unresolved
-from airflow_provider_assistant.ledger.schema import documents, is_open, is_unresolved, loads, questions, submissions
+from airflow_provider_assistant.ledger.schema import (
+    RUN_COLUMNS,
+    documents,
+    is_open,
+    is_unresolved,
+    loads,
+    questions,
+    submissions,
+)
 
 # Counts stop here.
 MOST = 10_000
@@ -311,7 +319,7 @@ def page_of_open_requests(connection: sa.Connection, now: datetime, selection: S
     """
     queries = [
         sa.select(
-            *(table.c[name] for name in ("request_id", "site_id", "claimed_at", "key", *_RUN)),
+            *(table.c[name] for name in ("request_id", "site_id", "claimed_at", "key", *RUN_COLUMNS)),
             sa.literal(table is questions).label("is_batch"),
         ).where(*_is_open(table, now, selection))
         for table in _REQUESTS
@@ -320,7 +328,6 @@ def page_of_open_requests(connection: sa.Connection, now: datetime, selection: S
     return _paged(connection, sa.select(both), (both.c.claimed_at, both.c.key), page)
 
 
-_RUN = ("dag_id", "run_id", "task_id", "map_index", "region")
 _REQUESTS = (submissions, questions)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
 
@@ -60,6 +60,10 @@ class RunRef:
     def __str__(self) -> str:
         region = "" if self.region is None else f"/{self.region}"
         return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}{region}"
+
+
+# Columns of the task instance.
+RUN_COLUMNS = tuple(field.name for field in fields(RunRef))
 
 
 def region_of(context: Mapping[str, Any]) -> str | None:
