@@ -64,6 +64,8 @@ class Storage:
         self.seen: list[str] = []
         self._lock = threading.Lock()
         self._server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+        # S3 replaces an object atomically. moto closes the old content while another request still reads it.
+        self._one_request = threading.Lock()
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -92,16 +94,20 @@ class Storage:
             self.seen.append(name)
             fault = self._fault(name)
         if fault is None:
-            return self._app(environ, start_response)
+            return self._respond(environ, start_response)
         if fault.call:
             fault.call()
         if fault.cut:
             self._cut(fault.cut, environ)
         if fault.status is None:
-            return self._app(environ, start_response)
+            return self._respond(environ, start_response)
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         start_response(STATUSES[fault.status], [("Content-Length", str(len(fault.body)))])
         return [fault.body]
+
+    def _respond(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        with self._one_request:
+            return list(self._app(environ, start_response))
 
     def _fault(self, name: str) -> Fault | None:
         for fault in self.faults:
@@ -114,7 +120,7 @@ class Storage:
         if when == "middle":
             environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]) // 2)
         if when == "after":
-            list(self._app(environ, lambda *_: None))
+            self._respond(environ, lambda *_: None)
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         raise ConnectionResetError
 
