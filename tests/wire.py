@@ -17,6 +17,10 @@ from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 
+# Response timeout in seconds, for tests of a service that never answers. The connection has to be open within this time
+# as well: with 0.1 s, a busy machine turned an expected response timeout into a connection timeout.
+SHORT_TIMEOUT = 1.0
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -29,7 +29,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.sandbox import tenants
 from airflow_provider_assistant.sandbox.server import SandboxServer
 from airflow_provider_assistant.storage.uploads import as_upload
-from tests.wire import Answer, FakeTime, ScriptedService, refusing_port
+from tests.wire import SHORT_TIMEOUT, Answer, FakeTime, ScriptedService, refusing_port
 
 KEY = "canary-key-0123456789"
 # Seconds; longer than any test runs.
@@ -200,9 +200,9 @@ def test_a_dropped_connection_of_a_create_was_sent(send) -> None:
 def test_response_timeout(send) -> None:
     with ScriptedService(Answer(delay=NEVER)) as service:
         with pytest.raises(AssistantTimeoutError):
-            send(service.url, GET, retry=RetryPolicy(attempts=1), timeout=0.1)
+            send(service.url, GET, retry=RetryPolicy(attempts=1), timeout=SHORT_TIMEOUT)
         with pytest.raises(AssistantAmbiguousError) as unclear:
-            send(service.url, POST, retry=RetryPolicy(attempts=1), timeout=0.1)
+            send(service.url, POST, retry=RetryPolicy(attempts=1), timeout=SHORT_TIMEOUT)
     assert isinstance(unclear.value.__cause__, AssistantTimeoutError)
 
 

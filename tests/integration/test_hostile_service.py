@@ -29,7 +29,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from tests.hostile import CALLS, KEY, Closed, HostileService, answer
 from tests.live.process import wait_for
-from tests.wire import Answer, FakeTime, ScriptedService, client_of
+from tests.wire import SHORT_TIMEOUT, Answer, FakeTime, ScriptedService, client_of
 
 ONCE = RetryPolicy(attempts=1)
 MEGABYTE = 1024 * 1024
@@ -183,9 +183,9 @@ def test_a_slow_response_times_out(send, call, head, dripped):
     with HostileService(speak) as service:
         started = time.monotonic()
         with pytest.raises(AssistantTimeoutError if call is READ else AssistantAmbiguousError) as caught:
-            send(service.url, call, timeout=0.4)
+            send(service.url, call, timeout=SHORT_TIMEOUT)
         # The slow response takes minutes, so the error comes from the response timeout, not from its end.
-        assert time.monotonic() - started > 0.3
+        assert time.monotonic() - started > SHORT_TIMEOUT / 2
     assert isinstance(caught.value.__cause__ if call is CREATE else caught.value, AssistantTimeoutError)
     check_error(caught.value)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError, AssistantTimeoutError
-from tests.wire import Answer, ScriptedService, client_of, refusing_port
+from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, client_of, refusing_port
 
 CALL = endpoints.get_limits("acme-inc")
 ONCE = RetryPolicy(attempts=1)
@@ -68,7 +68,7 @@ def test_an_error_names_the_host_with_its_port(send, url, host):
 @WAYS
 def test_an_error_names_the_host_that_is_too_slow(send):
     with ScriptedService(Answer(delay=60)) as service, pytest.raises(AssistantTimeoutError) as caught:
-        send(client_of(service.url, retry=ONCE, timeout=0.1))
+        send(client_of(service.url, retry=ONCE, timeout=SHORT_TIMEOUT))
     assert f"in time from {service.url.split('/')[2]}: " in str(caught.value)
 
 

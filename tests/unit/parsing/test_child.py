@@ -51,11 +51,11 @@ def test_a_file_that_takes_too_long_is_refused():
 
 def test_a_file_is_not_refused_because_the_machine_is_busy():
     before = set(psutil.Process().children())
-    with ChildParser(seconds=1) as parser:
+    with ChildParser(seconds=2) as parser:
         parser.parse(".pdf", pdf("text"))
         [child] = set(psutil.Process().children()) - before
         child.suspend()
-        resume = threading.Timer(1.5, child.resume)
+        resume = threading.Timer(2.5, child.resume)
         resume.start()
         assert parser.parse(".pdf", pdf("more")) == {"text": "more"}
         resume.join()
