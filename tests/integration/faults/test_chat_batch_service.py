@@ -137,9 +137,10 @@ def test_lost_requests(batch, measured):
     measured(lost=len(lost), asked_anew=result["submitted"])
 
 
-def test_unknown_status_words_for_pending(batch, caplog, measured):
+def test_unknown_status_words_for_pending(batch, later, caplog, measured):
     word = "ruminating"
-    batch.service.faults(processing_seconds=1.0, async_status_words={"queued": word, "processing": word})
+    batch.service.faults(processing_seconds=NEVER, async_status_words={"queued": word, "processing": word})
+    later(lambda: batch.service.faults(processing_seconds=SOON), COUNT, POLLS)
     result = batch.run(batch.attempt(COUNT, options={"close_sessions": True}))
     assert result["complete"] == result["sessions_closed"] == COUNT
     assert batch.audit(COUNT) == 0
