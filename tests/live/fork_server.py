@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,9 @@ from tests.live.process import WAIT, Process, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+# The kernel joins what is sent in two steps; numbers of a fixed size can still be told apart.
+NUMBER = struct.Struct("=i")
 
 
 class ForkServer:
@@ -75,13 +79,14 @@ class ForkedGuard:
         self._connection = connection
         socket.send_fds(connection, [json.dumps([grace, *arguments]).encode()], [reader, log.fileno()])
         os.close(reader)
-        self.pid = int(connection.recv(64))
+        (self.pid,) = NUMBER.unpack(connection.recv(NUMBER.size, socket.MSG_WAITALL))
 
     def poll(self) -> int | None:
         """Return the exit code, or None if the guard is running."""
         if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            code = self._connection.recv(NUMBER.size, socket.MSG_WAITALL)
             # A guard that was killed sends nothing.
-            self.returncode = int(self._connection.recv(64) or 128 + signal.SIGKILL)
+            self.returncode = NUMBER.unpack(code)[0] if code else 128 + signal.SIGKILL
             self._connection.close()
         return self.returncode
 
@@ -141,9 +146,9 @@ def _guard(connection: socket.socket, run: Callable[[list[str]], object]) -> NoR
         os.dup2(file, number)
     for file in files:
         os.close(file)
-    connection.sendall(str(os.getpid()).encode())
+    connection.sendall(NUMBER.pack(os.getpid()))
     code = watch_over(fork, grace)
-    connection.sendall(str(code).encode())
+    connection.sendall(NUMBER.pack(code))
     os._exit(code)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.airflow import LiveAirflow
-from tests.live.fork_server import ForkedProcess, ForkServer
+from tests.live.fork_server import NUMBER, ForkedGuard, ForkedProcess, ForkServer
 from tests.live.process import WAIT, NotReadyError, Process, processes_in, wait_for
 
 DAG = """
@@ -192,6 +193,17 @@ def test_a_forked_process_that_dies_is_told_with_its_log(forks: ForkServer, tmp_
     with pytest.raises(NotReadyError, match=r"mouse ended with exit code 1:\nout of cheese"):
         process.run(timeout=WAIT)
     ForkedProcess("cat", ["print('fed')"], forks, tmp_path / "log").run(timeout=WAIT)
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_a_guard_that_ends_before_its_owner_reads_the_process_id(tmp_path: Path, code: int) -> None:
+    owner, guard = socket.socketpair()
+    guard.sendall(NUMBER.pack(1234))
+    guard.sendall(NUMBER.pack(code))
+    with guard, owner, (tmp_path / "log").open("wb") as log:
+        process = ForkedGuard(owner, ["fed"], 5, log)
+        with process.stdin:
+            assert (process.pid, process.wait(timeout=WAIT)) == (1234, code)
 
 
 def test_a_process_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
