@@ -43,7 +43,7 @@ from airflow_provider_assistant.ledger.queries import (
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import leases, metadata
 from airflow_provider_assistant.ledger.schema import questions as table_of_questions
-from tests.integration.faults.conftest import DOCUMENTS, Case, _process, remote
+from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
@@ -656,16 +656,13 @@ def test_the_server_restarts_midway(number, case, server):
 
 def test_the_server_is_down_for_long(case, server):
     attempt = case.attempt(ROWS)
-    # The last 170 rows take five seconds: also on a busy machine, the load does not end before the server stops.
-    case.service.hold(DOCUMENTS, skip=80, action="delay:0.5")
-    loader = case.start(case.attempt(ROWS, setup="gives_the_ledger_up_soon"))
-    case.wait_for(60)
+    loader = case.start_and_hold(case.attempt(ROWS, setup="gives_the_ledger_up_soon"), 80)
     server.stop(signal.SIGQUIT)
     try:
+        case.service.faults(rules=[])
         ended = loader.wait()
     finally:
         server.start()
-        case.service.faults(rules=[])
     assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
     assert ATTEMPTS > 2
     case.agree()

@@ -97,6 +97,7 @@ class PostgresServer:
                 *(("setpriv", "--reuid", self._user, "--clear-groups") if self._user else ()),
                 *(str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)),
                 *("-k", str(self._home), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
+                *("-c", "autovacuum=off"),  # tests count the transactions of the server
             ],
             env=os.environ,
             cwd=self._home,

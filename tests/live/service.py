@@ -183,9 +183,9 @@ class AssistantService:
                 raise NotReadyError(f"{in_flight} requests are still in flight")
             time.sleep(0.02)
 
-    def hold(self, path: str, *, skip: int, action: str = "hold") -> None:
+    def hold(self, path: str, *, skip: int) -> None:
         """Hold the requests of a path, starting with a given one, until the faults change; replaces all rules."""
-        self.faults(rules=[{"action": action, "match": {"path": path}, "times": None, "skip": skip}])
+        self.faults(rules=[{"action": "hold", "match": {"path": path}, "times": None, "skip": skip}])
 
     def reset(self, *only: str) -> None:
         """Reset ``data``, ``journal``, ``faults``, or all of them."""

@@ -108,18 +108,17 @@ class Case:
         *,
         pause: float = 0.0,
         number: signal.Signals = signal.SIGKILL,
-        rest: str = "hold",
     ) -> FinishedRequest:
         """
         Start an attempt, and interrupt it while it sends.
 
         :param count: Minimum number of documents at the service before the interruption.
         :param pause: Seconds from that moment to the signal. The attempt cannot end in between: after a few more
-            requests, the service applies ``rest`` to each, until the attempt is over.
+            requests, the service holds all others.
         """
         there = self.service.count_documents()
         left = len(attempt.numbers) - there
-        self.service.hold(DOCUMENTS, skip=min(count - there + 2 * CONCURRENCY, left - 1), action=rest)
+        self.service.hold(DOCUMENTS, skip=min(count - there + 2 * CONCURRENCY, left - 1))
         loader = self.start(attempt)
         self.wait_for(count)
         time.sleep(pause)
@@ -128,6 +127,8 @@ class Case:
     def _end(self, loader: Loader, number: signal.Signals) -> FinishedRequest:
         """Send a signal, wait until the attempt is over, and remove the faults."""
         loader.kill(number)
+        if number == signal.SIGTERM:
+            self.service.faults(rules=[])  # the attempt waits for the responses to its requests
         ended = loader.wait()
         self.service.faults(rules=[])
         return ended

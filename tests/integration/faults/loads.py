@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import airflow.configuration
+import psutil
 import pyarrow.parquet as pq
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
@@ -110,6 +111,10 @@ class Loader:
         assert self.process.pid
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
+
+    def status(self) -> str:
+        """Return the state of the process, one of the constants of psutil."""
+        return psutil.Process(self.process.pid).status()
 
     def terminate(self) -> tuple[FinishedRequest, float]:
         """Send SIGTERM like Airflow, and return the result and the seconds until the end.

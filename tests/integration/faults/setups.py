@@ -92,6 +92,14 @@ def gives_the_ledger_up_soon() -> None:
     database.ATTEMPTS = 2
 
 
+def waits_for_every_response() -> None:
+    """Let a terminated attempt wait a minute for the responses to its requests: a busy service needs more than 2 s."""
+    from airflow_provider_assistant.feedback import sender
+    from airflow_provider_assistant.loading import engine
+
+    engine.GRACE = sender.GRACE = 60.0
+
+
 def notes_answers_often() -> None:
     """Save answers five times a second, so that a kill finds saved and unsaved ones."""
     from airflow_provider_assistant.chat_batch import state

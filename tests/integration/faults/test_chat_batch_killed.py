@@ -24,16 +24,18 @@ SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
 SOME = r"/chat/requests/req_[0-3]"
 
 
-def killed_while_submitting(batch, attempt, seed, number=signal.SIGKILL, rest="hold"):
+def killed_while_submitting(batch, attempt, seed, number=signal.SIGKILL):
     """Kill an attempt before it has submitted everything: the service holds its last questions."""
     rng = random.Random(seed)
-    # While the last questions are only delayed, a busy machine needs time to send the signal.
-    count = int(rng.uniform(0.02, 0.9 if rest == "hold" else 0.5) * attempt.count)
-    batch.service.hold(SUBMITS, skip=min(count + 2 * CONCURRENCY, attempt.count - 1), action=rest)
+    # A terminated attempt gets the answers to the questions that the service holds, and must not have sent all.
+    count = int(rng.uniform(0.02, 0.5 if number == signal.SIGTERM else 0.9) * attempt.count)
+    batch.service.hold(SUBMITS, skip=min(count + 2 * CONCURRENCY, attempt.count - 1))
     loader = batch.start(attempt)
     batch.wait_seen(count, SUBMITS)
     time.sleep(rng.uniform(0, 0.02))
     loader.kill(number)
+    if number == signal.SIGTERM:
+        batch.service.faults(rules=[])
     ended = loader.wait()
     batch.service.faults(rules=[])
     return ended
@@ -123,8 +125,8 @@ def test_killed_while_it_polls(seed, batch, measured):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_terminated_while_it_submits(seed, batch, measured):
     batch.service.faults(processing_seconds=SOON)
-    attempt = batch.attempt(COUNT)
-    ended = killed_while_submitting(batch, attempt, seed, signal.SIGTERM, rest="delay:0.5")
+    attempt = batch.attempt(COUNT, setup="waits_for_every_response")
+    ended = killed_while_submitting(batch, attempt, seed, signal.SIGTERM)
     assert ended.error, "a terminated task does not succeed"
     assert ended.error.startswith("AssistantIncompleteError"), ended.trace
     assert "a retry goes on with the others" in ended.error
@@ -141,7 +143,7 @@ def test_terminated_while_the_service_does_not_answer(batch, measured):
     batch.service.faults(processing_seconds=SOON, rules=[rule])
     attempt = batch.attempt(COUNT)
     loader = batch.start(attempt)
-    batch.submitted(100)
+    batch.submitted(COUNT - 3)  # all but those that the service holds
     ended, seconds = loader.terminate()
     assert "a retry goes on with the others" in ended.error, ended.trace
     # The service accepts the questions it holds, although the client has disconnected.
@@ -263,10 +265,12 @@ class TestSync:
         measured(kills=2, listed=len(batch.suspected()), twice=twice)
 
     def test_terminated_in_sync_mode(self, batch, measured):
-        ended = killed_while_submitting(batch, self.attempt(batch), 1, signal.SIGTERM)
+        attempt = self.attempt(batch, setup="waits_for_every_response")
+        ended = killed_while_submitting(batch, attempt, 1, signal.SIGTERM)
         assert "a retry goes on with the others" in ended.error, ended.trace
+        batch.service.settle()
         there = len(batch.requests())
         assert there < COUNT
-        assert batch.run(self.attempt(batch))["reused"] == there
+        assert batch.run(attempt)["reused"] == there
         assert batch.audit(COUNT) == 0
         measured(ended_at=there, twice=0)

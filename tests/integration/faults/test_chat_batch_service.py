@@ -243,12 +243,12 @@ def test_a_key_that_is_revoked_while_it_polls(batch, later, measured):
 @pytest.mark.parametrize("phase", ["submitting", "fetching"])
 def test_restarted_midway(phase, kill, batch, measured):
     batch.service.faults(processing_seconds=SOON if phase == "submitting" else NEVER)
-    attempt = batch.attempt(COUNT, retries=8)
+    attempt = batch.attempt(COUNT, retries=8, options={"timeout": 120.0})
     loader = batch.start(attempt)
     batch.wait_seen(COUNT // 2, SUBMITS if phase == "submitting" else POLLS)
     batch.service.restart(kill=kill)
     batch.service.faults(processing_seconds=SOON)
-    ended = loader.wait(90)
+    ended = loader.wait(180)
     tries = 1
     if ended.result is None:
         assert "retry" in ended.error

@@ -93,8 +93,8 @@ def test_killed_around_a_request(setup, created, case, measured):
 
 @pytest.mark.parametrize("on_ambiguous", ["retry", "skip"])
 def test_terminated(on_ambiguous, case, measured):
-    attempt = case.attempt(ROWS, options={"on_ambiguous": on_ambiguous})
-    ended = killed_midway(case, attempt, 5, number=signal.SIGTERM, rest="delay:0.5")
+    attempt = case.attempt(ROWS, setup="waits_for_every_response", options={"on_ambiguous": on_ambiguous})
+    ended = killed_midway(case, attempt, 5, number=signal.SIGTERM)
     assert ended.error, "a terminated load does not succeed"
     assert "a retry goes on" in ended.error, ended.trace
     case.agree()
@@ -113,7 +113,7 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
     attempt = case.attempt(ROWS)
     case.service.faults(rules=[{"action": "hold", "times": 3, "skip": 60}])
     loader = case.start(attempt)
-    case.wait_for(150)
+    case.wait_for(len(ROWS) - 3)  # all but those that the service holds
     ended, seconds = loader.terminate()
     assert "a retry goes on" in ended.error, ended.trace
     outcomes = case.outcomes()

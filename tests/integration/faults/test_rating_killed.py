@@ -51,13 +51,13 @@ def test_killed_around_a_rating(setup, sent, rating, measured):
 
 def test_terminated_while_it_rates(rating, measured):
     rating.ask(COUNT)
-    attempt = rating.attempt()
-    rating.service.hold(FEEDBACK, skip=COUNT // 2, action="delay:0.5")
+    attempt = rating.attempt(setup="waits_for_every_response")
+    rating.service.hold(FEEDBACK, skip=COUNT // 2)
     task = rating.start(attempt)
     rating.wait_seen(COUNT // 3)
     task.kill(signal.SIGTERM)
-    ended = task.wait()
     rating.service.faults(rules=[])
+    ended = task.wait()
     assert ended.error, "a terminated task does not succeed"
     assert "ended from outside" in ended.error, ended.trace
     there = len(rating.rated())

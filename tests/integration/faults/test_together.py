@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import time
+from contextlib import closing
 
+import psutil
 import pytest
 
 from tests.integration.faults.loads import listed
+from tests.live.process import wait_for
 
 HALF, ROWS = range(300), range(450)
 LEASE = ("AIRFLOW__ASSISTANT__LEASE_SECONDS", "5")
@@ -73,7 +77,11 @@ def test_a_load_that_is_stopped_for_longer_than_its_lease(case, measured, monkey
     monkeypatch.setenv(*LEASE)
     one, other = (case.attempt(HALF, task_id=name, env=dict([LEASE])) for name in ("one", "other"))
     stopped = case.start_and_hold(one, 100)
-    stopped.kill(signal.SIGSTOP)
+    with closing(sqlite3.connect(case.ledger, timeout=60, isolation_level=None)) as ledger:
+        ledger.execute("BEGIN IMMEDIATE")  # a load that is stopped in a transaction would keep the ledger locked
+        stopped.kill(signal.SIGSTOP)
+        wait_for("the stop", lambda: stopped.status() == psutil.STATUS_STOPPED, timeout=60)
+        ledger.execute("ROLLBACK")
     case.service.faults(rules=[])
     until_nothing_is_skipped(case, other)
     outcomes = case.outcomes()
