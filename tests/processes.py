@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from unittest import mock
 
-processes = multiprocessing.get_context("forkserver")
+# All processes have the environment of the server, so it must not have what the first test that forks has set.
+_ENVIRONMENT = dict(os.environ)
 # Airflow imports the modules of AWS for any asset and any path.
 _preloaded = [
     "tests.forked",
@@ -12,6 +16,20 @@ _preloaded = [
     "airflow.providers.amazon.aws.fs.s3",
     "airflow.sdk.execution_time.supervisor",
 ]
+
+
+class _Process(ForkServerProcess):
+    def start(self) -> None:
+        with mock.patch.dict(os.environ, _ENVIRONMENT, clear=True):
+            forkserver.ensure_running()
+        super().start()
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
+processes = _Context()
 
 
 def preload(*modules: str) -> None:
