@@ -70,11 +70,15 @@ class Line:
         if fields.get(b"transfer-encoding") == b"chunked":
             while not body.endswith(b"0\r\n\r\n"):
                 self._gone.wait(next(waits, 0))
-                body = body[-10:] + self._connection.recv(65536)
+                if not (piece := self._connection.recv(65536)):
+                    return False
+                body = body[-10:] + piece
         size, length = len(body), int(fields.get(b"content-length", 0))
         while size < length:
             self._gone.wait(next(waits, 0))
-            size += len(self._connection.recv(65536))
+            if not (piece := self._connection.recv(65536)):
+                return False
+            size += len(piece)
         return True
 
 

@@ -28,3 +28,21 @@ def send(request: pytest.FixtureRequest) -> Callable[..., Any]:
         return asyncio.run(asend())
 
     return send
+
+
+@pytest.fixture
+def slow_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Let connecting take the whole timeout of a request under asyncio.
+
+    If the event loop stands still just as it connects, aiohttp takes the time for a slow connection. A test of a short
+    response timeout would then see a connection timeout.
+    """
+    import aiohttp
+
+    real = aiohttp.ClientTimeout
+
+    def timeout(*, sock_connect: float, sock_read: float) -> aiohttp.ClientTimeout:
+        return real(sock_read=sock_read)
+
+    monkeypatch.setattr(aiohttp, "ClientTimeout", timeout)

@@ -185,8 +185,9 @@ def test_nightly_export(load, run_dag, service, connection, warehouse, tmp_path)
     # An answer that takes less than half a millisecond is exported as 0.0 seconds.
     service.behave(processing_seconds=0.02)
     run_dag(load("assistant_async_chat"))
+    now = datetime.now(UTC)
     for _ in range(2):
-        run = run_dag(load("assistant_nightly_export"))
+        run = run_dag(load("assistant_nightly_export"), logical_date=now)  # twice the same day, also at midnight
         assert run.state == "success", run.errors
     loaded = run.xcom("load_warehouse")
     assert loaded["datasets"].keys() == {

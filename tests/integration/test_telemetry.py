@@ -6,6 +6,7 @@ Airflow's settings select the backend, and Airflow's classes send.
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pyarrow as pa
@@ -57,6 +58,7 @@ def otel(monkeypatch):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         # Export only on request.
         monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "3600000")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "120")
         yield receiver, lambda: otel_metrics.get_meter_provider().force_flush()
         otel_metrics.get_meter_provider().shutdown()
 
@@ -64,6 +66,7 @@ def otel(monkeypatch):
 @pytest.fixture(params=["statsd", "otel"])
 def backend(request):
     receiver, flush = request.getfixturevalue(request.param)
+    gc.collect()  # a client that an earlier test has left sends its counts when it is deleted
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
     yield receiver, flush
     stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
@@ -192,6 +195,8 @@ def collector(monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__EVALUATION_EVENTS", "scores")
     # Seconds that the exporter waits for a response, and repeats a request.
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "120")
+    # Milliseconds after which the exporter sends a batch that is not full.
+    monkeypatch.setenv("OTEL_BLRP_SCHEDULE_DELAY", "3600000")
 
     def switched_on(receiver):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
