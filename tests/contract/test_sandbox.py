@@ -10,13 +10,14 @@ import pytest
 from airflow_provider_assistant.sandbox.server import SandboxServer
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
 from tests.contract.cases import CASES, CHAT, FILE, SITE, Case, filled
+from tests.live.clients import local_client
 
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
     with (
         SandboxServer() as service,
-        httpx.Client(base_url=service.url, headers={"X-API-Key": ACME_FULL_KEY}) as client,
+        local_client(base_url=service.url, headers={"X-API-Key": ACME_FULL_KEY}) as client,
     ):
         yield client
 

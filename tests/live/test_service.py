@@ -7,16 +7,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.live.clients import local_request
 from tests.live.process import NotReadyError, processes_in
 from tests.live.service import AssistantService
 
 
 def load(service: AssistantService, title: str) -> int:
-    return httpx.post(
+    return local_request(
+        "POST",
         f"{service.base_url}/m2m/sites/{service.site_id}/documents/text",
         headers={"X-API-Key": service.api_key},
         json={"title": title, "content": "A text.", "category": "test"},
-        trust_env=False,
     ).status_code
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
@@ -15,6 +14,7 @@ from selenium.webdriver.support.ui import Select
 
 from tests.live.airflow import LiveAirflow
 from tests.live.chromium import chromium
+from tests.live.clients import local_request
 from tests.live.pages import Pages
 from tests.live.service import AssistantService
 from tests.system.dags.shown import HOSTILE, ROWS, SITE
@@ -77,9 +77,9 @@ def session(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow, load
 
 def test_who_has_not_logged_in_gets_no_data(airflow: LiveAirflow, loaded: str) -> None:
     for path in ("context", "summary", "loads", "ambiguous", f"tasks/shown/{loaded}/load/-1"):
-        reply = httpx.get(f"{airflow.base_url}/assistant/api/{path}")
+        reply = local_request("GET", f"{airflow.base_url}/assistant/api/{path}")
         assert (reply.status_code, reply.json()) == (401, {"detail": "Not authenticated"})
-    assert httpx.get(f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
+    assert local_request("GET", f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
 
 
 def test_a_viewer_sees_everything_and_changes_nothing(session: Session) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from tests.live.airflow import LiveAirflow
+from tests.live.clients import local_request
 from tests.live.rest import AirflowApi
 from tests.live.service import AssistantService
 from tests.system.dags.settled import ROWS, SITE
@@ -28,9 +28,9 @@ def loaded(airflow: LiveAirflow, service: AssistantService) -> str:
 
 def test_who_has_not_logged_in_gets_no_data(airflow: LiveAirflow, loaded: str) -> None:
     for path in ("context", "summary", "loads", "ambiguous", f"tasks/settled/{loaded}/load/-1"):
-        reply = httpx.get(f"{airflow.base_url}/assistant/api/{path}")
+        reply = local_request("GET", f"{airflow.base_url}/assistant/api/{path}")
         assert (reply.status_code, reply.json()) == (401, {"detail": "Not authenticated"})
-    assert httpx.get(f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
+    assert local_request("GET", f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
 
 
 def test_a_viewer_sees_everything_and_the_next_load_obeys_what_an_editor_settles(

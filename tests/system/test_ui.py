@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 from selenium.common.exceptions import (
     ElementClickInterceptedException,
@@ -28,6 +27,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.chromium import chromium
+from tests.live.clients import local_request
 from tests.live.process import NotReadyError
 from tests.live.service import AssistantService
 from tests.system.conftest import WRONG_KEY
@@ -255,7 +255,7 @@ def test_a_button_of_the_task_leads_to_its_report(airflow: LiveAirflow, browser:
 def test_only_who_may_see_the_task_sees_its_report(airflow: LiveAirflow, judged: str) -> None:
     path = f"/assistant/reports/judging/{quote(judged)}/judge/-1"
     for headers in ({}, {"Authorization": "Bearer nonsense"}):
-        refused = httpx.get(f"{airflow.base_url}{path}", headers=headers)
+        refused = local_request("GET", f"{airflow.base_url}{path}", headers=headers)
         assert refused.status_code in {401, 403}
         assert "<h1" not in refused.text
     shown = airflow.send("GET", path)

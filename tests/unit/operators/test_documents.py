@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 import duckdb
-import httpx
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -37,6 +36,7 @@ from airflow_provider_assistant.operators.documents import (
     AssistantLoadTextOperator,
     AssistantUploadFilesOperator,
 )
+from tests.live.clients import local_request
 
 ROWS = [
     {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
@@ -757,7 +757,7 @@ def test_the_assistant_answers_from_what_was_loaded(service, connection, run_ope
     run_operator(AssistantLoadQAOperator, source=ROWS)
     headers = {"X-API-Key": "dev-acme-full"}
     body = {"session_id": "s", "message": "When are you open?"}
-    reply = httpx.post(f"{service.url}/m2m/sites/acme-docs/chat", json=body, headers=headers).json()
+    reply = local_request("POST", f"{service.url}/m2m/sites/acme-docs/chat", json=body, headers=headers).json()
     assert "From 9 to 17." in reply["answer"]
 
 

@@ -6,7 +6,6 @@ import sqlite3
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -31,6 +30,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
+from tests.live.clients import local_request
 
 EXECUTOR = "AIRFLOW__CORE__EXECUTOR"
 CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
@@ -92,7 +92,7 @@ def task(tmp_path, service):
 def submitted(service):
     """Submit an async chat without this package; return its request id."""
     url, headers = f"{service.url}/m2m/sites/acme-docs/chat/async", {"X-API-Key": "dev-acme-full"}
-    return httpx.post(url, json=CHAT, headers=headers).raise_for_status().json()["request_id"]
+    return local_request("POST", url, json=CHAT, headers=headers).raise_for_status().json()["request_id"]
 
 
 def context():

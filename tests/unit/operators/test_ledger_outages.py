@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from types import SimpleNamespace
 
-import httpx
 import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -18,6 +17,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from tests.live.clients import local_request
 from tests.unit.ledger.outage import away
 
 POLL = r"chat/requests/"
@@ -36,7 +36,8 @@ def submit(in_context=None, **options):
 
 @pytest.fixture
 def asked(service, connection):
-    reply = httpx.post(
+    reply = local_request(
+        "POST",
         f"{service.url}/m2m/sites/acme-docs/chat/async",
         json={"session_id": "s", "message": "Anything?"},
         headers={"X-API-Key": "dev-acme-full"},

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_assistant.sandbox import SandboxServer
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from tests.live.clients import local_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,15 +29,14 @@ def server(_running: SandboxServer) -> SandboxServer:
     return _running
 
 
-# Without ``verify=False``, httpx reads all certificates for each client, which takes 50 ms.
 @pytest.fixture
 def client(server: SandboxServer) -> Iterator[httpx.Client]:
     """A client for the site ``acme-docs``."""
-    with httpx.Client(base_url=f"{server.url}/m2m/sites/acme-docs", headers=HEADERS, verify=False) as opened:
+    with local_client(base_url=f"{server.url}/m2m/sites/acme-docs", headers=HEADERS) as opened:
         yield opened
 
 
 @pytest.fixture
 def control(server: SandboxServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{server.root}/_sandbox", verify=False) as opened:
+    with local_client(base_url=f"{server.root}/_sandbox") as opened:
         yield opened

@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_assistant.sandbox import Settings, create_app
 from airflow_provider_assistant.sandbox.journal import Journal
 from airflow_provider_assistant.sandbox.tenants import KEYS
+from tests.live.clients import local_request
 
 from .test_endpoints import finished
 
@@ -134,5 +135,5 @@ async def test_others_than_this_machine_are_refused() -> None:
 
 
 def test_the_control_plane_is_no_part_of_the_api(server: SandboxServer) -> None:
-    assert "_sandbox" not in httpx.get(f"{server.url}/openapi.json").text
-    assert httpx.get(f"{server.url}/_sandbox/health").status_code == 404
+    assert "_sandbox" not in local_request("GET", f"{server.url}/openapi.json").text
+    assert local_request("GET", f"{server.url}/_sandbox/health").status_code == 404

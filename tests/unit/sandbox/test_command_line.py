@@ -17,6 +17,7 @@ import pytest
 from airflow_provider_assistant.sandbox import SandboxServer
 from airflow_provider_assistant.sandbox.__main__ import main
 from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY
+from tests.live.clients import local_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +63,7 @@ def test_it_says_where_it_is_serves_and_ends(
     assert connection["conn_type"] == "assistant"
     extra = connection["extra"]
     headers = {"X-API-Key": connection["password"]}
-    limits = httpx.get(f"{connection['host']}/m2m/tenants/{extra['tenant_id']}/limits", headers=headers)
+    limits = local_request("GET", f"{connection['host']}/m2m/tenants/{extra['tenant_id']}/limits", headers=headers)
     assert extra["site_id"] in limits.json()["sites"]
     process.send_signal(number)
     rest, said = process.communicate(timeout=60)
@@ -108,7 +109,7 @@ def test_nothing_acknowledged_is_lost_to_sigkill(process: subprocess.Popen[str],
     headers = {"X-API-Key": GLOBEX_FULL_KEY}
     for number in range(20):
         body = {"title": f"T{number}", "content": "Text."}
-        assert httpx.post(url, json=body, headers=headers).status_code == 201
+        assert local_request("POST", url, json=body, headers=headers).status_code == 201
     process.kill()
     process.wait()
     with SandboxServer(data=tmp_path) as server:

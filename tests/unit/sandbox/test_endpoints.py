@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY
+from tests.live.clients import local_request
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox import SandboxServer
@@ -190,6 +191,6 @@ def test_tenants_do_not_see_each_other(server: SandboxServer, client: httpx.Clie
     request_id = client.post("/chat", json=message).json()["request_id"]
     headers = {"X-API-Key": GLOBEX_FULL_KEY}
     other = f"{server.url}/m2m/sites/globex-help"
-    reply = httpx.post(f"{other}/chat", json=message, headers=headers).json()
+    reply = local_request("POST", f"{other}/chat", json=message, headers=headers).json()
     assert reply["answered"] is False
-    assert httpx.get(f"{other}/chat/requests/{request_id}", headers=headers).status_code == 404
+    assert local_request("GET", f"{other}/chat/requests/{request_id}", headers=headers).status_code == 404

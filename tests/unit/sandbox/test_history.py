@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_assistant.sandbox import SandboxServer
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from tests.live.clients import local_client
 from tests.unit.sandbox.clock import Clock
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def client(server: SandboxServer) -> Iterator[httpx.Client]:
 
 
 def site_of(server: SandboxServer, site: str = "acme-docs") -> httpx.Client:
-    return httpx.Client(base_url=f"{server.url}/m2m/sites/{site}", headers={"X-API-Key": ACME_FULL_KEY})
+    return local_client(base_url=f"{server.url}/m2m/sites/{site}", headers={"X-API-Key": ACME_FULL_KEY})
 
 
 def statistics(client: httpx.Client) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.sandbox.judge import compare, judge
+from tests.live.clients import local_client, local_request
 
 SCHEMA = {"json_schema": {"schema": {"required": ["reason", "score", "verdict"]}}}
 
@@ -17,7 +17,7 @@ SCHEMA = {"json_schema": {"schema": {"required": ["reason", "score", "verdict"]}
 @pytest.fixture
 def models(server):
     headers = {"Authorization": "Bearer dev-acme-full"}
-    with httpx.Client(base_url=f"{server.root}/v1", headers=headers, verify=False) as opened:
+    with local_client(base_url=f"{server.root}/v1", headers=headers) as opened:
         yield opened
 
 
@@ -141,7 +141,7 @@ def test_the_key_is_a_bearer_and_works_for_the_judge_only(server, models):
     request = body({"answer": "x"})
     assert models.post("/chat/completions", json=request, headers={"Authorization": "Bearer no"}).status_code == 401
     url = f"{server.url}/m2m/sites/acme-docs/statistics"
-    assert httpx.get(url, headers={"Authorization": "Bearer dev-acme-full"}, verify=False).status_code == 401
+    assert local_request("GET", url, headers={"Authorization": "Bearer dev-acme-full"}).status_code == 401
 
 
 def test_its_requests_are_in_the_journal_and_can_fail(server, models):

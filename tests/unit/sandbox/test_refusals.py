@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from airflow_provider_assistant.sandbox import tenants
+from tests.live.clients import local_request
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox import SandboxServer
@@ -25,7 +26,7 @@ def error(reply: httpx.Response) -> tuple[int, str, str | None]:
 
 @pytest.mark.parametrize("headers", [{}, {"X-API-Key": "canary-7f3a"}, {"X-API-Key": ""}])
 def test_401(server: SandboxServer, headers: dict[str, str]) -> None:
-    reply = httpx.post(f"{server.url}/m2m/sites/nowhere/documents/qa", headers=headers, content="{")
+    reply = local_request("POST", f"{server.url}/m2m/sites/nowhere/documents/qa", headers=headers, content="{")
     assert error(reply) == (401, "unauthorized", None)
     assert "canary-7f3a" not in reply.text
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import httpx
-
 from airflow_provider_assistant.sandbox import SandboxServer
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY, KEYS
+from tests.live.clients import local_client
 
 from .clock import Clock
 from .test_endpoints import finished
@@ -76,14 +75,14 @@ def test_a_restart_loses_nothing(tmp_path: Path) -> None:
     message = {"session_id": "s", "message": "Refund window?"}
     with (
         SandboxServer(data=tmp_path, processing_seconds=3600) as first,
-        httpx.Client(base_url=f"{first.url}/m2m/sites/acme-docs", headers=HEADERS) as client,
+        local_client(base_url=f"{first.url}/m2m/sites/acme-docs", headers=HEADERS) as client,
     ):
         client.post("/documents/qa", json=qa)
         request_id = client.post("/chat/async", json=message).json()["request_id"]
         assert client.get(f"/chat/requests/{request_id}").json()["status"] == "queued"
     with (
         SandboxServer(data=tmp_path) as second,
-        httpx.Client(base_url=f"{second.url}/m2m/sites/acme-docs", headers=HEADERS) as client,
+        local_client(base_url=f"{second.url}/m2m/sites/acme-docs", headers=HEADERS) as client,
     ):
         reply = finished(client, request_id)
         limits = client.get(f"{second.url}/m2m/tenants/acme-inc/limits").json()["limits"]

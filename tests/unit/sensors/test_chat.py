@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout
 from airflow.sdk import DAG
@@ -12,6 +11,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from tests.live.clients import local_request
 
 POLL = r"chat/requests/"
 MODES = {
@@ -26,11 +26,11 @@ modes = pytest.mark.parametrize("mode", MODES)
 @pytest.fixture
 def ask(service):
     def asked(message="Anything?", site="acme-docs"):
-        reply = httpx.post(
+        reply = local_request(
+            "POST",
             f"{service.url}/m2m/sites/{site}/chat/async",
             json={"session_id": "s", "message": message},
             headers={"X-API-Key": "dev-acme-full"},
-            verify=False,
         )
         return reply.raise_for_status().json()["request_id"]
 
@@ -208,8 +208,10 @@ def test_mapped(mode, service, connection, ask, run_operator):
 def test_deferring_frees_the_slot_only_when_there_is_something_to_wait_for(service, connection, ask, sense, caplog):
     request_id = ask()
     while service.journal("GET", POLL) == [] or service.rows("requests")[0]["status"] != "complete":
-        httpx.get(
-            f"{service.url}/m2m/sites/acme-docs/chat/requests/{request_id}", headers={"X-API-Key": "dev-acme-full"}
+        local_request(
+            "GET",
+            f"{service.url}/m2m/sites/acme-docs/chat/requests/{request_id}",
+            headers={"X-API-Key": "dev-acme-full"},
         )
     caplog.set_level("INFO")
     run = sense("deferrable", request_id)

@@ -8,7 +8,6 @@ from itertools import pairwise
 from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
-import httpx
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -28,6 +27,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadTextOper
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.live.clients import local_request
 from tests.wire import Answer, ScriptedService
 
 
@@ -84,7 +84,9 @@ def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
     ]  # fmt: skip
 
     (raw,) = pq.ParquetFile(result["raw_path"]).read().to_pylist()
-    now = httpx.get(f"{service.url}/m2m/sites/acme-docs/statistics", headers={"X-API-Key": "dev-acme-full"}).json()
+    now = local_request(
+        "GET", f"{service.url}/m2m/sites/acme-docs/statistics", headers={"X-API-Key": "dev-acme-full"}
+    ).json()
     assert json.loads(raw["raw"]) | {"generated_at": 0} == now | {"generated_at": 0}
 
 

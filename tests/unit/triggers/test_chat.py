@@ -7,7 +7,6 @@ import json
 import threading
 import time
 
-import httpx
 import pytest
 
 from airflow_provider_assistant import exceptions
@@ -20,6 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
+from tests.live.clients import local_request
 from tests.versions import deserialize, import_string, serialize
 from tests.wire import Answer, ScriptedService
 
@@ -29,11 +29,11 @@ POLL = r"chat/requests/"
 @pytest.fixture
 def ask(service):
     def asked(message="Anything?"):
-        reply = httpx.post(
+        reply = local_request(
+            "POST",
             f"{service.url}/m2m/sites/acme-docs/chat/async",
             json={"session_id": "s", "message": message},
             headers={"X-API-Key": "dev-acme-full"},
-            verify=False,
         )
         service_id = reply.raise_for_status().json()["request_id"]
         service.server.service.journal.clear()

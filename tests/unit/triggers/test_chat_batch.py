@@ -8,7 +8,6 @@ import logging
 import time
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from airflow_provider_assistant.chat_batch import state as state_module
@@ -19,6 +18,7 @@ from airflow_provider_assistant.client.defaults import get_client_defaults, set_
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError, AssistantInputError
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
+from tests.live.clients import local_client
 from tests.versions import deserialize, import_string, serialize
 
 POLL = r"chat/requests/"
@@ -36,7 +36,7 @@ def submit(service, state):
     def submit_questions(count):
         headers = {"X-API-Key": "dev-acme-full"}
         pending = []
-        with httpx.Client(headers=headers, base_url=service.url, verify=False) as client:
+        with local_client(headers=headers, base_url=service.url) as client:
             for number in range(count):
                 body = {"session_id": f"s{number}", "message": f"Question {number}?"}
                 reply = client.post("m2m/sites/acme-docs/chat/async", json=body)
