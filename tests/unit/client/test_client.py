@@ -28,6 +28,12 @@ def no_proxy(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
+@pytest.fixture(autouse=True)
+def idle_connections_stay_open(monkeypatch):
+    for transport in ("aiohttp_transport", "httpx_transport"):
+        monkeypatch.setattr(f"airflow_provider_assistant.client.{transport}.KEEPALIVE_SECONDS", 600.0)
+
+
 class CountingService(ScriptedService):
     """
     Count the connections that are open, that were open at once, and all connections.

@@ -248,18 +248,22 @@ async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
 
 async def test_a_cancelled_preparation_is_repeated_by_the_next_caller():
     settings, tries = ClientSettings("https://assistant.example/api/v1", "key", verify="/no/such"), []
+    is_cancelled = threading.Event()
 
     class Counted(AiohttpTransport):
         def prepare(self):
             tries.append(1)
+            assert is_cancelled.wait(60)
             super().prepare()
 
     client = RateLimitedClient(settings, async_transport=Counted(settings))
     first = asyncio.create_task(client.prepare())
-    await asyncio.sleep(0)
+    while not tries:  # noqa: ASYNC110 (its thread cannot wake the event loop)
+        await asyncio.sleep(0.001)
     second = asyncio.create_task(client.prepare())
     await asyncio.sleep(0)
     first.cancel()
+    is_cancelled.set()
     with pytest.raises(AssistantInputError, match="ca_bundle"):
         await second
     assert len(tries) == 2

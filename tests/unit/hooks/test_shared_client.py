@@ -87,6 +87,11 @@ def point(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def _idle_connections_stay_open(monkeypatch):
+    monkeypatch.setattr("airflow_provider_assistant.client.aiohttp_transport.KEEPALIVE_SECONDS", 600.0)
+
+
+@pytest.fixture(autouse=True)
 def _nothing_is_left():
     yield
     assert shared.open_clients == {}

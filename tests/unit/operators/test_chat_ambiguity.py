@@ -17,6 +17,7 @@ from airflow_provider_assistant.operators.chat import (
     AssistantCloseSessionOperator,
 )
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from tests.live.process import wait_for
 
 CHAT = r"chat$"
 CLOSE = r"session/close$"
@@ -87,6 +88,7 @@ def test_the_hook_posts_a_slow_chat_once(on_ambiguous, error, service, connect):
     with pytest.raises(AssistantAmbiguousError) as caught:
         AssistantHook().chat("s", "?", on_ambiguous=on_ambiguous)
     assert type(caught.value) is error
+    wait_for("the request", service.posts, timeout=60)
     assert service.posts() == 1
 
 

@@ -40,6 +40,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.ledger import BatchLedger
+from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.operators.base import tolerance
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
@@ -668,6 +669,7 @@ def test_open_questions_are_waited_on_for_by_the_retry(deferrable, service, conn
     def finished(context):
         seen.append(rows_of(output))
         service.behave(processing_seconds=0)
+        until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
 
     run = ask(many(5), retries=1, deferrable=deferrable, timeout=0.3, pre_execute=_from_second_try(finished))
     assert (run.state, run.tries()) == ("success", 2)
@@ -1122,7 +1124,8 @@ def end_when():
         thread.join()
 
 
-def test_ended_while_submitting(service, connection, execute, output, end_when):
+def test_ended_while_submitting(service, connection, execute, output, end_when, monkeypatch):
+    monkeypatch.setattr(engine, "GRACE", 60.0)
     service.answer("delay:0.3", path=SUBMIT, skip=4, times=None)
     operator = operator_of(many(100), {**DEFAULTS, "output_path": str(output), "max_concurrency": 2})
     end_when(operator, lambda: posts(service) >= 5)

@@ -616,7 +616,7 @@ def test_a_short_pause_is_waited_for(service, connect):
     service.answer("retry-after:1", method="POST", times=1)
     result = load(many(6), max_concurrency=2)
     assert (counts(result), result["throttled"]) == ({"created": 6}, 1)
-    assert 1.0 <= result["seconds"] < 10
+    assert 1.0 <= result["seconds"] < 60
     assert result["requests"] == 7
 
 

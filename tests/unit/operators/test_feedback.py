@@ -143,8 +143,11 @@ def test_to_parquet(service, connection, run_operator, tmp_path):
     request_id = ask(run_operator)
     for rating in ("good", "clear"):
         rate(run_operator, request_id, rating)
-    today = datetime.now(UTC).date()
-    run = run_operator(AssistantFeedbackToParquetOperator, output_path=str(tmp_path / "lake"))
+    now = datetime.now(UTC)
+    today = now.date()
+    run = run_operator(
+        AssistantFeedbackToParquetOperator, output_path=str(tmp_path / "lake"), run_options={"logical_date": now}
+    )
     result = run.xcom()
     yesterday = today - timedelta(days=1)
     assert result == {
@@ -172,7 +175,7 @@ def test_a_second_run_doubles_nothing(service, connection, run_dag, run_operator
     rate(run_operator, ask(run_operator))
     for _ in range(2):
         with DAG("feedback_twice", schedule=None) as dag:
-            AssistantFeedbackToParquetOperator(task_id="task", output_path=str(tmp_path), days=1)
+            AssistantFeedbackToParquetOperator(task_id="task", output_path=str(tmp_path))
         assert run_dag(dag).xcom()["rows"] == 1
     assert ds.dataset(tmp_path / "feedback", partitioning="hive").count_rows() == 1
 

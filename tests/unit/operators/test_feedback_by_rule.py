@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -151,14 +152,17 @@ def test_without_the_ledger_every_run_rates(evaluated, ledger_home, service):
 
 def test_no_more_are_in_flight_than_the_connection_allows(evaluated, connect, service, monkeypatch):
     evaluated.ask([0.9] * 12)
-    flying, most = 0, 0
+    flying, most, allowed = 0, 0, asyncio.Event()
     send = rating_module.RateLimitedClient.asend
 
     async def counted(self, call):
         nonlocal flying, most
         flying += 1
         most = max(most, flying)
+        if most >= 3:
+            allowed.set()
         try:
+            await asyncio.wait_for(allowed.wait(), 60)  # a slow machine must not send them one after the other
             return await send(self, call)
         finally:
             flying -= 1
@@ -279,7 +283,8 @@ def when_rated(service, count, do):
     return thread
 
 
-def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evaluated, service):
+def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evaluated, service, monkeypatch):
+    monkeypatch.setattr(rating_module, "GRACE", 60.0)
     evaluated.ask([0.9] * 60)
     service.answer("delay:0.3", path=FEEDBACK, skip=4, times=None)
     operator = evaluated.operator(max_concurrency=2)

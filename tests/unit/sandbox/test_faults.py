@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from airflow_provider_assistant.sandbox import create_app
+from airflow_provider_assistant.sandbox import create_app, middleware
 from airflow_provider_assistant.sandbox.actions import Action
 from airflow_provider_assistant.sandbox.faults import Faults, Rule
 from airflow_provider_assistant.sandbox.settings import Settings
@@ -122,13 +124,24 @@ def test_a_held_request_is_answered_when_the_faults_change(
     "changes", [{"latency": 0.5}, {"rules": [{"action": "delay:0.5"}]}, {"rules": [{"action": "hold"}]}]
 )
 def test_a_request_that_waits_while_the_data_are_reset_stores_nothing(
-    server: SandboxServer, client: httpx.Client, changes: dict[str, Any]
+    server: SandboxServer, client: httpx.Client, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    is_reset = threading.Event()
+
+    async def until_reset(_: float) -> None:
+        while not is_reset.is_set():  # noqa: ASYNC110 (an event of another thread)
+            await asyncio.sleep(0.01)
+
+    # A latency or a delay ends after the reset, however long this takes.
+    monkeypatch.setattr(middleware, "asyncio", SimpleNamespace(sleep=until_reset))
     server.service.faults.update(**changes)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(client.post, "/documents/qa", json=QA)
-        wait_for("the request", lambda: server.service.journal.entries(path="/documents/qa"), timeout=60)
-        server.service.reset()
+        try:
+            wait_for("the request", lambda: server.service.journal.entries(path="/documents/qa"), timeout=60)
+            server.service.reset()
+        finally:
+            is_reset.set()
         with pytest.raises(httpx.RemoteProtocolError):
             waiting.result(60)
     assert server.service.documents.count() == 0

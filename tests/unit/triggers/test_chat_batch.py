@@ -16,6 +16,7 @@ from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError, AssistantInputError
+from airflow_provider_assistant.hooks.shared_client import open_clients
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
 from tests.live.clients import local_client
@@ -64,7 +65,7 @@ def trigger(state):
             "assistant_conn_id": "assistant_default",
             "site_id": "acme-docs",
             "folder": str(state.folder),
-            "deadline": time.time() + 30,
+            "deadline": time.time() + 120,
             "poll_interval": 0.05,
             "max_concurrency": 8,
         }
@@ -274,6 +275,7 @@ async def test_no_more_polls_than_allowed_are_in_flight(service, connection, sub
 
 
 async def test_two_batches_share_a_client(service, connection, submit, trigger, client_defaults):
+    service.behave(processing_seconds=3600)
     submit(5)
     opened = []
 
@@ -282,7 +284,12 @@ async def test_two_batches_share_a_client(service, connection, submit, trigger, 
         return AiohttpTransport(settings)
 
     client_defaults(async_transport=counted)
-    await asyncio.gather(event_of(trigger()), event_of(trigger()))
+    batches = [asyncio.create_task(event_of(trigger())) for _ in range(2)]
+    async with asyncio.timeout(60):
+        while sum(shared.users for shared in open_clients.values()) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    service.behave(processing_seconds=0)
+    await asyncio.gather(*batches)
     assert len(opened) == 1
 
 
@@ -291,9 +298,10 @@ async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, subm
     one = trigger()
     event = await event_of(one)
     service.answer("status:401", path=POLL, times=None)
-    (path,) = BatchState(one.folder).folder.glob("answers-*")
+    files = [path.read_text() for path in BatchState(one.folder).folder.glob("answers-*")]
+    assert files
     refused = await event_of(trigger())
-    assert canary not in f"{event} {refused} {one.serialize()} {vars(one)} {path.read_text()}"
+    assert canary not in f"{event} {refused} {one.serialize()} {vars(one)} {files}"
 
 
 async def test_progress_is_logged(service, connection, submit, trigger, capfd, caplog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -82,8 +83,9 @@ def ledger(ledger_home) -> Iterator[Ledger]:
 class Filler:
     """Fill a ledger as loads do."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, ended: ExitStack) -> None:
         self._ledger = ledger
+        self._ended = ended
         self.now = datetime.now(UTC)
 
     def documents(self, *outcomes: str, dag_id: str = "mine.kb", site_id: str = "help", release: bool = True) -> None:
@@ -102,6 +104,8 @@ class Filler:
         memory.commit_and_claim(ended, ())
         if release:
             memory.close()
+        else:
+            self._ended.callback(memory.close)  # its thread would keep the lease until the tests end
 
     def load(self, dag_id: str = "mine.kb", *, hours: float = 1.0, **facts: object) -> None:
         """Record a try of a load that started some hours ago."""
@@ -133,5 +137,6 @@ class Filler:
 
 
 @pytest.fixture
-def fill(ledger) -> Filler:
-    return Filler(ledger)
+def fill(ledger) -> Iterator[Filler]:
+    with ExitStack() as ended:
+        yield Filler(ledger, ended)
