@@ -20,6 +20,7 @@ GUARD = Path(__file__).with_name("guard.py")
 POLL = 0.2
 # Timeout in seconds for operations that are fast on an idle machine; a busy machine must not fail a test.
 WAIT = 300
+_reserved: list[socket.socket] = []
 T = TypeVar("T")
 
 
@@ -176,18 +177,17 @@ def tail(path: Path, lines: int = 40) -> str:
 
 def free_port() -> int:
     """
-    Return a port of the loopback interface that is reserved for the next minute.
+    Return a port of the loopback interface that is reserved until this process ends.
 
-    The port is left in TIME_WAIT: the kernel does not assign it to requests for any free port, but a server that
-    specifies it and sets SO_REUSEADDR can bind to it. So concurrent tests never get the same port.
+    A socket is bound to it: the kernel does not assign the port to requests for any free port, but a server that
+    specifies it and sets SO_REUSEADDR can listen on it. So concurrent tests never get the same port, and a server can
+    restart on its own.
     """
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        with socket.create_connection(address) as client:
-            accepted, _ = server.accept()
-            accepted.close()  # the side that closes first is the one in TIME_WAIT
-            client.recv(1)
-        return int(address[1])
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _reserved.append(holder)
+    return int(holder.getsockname()[1])
 
 
 def processes_in(directory: Path) -> list[psutil.Process]:

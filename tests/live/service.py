@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 from tests.live.clients import local_client
-from tests.live.process import WAIT, NotReadyError, Process, wait_for
+from tests.live.process import WAIT, NotReadyError, Process, free_port, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ class AssistantService:
         self.home = home.resolve()
         self.log = self.home / "service.log"
         self.connection: dict[str, Any] = {}
-        self._settings = {"data": self.home / "data", "port": 0, **settings}
+        self._settings = {"data": self.home / "data", "port": free_port(), **settings}
         self._process = Process(
             "service",
             [],
@@ -82,8 +82,7 @@ class AssistantService:
         self._process.check()
 
     def start(self) -> None:
-        """Start the service; a restart uses the previous port."""
-        self._settings["port"] = httpx.URL(self.base_url).port or self._settings["port"]
+        """Start the service."""
         self.connection = {}
         flags = [(f"--{name.replace('_', '-')}", str(v)) for name, v in self._settings.items()]
         self._process.command = [

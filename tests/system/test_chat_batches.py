@@ -133,6 +133,9 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     runs.wait_task("batch_through_restarts", "questions", "deferred")
     answered = {request_id for request_id in runs.submitted("Through restarts") if not HALF.match(request_id)}
     wait_for("saved answers", lambda: runs.saved("batch_through_restarts", "questions") >= answered, timeout=WAIT)
+    dag_id, first = "batch_through_restarts", f"Waiting for {COUNT} requests"
+    # The triggerer sends its log lines to another process, which may be late.
+    wait_for("the first line of the log", lambda: first in runs.log(dag_id, "questions"), timeout=WAIT)
     airflow.stop("triggerer", kill=True)
     runs.notes["answered"] = answered
     before = runs.polled().total()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.live.airflow import LiveAirflow
+from tests.live.process import WAIT
 from tests.unit.parsing.samples import pdf
 
 pytestmark = pytest.mark.system
@@ -31,7 +32,7 @@ def test_a_file_starts_the_dag_each_time(airflow: LiveAirflow, home: Path) -> No
             found = airflow.runs(DAG)
             return found[0] if len(found) > number else None
 
-        run = airflow.wait("a run", another, timeout=60)
+        run = airflow.wait("a run", another, timeout=WAIT)
         assert run["run_type"] == "asset_triggered"
         assert not (folder / "_READY").exists()
         assert airflow.wait_run(DAG, run["dag_run_id"]) == "success"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ def test_an_export_is_told(lineage_log: Path, lake: Path) -> None:
 
     def written() -> dict[str, Any]:
         """Return the outputs of all tasks that completed, by name."""
-        lines = lineage_log.read_text().splitlines() if lineage_log.exists() else []
-        events = [event for event in map(json.loads, lines) if event["eventType"] == "COMPLETE"]
-        mine = [event for event in events if event["job"]["name"].startswith("parrots.")]
+        events = []
+        for line in lineage_log.read_text().splitlines() if lineage_log.exists() else ():
+            with suppress(json.JSONDecodeError):  # another process may have written a part of the last line
+                events.append(json.loads(line))
+        completed = [event for event in events if event["eventType"] == "COMPLETE"]
+        mine = [event for event in completed if event["job"]["name"].startswith("parrots.")]
         return {data["name"]: data for event in mine for data in event.get("outputs", ())}
 
     # Tasks send events from separate processes.

@@ -85,6 +85,7 @@ def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
     pages.until("Mark these 2 as deleted on the site")
     pages.button("Mark these 2 as deleted on the site").click()
     pages.until("Mark as deleted on the site?")
+    pages.wait.until(lambda _: any(path == "settle/preview" for path, _, _ in pages.host.requests))
 
     [body] = [body for path, _, body in pages.host.requests if path == "settle/preview"]
     request = tasks.SettleRequest.model_validate(body)
@@ -131,6 +132,7 @@ def test_axe_finds_nothing(pages: StubPages) -> None:
 
 def test_everything_can_be_reached_with_the_keyboard(pages: StubPages) -> None:
     pages.show("plugin/assistant?view=settle")
+    pages.wait.until(lambda _: pages.all("header select"))  # the choice of a site is not marked as loading
     pages.driver.execute_script("document.querySelector('.assistant select').focus()")
     pages.driver.switch_to.active_element.send_keys(Keys.TAB)
     reached = set()

@@ -20,7 +20,7 @@ def chat_batch(task_id: str, message: str, **arguments):
         source=[{"id": number, "message": f"{message} {number}?"} for number in range(40)],
         output_path=f"{{{{ var.value.assistant_lake }}}}/chat_batches/{{{{ dag.dag_id }}}}/{task_id}.parquet",
         key_columns="id",
-        **{"deferrable": True, "timeout": 300, "poll_interval": 1, "max_concurrency": 8, **arguments},
+        **{"deferrable": True, "timeout": 3600, "poll_interval": 1, "max_concurrency": 8, **arguments},
     )
 
 
