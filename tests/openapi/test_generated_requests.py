@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
 
 from airflow_provider_assistant.sandbox import SandboxServer
+from tests.live.clients import local_request
 from tests.unit.sandbox.conftest import HEADERS
 from tests.unit.sandbox.test_openapi import published
 
@@ -32,7 +32,7 @@ def known(service: SandboxServer) -> dict[str, str]:
     """Existing ids, so that generated requests get past the 404."""
     url = f"{service.url}/m2m/sites/acme-docs/chat/async"
     body = {"session_id": "known", "message": "Anything?"}
-    request_id = httpx.post(url, headers=HEADERS, json=body).json()["request_id"]
+    request_id = local_request("POST", url, headers=HEADERS, json=body).json()["request_id"]
     return {"tenant_id": "acme-inc", "site_id": "acme-docs", "request_id": request_id}
 
 
