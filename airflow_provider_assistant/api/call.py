@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Generic, Literal, TypeVar
 
 from airflow_provider_assistant.exceptions import AssistantResponseError
+from airflow_provider_assistant.parsing import shallow_json
 
 T = TypeVar("T")
-
-# Maximum nesting of a JSON body: far more than any answer needs, and far below Python's recursion limit, which also
-# limits XCom.
-MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +108,19 @@ class Response:
 
         :return: The JSON value; None if the body is empty, which the API allows.
         :raises AssistantResponseError: The body is not JSON (such as a proxy's web page), too large, truncated, or
-            nested more than MAX_DEPTH levels deep.
+            nested too deeply.
         """
         if self.defect:
             raise AssistantResponseError(f"status {self.status} with a body that {self.defect}")
         if not self.body.strip():
             return None
         try:
-            value = json.loads(self.body)
-        except RecursionError:
-            is_too_deep = True
+            return shallow_json.loads(self.body)
+        except shallow_json.TooDeepError as error:
+            raise AssistantResponseError(f"status {self.status} with a body whose JSON is {error}") from None
         except ValueError:
             kind = self.headers.get("content-type", "no content type")[:100]
             raise AssistantResponseError(f"status {self.status} with a body that is not JSON ({kind})") from None
-        else:
-            is_too_deep = self.body.count(b"[") + self.body.count(b"{") > MAX_DEPTH and _is_deep(value)
-        if is_too_deep:
-            raise AssistantResponseError(
-                f"status {self.status} with a body whose JSON is nested more than {MAX_DEPTH} levels deep"
-            )
-        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +138,3 @@ class TransportFailure:
     detail: str
     sent: bool
     host: str = "the service"
-
-
-def _is_deep(value: Any) -> bool:
-    """Return whether a JSON value is nested deeper than MAX_DEPTH, without recursion."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True

@@ -9,7 +9,6 @@ request is lost (:func:`is_lost`).
 from __future__ import annotations
 
 import html
-import json
 import re
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -30,6 +29,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
     AssistantTimeoutError,
 )
+from airflow_provider_assistant.parsing import shallow_json
 
 DETAIL_LENGTH = 300
 # Characters of a non-JSON body that are searched: the patterns below take quadratic time on hostile text.
@@ -228,8 +228,8 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
 def _detail(response: Response) -> str:
     """Return the error text of a JSON body, or the title or text of a web page, shortened."""
     try:
-        text = error_text(json.loads(response.body)) or ""
-    except (ValueError, RecursionError):
+        text = error_text(shallow_json.loads(response.body)) or ""
+    except ValueError:
         page = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
         title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
         text = html.unescape(re.sub(r"<[^>]*>", " ", title.group(1) if title else page))

@@ -6,7 +6,6 @@ import codecs
 import csv
 import io
 import itertools
-import json
 import lzma
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from airflow_provider_assistant.loading.columns import (
     batches_of_arrow,
     columns_of_rows,
 )
+from airflow_provider_assistant.parsing import shallow_json
 from airflow_provider_assistant.storage.paths import StoragePath
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
@@ -240,8 +240,8 @@ def _parsed(lines: Sequence[bytes]) -> tuple[list[Mapping[str, Any]], dict[int, 
     for position, line in enumerate(lines):
         row: Any = None
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = shallow_json.loads(line)
+        except ValueError as error:
             problems[position] = f"is not JSON: {error}"
         else:
             if not isinstance(row, dict):
