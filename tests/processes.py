@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from unittest import mock
 
-# All processes have the environment of the server, so it must not have what the first test that forks has set.
+# Forked processes inherit the server's environment. Start the server without the variables that tests set.
 _ENVIRONMENT = dict(os.environ)
 # Airflow imports the modules of AWS for any asset and any path.
 _preloaded = [
@@ -18,10 +19,15 @@ _preloaded = [
 ]
 
 
+@functools.cache
+def _start_server() -> None:
+    with mock.patch.dict(os.environ, _ENVIRONMENT, clear=True):
+        forkserver.ensure_running()
+
+
 class _Process(ForkServerProcess):
     def start(self) -> None:
-        with mock.patch.dict(os.environ, _ENVIRONMENT, clear=True):
-            forkserver.ensure_running()
+        _start_server()
         super().start()
 
 

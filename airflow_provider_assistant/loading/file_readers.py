@@ -241,6 +241,8 @@ def _parsed(lines: Sequence[bytes]) -> tuple[list[Mapping[str, Any]], dict[int, 
         row: Any = None
         try:
             row = shallow_json.loads(line)
+        except shallow_json.TooDeepError as error:
+            problems[position] = f"is JSON {error}"
         except ValueError as error:
             problems[position] = f"is not JSON: {error}"
         else:

@@ -6,5 +6,5 @@ a thread nothing could stop them. So :mod:`.child` runs ``python -m airflow_prov
 memory and time; only this process imports the libraries. The package imports nothing else of ours, and no Airflow: the
 process starts in a fraction of a second.
 
-JSON needs no other process: :mod:`.shallow_json` limits its depth.
+JSON is parsed in the calling process; :mod:`.shallow_json` limits its depth.
 """

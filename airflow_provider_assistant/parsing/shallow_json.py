@@ -9,7 +9,8 @@ from typing import Any
 
 # Far more than any reply or row needs, and far below Python's recursion limit, which also limits XCom.
 MAX_DEPTH = 100
-# A string may lack its end: the search would otherwise start again at each quotation mark in it.
+# The closing quotation mark is optional and the quantifiers are possessive, so the search takes linear time even if a
+# string has no end.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _LEVELS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - set(_LEVELS))

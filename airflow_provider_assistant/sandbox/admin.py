@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic_core import from_json
 
 from airflow_provider_assistant.sandbox.errors import ApiError
 from airflow_provider_assistant.sandbox.service import Service
@@ -24,7 +25,7 @@ def _local_only(request: Request) -> None:
 
 async def _object(request: Request) -> dict[str, Any]:
     try:
-        given = await request.json()
+        given = from_json(await request.body())
     except ValueError:
         raise ApiError(400, "The body is not valid JSON.", code="malformed_json") from None
     if not isinstance(given, dict):

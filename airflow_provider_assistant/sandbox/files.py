@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
 
 from airflow_provider_assistant.sandbox.errors import ApiError
 
@@ -69,7 +70,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[str]:
 
 
 def _json(text: str) -> str:
-    return "\n".join(_leaves(json.loads(text)))
+    return "\n".join(_leaves(from_json(text)))
 
 
 _READERS = {".html": _html, ".csv": _csv, ".json": _json}
@@ -95,7 +96,7 @@ def read_file(filename: str, content: bytes) -> tuple[str, str]:
         text = content.decode("utf-8-sig")
         text = _READERS.get(suffix, str)(text)
         text.encode()  # a lone surrogate such as \ud800 in JSON cannot be encoded
-    except (ValueError, AssertionError, csv.Error, RecursionError) as error:
+    except (ValueError, AssertionError, csv.Error) as error:
         what = "UTF-8 text" if isinstance(error, UnicodeError) else f"valid {suffix[1:].upper()}"
         raise ApiError(400, f"The file is not {what}.", code="undecodable_file", field="file") from None
     if not text.strip():

@@ -13,6 +13,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic_core import from_json
 
 from airflow_provider_assistant.sandbox import search
 from airflow_provider_assistant.sandbox.errors import ApiError
@@ -132,7 +133,7 @@ def _quoted(text: str) -> str:
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
-        parsed = json.loads(body)
+        parsed = from_json(body)
     except ValueError:
         raise ApiError(400, "The body is not valid JSON.", code="malformed_json") from None
     if not isinstance(parsed, dict) or not isinstance(parsed.get("model"), str):
@@ -145,7 +146,7 @@ def _messages(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     try:
         texts = [(message["role"], message["content"]) for message in body["messages"]]
         last = [text for role, text in texts if role == "user"][-1]
-        question = json.loads(last)
+        question = from_json(last)
         _ = [question[name] for name in (("answer",) if "answer" in question else _PLACES)]
     except (KeyError, IndexError, TypeError, ValueError):
         message = "This model only judges: the last user message must be a JSON object with an answer, or with two."

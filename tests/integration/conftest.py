@@ -31,12 +31,12 @@ def send(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def slow_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Let connecting take the whole timeout of a request under asyncio.
+    Remove aiohttp's timeout for connecting.
 
-    If the event loop stands still just as it connects, aiohttp takes the time for a slow connection. A test of a short
-    response timeout would then see a connection timeout.
+    If the event loop stands still while it connects, aiohttp counts this time as connecting. A test of a short response
+    timeout would then see a connection timeout.
     """
     import aiohttp
 

@@ -21,7 +21,7 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.live.clients import local_client
+from tests.live.clients import local_request
 
 
 @pytest.fixture
@@ -115,8 +115,7 @@ def test_no_key_after_failures(failure, operator, canary, connect, service, run_
 def test_a_service_that_repeats_the_key(deferrable, canary, service, run_operator, outputs):
     document = {"title": "Gossip", "content": f"The password is {canary}, they say.", "category": "c"}
     url = f"{service.url}/m2m/sites/acme-docs/documents/text"
-    with local_client() as client:
-        client.post(url, json=document, headers={"X-API-Key": canary}).raise_for_status()
+    local_request("POST", url, json=document, headers={"X-API-Key": canary}).raise_for_status()
     run = run_operator(
         AssistantSubmitChatOperator,
         session_id="s",

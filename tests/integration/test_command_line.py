@@ -33,7 +33,7 @@ from airflow_provider_assistant.ledger.location import sqlite_engine
 from airflow_provider_assistant.ledger.queries import ambiguous_entries
 from airflow_provider_assistant.loading import engine
 from tests.conftest import RunningService
-from tests.live.clients import local_client
+from tests.live.clients import local_request
 from tests.live.process import WAIT
 from tests.processes import preload, processes
 from tests.unit.cli.conftest import _as_before, rows
@@ -272,8 +272,7 @@ def test_the_embedded_service(sandbox):
     assert name == "AIRFLOW_CONN_ASSISTANT_DEFAULT"
     connection = json.loads(value)
     url = f"{connection['host']}/m2m/tenants/{connection['extra']['tenant_id']}/limits"
-    with local_client() as client:
-        limits = client.get(url, headers={"X-API-Key": connection["password"]}).json()
+    limits = local_request("GET", url, headers={"X-API-Key": connection["password"]}).json()
     assert limits["limits"]["documents"]["limit"] == 7
     assert running.end(signal.SIGTERM) == 0
 

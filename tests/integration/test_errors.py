@@ -197,7 +197,7 @@ def test_a_dropped_connection_of_a_create_was_sent(send) -> None:
     assert isinstance(unclear.value.__cause__, AssistantConnectionError)
 
 
-def test_response_timeout(send, slow_connect) -> None:
+def test_response_timeout(send, no_connect_timeout) -> None:
     with ScriptedService(Answer(delay=NEVER)) as service:
         with pytest.raises(AssistantTimeoutError):
             send(service.url, GET, retry=RetryPolicy(attempts=1), timeout=SHORT_TIMEOUT)

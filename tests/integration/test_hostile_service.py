@@ -175,7 +175,7 @@ def test_ten_thousand_levels_are_an_error(send):
     ],
     ids=["length", "close", "chunked", "headers", "continue"],
 )
-def test_a_slow_response_times_out(send, slow_connect, call, head, dripped):
+def test_a_slow_response_times_out(send, no_connect_timeout, call, head, dripped):
     def speak(line):
         line.say(head)
         line.drip(dripped, 0.01)

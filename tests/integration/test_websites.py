@@ -25,7 +25,7 @@ from airflow_provider_assistant.knowledge import split_documents, website_docume
 from airflow_provider_assistant.knowledge.website import extraction
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped
 from airflow_provider_assistant.parsing.child import ChildParser
-from tests.live.clients import local_client
+from tests.live.clients import local_request
 from tests.live.process import wait_for
 from tests.website import File, Website, index, page, sitemap
 from tests.wire import refusing_port
@@ -299,8 +299,11 @@ def test_a_slow_body_is_cut(website, clock):
                 file.flush()
 
     website.files |= {"/a": File(drip), "/robots.txt": b"User-agent: *"}
-    with pytest.raises(AssistantTimeoutError, match=r"is not complete within 1 s"):
-        fetch(website, clock, file_seconds=1.0)
+    with fetcher(website, clock) as client:
+        client.robots(httpx.URL(website.url("/a")))  # this file has the default time
+        client._file_seconds = 1.0
+        with pytest.raises(AssistantTimeoutError, match=r"is not complete within 1 s"):
+            client.fetch(httpx.URL(website.url("/a")), 1_000_000)
     wait_for("the last request", lambda: website.requests.count("/a") == 4, timeout=60)
 
 
@@ -411,8 +414,7 @@ def test_private_addresses_are_refused(website, address):
     with pytest.raises((AssistantInputError, AssistantConnectionError)) as refused:
         list(website_documents([f"http://{address}:{port}/a"], requests_per_second=1000, timeout=60))
     assert "not a public one" in str(refused.value)
-    with local_client() as client:
-        client.get(website.url("/after"))
+    local_request("GET", website.url("/after"))
     assert (website.requests, website.connections) == (["/after"], 1)
 
 

@@ -23,6 +23,6 @@ def local_client(base_url: str = "", **options: Any) -> httpx.Client:
 
 
 def local_request(method: str, url: str, **options: Any) -> httpx.Response:
-    """Send one request with such a client."""
+    """Send one request to a server on this machine, with the settings of :func:`local_client`."""
     with local_client() as client:
         return client.request(method, url, **options)

@@ -23,7 +23,7 @@ class StatsdReceiver:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        # Packets that do not fit while this process gets no processor are lost.
+        # The kernel drops packets that do not fit while this process is not scheduled. It may grant less than this.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind(("127.0.0.1", 0))
         self.host, self.port = self._socket.getsockname()

@@ -175,11 +175,15 @@ class ChatBatchCase:
         assert not list(self.home.glob(".*.chat-batch")), "the batch state is removed once the output is written"
         return twice.total()
 
+    def outcomes(self) -> dict[str, str]:
+        """Return the outcomes in the ledger, by question."""
+        with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
+            return dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
+
     def ambiguous(self) -> int:
         """Return the number of ambiguous questions in the ledger; check that the service has no unrecorded ones."""
         self.service.settle()
-        with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
-            found = dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
+        found = self.outcomes()
         done = {int(label) for label, outcome in found.items() if outcome == "created"}
         ambiguous = {int(label) for label, outcome in found.items() if outcome in {"claimed", "ambiguous"}}
         assert done <= set(self.received())

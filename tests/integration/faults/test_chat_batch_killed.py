@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from collections import Counter
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
@@ -144,6 +145,7 @@ def test_terminated_while_the_service_does_not_answer(batch, measured):
     attempt = batch.attempt(COUNT)
     loader = batch.start(attempt)
     batch.submitted(COUNT - 3)  # all but those that the service holds
+    wait_for("their outcomes", lambda: Counter(batch.outcomes().values())["created"] == COUNT - 3, timeout=120)
     ended, seconds = loader.terminate()
     assert "a retry goes on with the others" in ended.error, ended.trace
     # The service accepts the questions it holds, although the client has disconnected.

@@ -12,6 +12,7 @@ from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from tests.integration.faults.conftest import DOCUMENTS
 from tests.integration.faults.loads import CONCURRENCY, findings, listed, no_garbage_collection, rows_of
+from tests.live.process import wait_for
 
 ROWS, MANY = range(300), range(900)
 SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
@@ -114,6 +115,11 @@ def test_terminated_while_the_service_does_not_answer(case, measured):
     case.service.faults(rules=[{"action": "hold", "times": 3, "skip": 60}])
     loader = case.start(attempt)
     case.wait_for(len(ROWS) - 3)  # all but those that the service holds
+
+    def created():
+        return [row for row, (outcome, _) in case.outcomes().items() if outcome == "created"]
+
+    wait_for("their outcomes", lambda: len(created()) == len(ROWS) - 3, timeout=120)
     ended, seconds = loader.terminate()
     assert "a retry goes on" in ended.error, ended.trace
     outcomes = case.outcomes()

@@ -67,7 +67,7 @@ def test_an_error_names_the_host_with_its_port(send, url, host):
 
 @WAYS
 def test_an_error_names_the_host_that_is_too_slow(send, monkeypatch):
-    # If the event loop stands still just as it connects, aiohttp takes the time for a slow connection.
+    # If the event loop stands still while it connects, aiohttp counts this time as connecting.
     monkeypatch.setattr("airflow_provider_assistant.client.aiohttp_transport.connect_timeout", lambda _: 60.0)
     with ScriptedService(Answer(delay=60)) as service, pytest.raises(AssistantTimeoutError) as caught:
         send(client_of(service.url, retry=ONCE, timeout=SHORT_TIMEOUT))

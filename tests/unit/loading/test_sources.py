@@ -342,6 +342,7 @@ def test_a_list_of_paths_keeps_its_order(folder):
     ("a.jsonl", b'{"title": ', "cannot be read"),
     ("a.jsonl", b"\xff", "cannot be read"),
     ("a.jsonl", b"[1]\n", "must be a JSON object"),
+    ("a.jsonl", b"[" * 101 + b"]" * 101, "is JSON nested more than 100 levels deep"),
     ("a.jsonl.gz", b"no gzip", "cannot be read"),
     ("a.jsonl.gz", gzip.compress(JSON_LINES.encode() * 1000, mtime=0)[:-40], "cannot be read"),
     ("a.csv.gz", gzip.compress(b"title\n" + bytes(range(97, 123)) * 99, mtime=0)[:30] + b"\0" * 40, "cannot be read"),

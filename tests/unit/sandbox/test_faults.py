@@ -129,6 +129,7 @@ def test_a_request_that_waits_while_the_data_are_reset_stores_nothing(
     is_reset = threading.Event()
 
     async def until_reset(_: float) -> None:
+        await asyncio.sleep(0.01)  # also after the reset, so that other requests are answered
         while not is_reset.is_set():  # noqa: ASYNC110 (an event of another thread)
             await asyncio.sleep(0.01)
 

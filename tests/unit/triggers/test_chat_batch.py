@@ -298,9 +298,9 @@ async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, subm
     one = trigger()
     event = await event_of(one)
     service.answer("status:401", path=POLL, times=None)
+    refused = await event_of(trigger())
     files = [path.read_text() for path in BatchState(one.folder).folder.glob("answers-*")]
     assert files
-    refused = await event_of(trigger())
     assert canary not in f"{event} {refused} {one.serialize()} {vars(one)} {files}"
 
 
