@@ -9,14 +9,16 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tests import schedule, shortcuts
 from tests.execution_api import in_process_api_server
@@ -37,6 +39,13 @@ gc.set_threshold(50_000, 20, 20)
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("random", deadline=None)
 hypothesis.settings.load_profile("fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep Hypothesis from drawing constants of all modules that are loaded: they depend on the tests before."""
+    if not config.getoption("--hypothesis-profile"):
+        providers._get_local_constants = lambda: providers._local_constants
+
 
 BUNDLE = "tests"
 # Airflow reads its environment at import time, so this is not in a fixture.
@@ -138,6 +147,15 @@ def service(_server: RunningService) -> RunningService:
 @pytest.fixture(scope="session", autouse=True)
 def _cheap_ledgers() -> None:
     shortcuts.remember_tables()
+
+
+@pytest.fixture
+def same_day() -> None:
+    """Wait for the next day if this one, in UTC, ends within a minute."""
+    now = datetime.now(UTC)
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    if midnight - now < timedelta(minutes=1):
+        time.sleep((midnight - now).total_seconds())
 
 
 @pytest.fixture

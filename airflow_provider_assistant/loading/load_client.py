@@ -11,6 +11,7 @@ from typing import Any
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.client.defaults import get_client_defaults
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -78,7 +79,7 @@ class LoadClient(RateLimitedClient):
             settings.retry, max_backoff=options.max_backoff, retry_ambiguous=options.on_ambiguous == "retry"
         )
         settings = replace(settings, retry=retry, max_concurrency=options.max_concurrency)
-        self._jitter = rng or random.Random()  # noqa: S311 (jitter is no secret)
+        self._jitter = rng or get_client_defaults().rng()
         super().__init__(settings, limiter or TrackingLimiter(options.max_concurrency), rng=self._jitter, **injected)
 
     async def create(self, attempt: Attempt, counts: Counts, on_failure: Callable[[AssistantError], None]) -> ApiReply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,10 +58,9 @@ class Worker:
             self._submitted.clear()
             wait = self.step()
             await self._database.settled()
-            if wait is None:
-                await self._submitted.wait()
-            else:
-                await asyncio.sleep(min(wait, _NAP))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if wait is None else min(wait, _NAP)):
+                    await self._submitted.wait()
 
     def step(self) -> float | None:
         """Advance the requests that are due.

@@ -181,13 +181,12 @@ def warehouse(tmp_path, monkeypatch):
     return tmp_path / "warehouse.duckdb"
 
 
-def test_nightly_export(load, run_dag, service, connection, warehouse, tmp_path):
+def test_nightly_export(same_day, load, run_dag, service, connection, warehouse, tmp_path):
     # An answer that takes less than half a millisecond is exported as 0.0 seconds.
     service.behave(processing_seconds=0.02)
     run_dag(load("assistant_async_chat"))
-    now = datetime.now(UTC)
     for _ in range(2):
-        run = run_dag(load("assistant_nightly_export"), logical_date=now)  # twice the same day, also at midnight
+        run = run_dag(load("assistant_nightly_export"))
         assert run.state == "success", run.errors
     loaded = run.xcom("load_warehouse")
     assert loaded["datasets"].keys() == {

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
+from tests.live.process import free_port
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -45,5 +47,5 @@ def chromium(home: Path, *arguments: str, requests: bool = False) -> Chrome:
         *arguments,
     ):
         options.add_argument(argument)
-    service = ChromeService(program("chromedriver"), log_output=str(home / "chromedriver.log"))
+    service = ChromeService(program("chromedriver"), port=free_port(), log_output=str(home / "chromedriver.log"))
     return Chrome(options=options, service=service)

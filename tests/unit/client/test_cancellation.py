@@ -139,7 +139,7 @@ def test_what_a_finalizer_itself_raises_ends_nothing(monkeypatch):
         return 42
 
     assert run_coroutine(answer()) == 42
-    assert logged == [ValueError]
+    assert logged.count(ValueError) == 1  # finalizers of earlier tests may fail at the same time
 
 
 def test_a_coroutine_in_another_thread_leaves_the_hook_of_all_threads_alone():

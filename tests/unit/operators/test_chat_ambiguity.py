@@ -34,6 +34,7 @@ def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, servic
     service.answer("hold", path=CHAT, times=None)
     run = run_operator(AssistantChatOperator, session_id="s", message="?", on_ambiguous=on_ambiguous)
     assert run.task_state() == state
+    wait_for("the request", service.posts, timeout=60)
     assert service.posts() == 1
     if error:
         assert type(run.error) is error

@@ -932,6 +932,7 @@ def test_killed_when_most_had_come(service, connection, execute, output, monkeyp
 
     def slow(batch, questions, turn):
         submit(batch, questions, turn)
+        until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
         ids = [row["id"] for row in service.rows("requests") if row["message"] in late]
         service.answer("status:503", path=f"{POLL}({'|'.join(ids)})$", times=None)
 

@@ -32,8 +32,8 @@ OF_THE_LEDGER = ("feedback", "requests", "loads")
 
 
 @pytest.fixture
-def today(service, connection):
-    """The day on which one entry of each kind was recorded in the ledger; the tests may run over midnight."""
+def today(same_day, service, connection):
+    """The day on which one entry of each kind was recorded in the ledger."""
     with Ledger.open() as ledger:
         chat = {"site_id": "acme-docs", "session_id": "s"}
         ledger.run_once(submissions, SCOPE, key_of("k"), RUN, lambda: {"request_id": "r"}, **chat)

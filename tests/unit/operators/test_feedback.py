@@ -139,15 +139,12 @@ def test_what_cannot_be_sent_is_named_before_any_request(field, service, connect
     assert service.journal() == []
 
 
-def test_to_parquet(service, connection, run_operator, tmp_path):
+def test_to_parquet(same_day, service, connection, run_operator, tmp_path):
     request_id = ask(run_operator)
     for rating in ("good", "clear"):
         rate(run_operator, request_id, rating)
-    now = datetime.now(UTC)
-    today = now.date()
-    run = run_operator(
-        AssistantFeedbackToParquetOperator, output_path=str(tmp_path / "lake"), run_options={"logical_date": now}
-    )
+    today = datetime.now(UTC).date()
+    run = run_operator(AssistantFeedbackToParquetOperator, output_path=str(tmp_path / "lake"))
     result = run.xcom()
     yesterday = today - timedelta(days=1)
     assert result == {

@@ -195,15 +195,15 @@ def test_a_submitted_chat_links_to_its_request(options, service, connection, run
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "error"),
+    ("behaviour", "timeout", "error"),
     [
-        ({"fail_messages": "Who"}, AssistantRequestFailedError),
-        ({"processing_seconds": 3600}, AssistantRequestTimeoutError),
+        ({"fail_messages": "Who"}, 60, AssistantRequestFailedError),
+        ({"processing_seconds": 3600}, 0.3, AssistantRequestTimeoutError),
     ],
 )
-def test_a_chat_without_an_answer_links_to_its_request(behaviour, error, service, connection, run_operator):
+def test_a_chat_without_an_answer_links_to_its_request(behaviour, timeout, error, service, connection, run_operator):
     service.behave(**behaviour)
-    options = {"deferrable": True, "poll_interval": 0.05, "timeout": 0.3}
+    options = {"deferrable": True, "poll_interval": 0.05, "timeout": timeout}
     run = run_operator(AssistantSubmitChatOperator, session_id="s", message="Who?", **options)
     assert isinstance(run.error, error)
     assert "/chat/requests/req_" in run.xcom(key="_link_AssistantRequestLink")

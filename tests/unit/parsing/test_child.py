@@ -46,7 +46,7 @@ def test_a_file_that_takes_too_long_is_refused():
     with ChildParser(seconds=0.001) as parser:
         with pytest.raises(UnreadableFileError, match=r"takes longer than 0\.001 seconds"):
             parser.parse(".pdf", pdf("text"))
-        assert set(psutil.Process().children()) == before
+        assert set(psutil.Process().children()) <= before
 
 
 def test_a_file_is_not_refused_because_the_machine_is_busy():
@@ -88,13 +88,13 @@ def test_the_process_gets_no_secrets_and_ends_with_the_parser(monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", "secret")
     before = set(psutil.Process().children())
     with ChildParser() as parser:
-        assert set(psutil.Process().children()) == before
+        assert set(psutil.Process().children()) <= before
         assert parser.parse(".pdf", pdf("text")) == {"text": "text"}
         [child] = set(psutil.Process().children()) - before
         assert not [name for name in child.environ() if name.startswith("AIRFLOW")]
         assert parser.parse(".pdf", pdf("more")) == {"text": "more"}
         assert set(psutil.Process().children()) - before == {child}
-    assert set(psutil.Process().children()) == before
+    assert set(psutil.Process().children()) <= before
 
 
 def test_a_new_process_after_many_files(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -212,6 +213,7 @@ def test_a_viewer_may_not_settle_anything(preview, fill, as_user, known_dags):
         {"outcome": "gone", "ids": ["a"]},
         {"outcome": "created", "ids": ["a"]},
         {"outcome": "created", "ids": ["WyJ4Il0="]},
+        {"outcome": "created", "ids": [base64.urlsafe_b64encode(b"[" * 70_000).decode()]},
         {"outcome": "created", "document_ids": ["a"]},
         {"outcome": "created", "ids": ["a"] * 501},
         {"outcome": "created", "ids": [], "more": 1},
