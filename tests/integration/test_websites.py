@@ -304,7 +304,9 @@ def test_a_slow_body_is_cut(website, clock):
         client._file_seconds = 1.0
         with pytest.raises(AssistantTimeoutError, match=r"is not complete within 1 s"):
             client.fetch(httpx.URL(website.url("/a")), 1_000_000)
-    wait_for("the last request", lambda: website.requests.count("/a") == 4, timeout=60)
+    # The website may count the last one only after the client has cut it.
+    wait_for("the last request", lambda: website.requests.count("/a") >= 4, timeout=60)
+    assert website.requests.count("/a") == 4
 
 
 def test_the_time_for_all_pages_is_limited(website, clock):
