@@ -64,6 +64,11 @@ class Session(Pages):
             Select(sites[-1]).select_by_value(SITE)
         return self.text()
 
+    def select_first(self, entries: int) -> None:
+        """Select the first of this many entries; one that was settled stays until the page has loaded the others."""
+        self.wait.until(lambda _: len(self.all("input[type=checkbox]")) == entries)
+        self.click("input[type=checkbox]")
+
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow, loaded: str) -> Iterator[Session]:
@@ -147,9 +152,8 @@ def test_the_next_load_obeys_what_was_settled(
     session.log_in("editor")
     session.of_site("settle")
     known = service.count_documents(SITE)
-    for outcome in ("created", "not created"):
-        session.wait.until(lambda _: session.all("input[type=checkbox]"))
-        session.click("input[type=checkbox]")
+    for number, outcome in enumerate(("created", "not created")):
+        session.select_first(AMBIGUOUS - number)
         session.button(f"Mark 1 as {outcome}").click()
         session.until("The next load")
         session.button(f"Mark 1 entry as {outcome}").click()
