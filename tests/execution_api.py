@@ -9,9 +9,8 @@ from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from tests.versions import AIRFLOW
+from tests.versions import airflow_httpx as httpx
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -28,7 +27,8 @@ class DirectTransport(httpx.BaseTransport):
 
     def __init__(self, app: FastAPI) -> None:
         self._app, self._asgi = app, httpx.ASGITransport(app)
-        self._stores_xcoms = AIRFLOW >= (3, 3)  # before, only the API stores values as they are
+        # Before 3.3, only the API stores values as they are; from 3.4 on, only it knows the iteration of a task loop.
+        self._stores_xcoms = AIRFLOW == (3, 3)
         self._ready = threading.Event()
         threading.Thread(target=lambda: asyncio.run(self._serve()), name="execution API", daemon=True).start()
         self._ready.wait()
@@ -84,7 +84,10 @@ def keep_newest_version() -> None:
     from cadwyn import HeadVersion, Version, VersionBundle
     from cadwyn.route_generation import _DELETED_ROUTE_TAG
 
-    versions.bundle = VersionBundle(HeadVersion(), Version(versions.bundle.versions[0].value))
+    # Airflow's changes of a version still ask the old bundle which version a request has.
+    known = versions.bundle.api_version_var
+    newest = Version(versions.bundle.versions[0].value)
+    versions.bundle = VersionBundle(HeadVersion(), newest, api_version_var=known)
     routes = execution_api_router.routes
     routes[:] = [route for route in routes if _DELETED_ROUTE_TAG not in getattr(route, "tags", ())]
 

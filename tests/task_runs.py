@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
+
+from tests.versions import airflow_httpx as httpx
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

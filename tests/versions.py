@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import airflow
 import pytest
@@ -48,6 +48,7 @@ __all__ = [
     "HookLineageCollector",
     "ProvidersManagerTaskRuntime",
     "SerializedDAG",
+    "airflow_httpx",
     "bag_of",
     "deserialize",
     "import_string",
@@ -60,6 +61,11 @@ __all__ = [
 ]
 
 AIRFLOW = tuple(int(number) for number in airflow.__version__.split(".")[:2])
+if TYPE_CHECKING or AIRFLOW < (3, 4):
+    import httpx as airflow_httpx
+else:
+    import httpx2 as airflow_httpx  # the client of Airflow's own requests
+
 # What the package uses where it is there; docs/compatibility.md says what happens where it is not.
 SINCE = {
     "declarative connection fields": (3, 2),
