@@ -85,9 +85,8 @@ def keep_newest_version() -> None:
     from cadwyn.route_generation import _DELETED_ROUTE_TAG
 
     # Airflow's changes of a version still ask the old bundle which version a request has.
-    known = versions.bundle.api_version_var
     newest = Version(versions.bundle.versions[0].value)
-    versions.bundle = VersionBundle(HeadVersion(), newest, api_version_var=known)
+    versions.bundle = VersionBundle(HeadVersion(), newest, api_version_var=versions.bundle.api_version_var)
     routes = execution_api_router.routes
     routes[:] = [route for route in routes if _DELETED_ROUTE_TAG not in getattr(route, "tags", ())]
 
