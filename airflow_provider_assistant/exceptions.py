@@ -37,35 +37,9 @@ All exceptions of this package.
 
 from __future__ import annotations
 
-import unicodedata
-
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-# Control characters that change the writing direction, so that a line is displayed in another order.
-BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-def escaped(text: str, kept: str = "") -> str:
-    """
-    Escape the control characters of a text, so that it is safe in a log and on a terminal.
-
-    A newline could forge a log line, and an escape sequence could move the cursor.
-
-    :param text: Text of unknown origin.
-    :param kept: Control characters that are not escaped. Default: none.
-    :return: The escaped text.
-    """
-    if text.isprintable():
-        return text
-    return "".join(char if char in kept or not _is_control(char) else _escape(char) for char in text)
-
-
-def _is_control(char: str) -> bool:
-    return char in BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode()
+from airflow_provider_assistant.texts import escaped
 
 
 class AssistantError(AirflowException):

@@ -21,7 +21,8 @@ from airflow.providers.common.compat.sdk import (
     Context,
 )
 
-from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantAPIError, AssistantError, escaped
+from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantAPIError, AssistantError
+from airflow_provider_assistant.texts import escaped
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.messages import Message

@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.texts import storable
 
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
 _WORDS = {"True": "true", "False": "false", "-0": "0"}
@@ -107,13 +108,14 @@ def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     Return a key as readable text: the value of one column, or ``name=value`` pairs of several columns.
 
     A label longer than ``LABEL_LENGTH`` is cut and ends in a digest of the whole label, so that different keys have
-    different labels. Lone surrogates, which UTF-8 cannot encode, are escaped.
+    different labels. Characters that cannot be stored are escaped, see
+    :func:`~airflow_provider_assistant.texts.storable`.
 
     :param names: Names of the key columns.
     :param texts: Values of the key columns, see :func:`key_text`.
     :return: The label.
     """
-    return shortened(whole_label(names, texts))
+    return short_label(whole_label(names, texts))
 
 
 def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
@@ -126,10 +128,10 @@ def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     """
     values = ["" if text is None else text for text in texts]
     label = values[0] if len(names) == 1 else ", ".join(map("=".join, zip(names, values, strict=True)))
-    return label.encode("utf-8", "backslashreplace").decode()
+    return storable(label)
 
 
-def shortened(label: str) -> str:
+def short_label(label: str) -> str:
     """
     Cut a label to at most ``LABEL_LENGTH`` characters.
 

@@ -30,6 +30,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.parsing import shallow_json
+from airflow_provider_assistant.texts import shortened
 
 DETAIL_LENGTH = 300
 # Characters of a non-JSON body that are searched: the patterns below take quadratic time on hostile text.
@@ -233,17 +234,17 @@ def _detail(response: Response) -> str:
         page = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
         title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
         text = html.unescape(re.sub(r"<[^>]*>", " ", title.group(1) if title else page))
-    return shortened(text)
+    return detail_of(text)
 
 
-def shortened(said: str) -> str:
+def detail_of(text: str) -> str:
     """
-    Return a text of the service on one line, without control characters, cut to DETAIL_LENGTH characters.
+    Return a text of the service as part of an error: printable, on one line, at most DETAIL_LENGTH characters.
 
-    :param said: The text.
+    :param text: The text.
     """
-    line = " ".join("".join(char if char.isprintable() else " " for char in said[:PAGE_LENGTH]).split())
-    return line if len(line) <= DETAIL_LENGTH else f"{line[: DETAIL_LENGTH - 1]}…"
+    printable = [char if char.isprintable() else " " for char in text[:PAGE_LENGTH]]
+    return shortened("".join(printable), DETAIL_LENGTH)
 
 
 def _phrase(status: int) -> str:

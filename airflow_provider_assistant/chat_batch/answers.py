@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
-from airflow_provider_assistant.lake import replace, storable
+from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.quantiles import percentiles
 from airflow_provider_assistant.storage import arrow
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
     import pyarrow as pa

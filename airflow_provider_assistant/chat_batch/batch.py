@@ -26,7 +26,6 @@ from airflow_provider_assistant.client.cancellation import CancellableRunner, ru
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
-from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger import BatchLedger, CreatedEntry, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.load_client import LoadClient
@@ -35,6 +34,7 @@ from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.storage import arrow
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from airflow_provider_assistant.chat_batch.questions import Questions
 from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES
-from airflow_provider_assistant.lake import storable, storing
+from airflow_provider_assistant.lake import storing
 from airflow_provider_assistant.loading.findings import Findings, Kind
 from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.texts import storable
 
 
 class QuestionFindings(Findings):

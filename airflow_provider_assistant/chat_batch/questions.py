@@ -14,7 +14,6 @@ from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.chat_batch.conversations import read_conversations
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
-from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.loading.columns import BATCH, ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, encoded, hash_of
@@ -134,7 +133,7 @@ class QuestionRows:
         label = questions.display_keys[position]
         if not questions.has_key_columns:
             texts = {name: str(value) for name, value in fields.items() if value is not None}
-            label = storable(key_label(tuple(texts), tuple(texts.values())))
+            label = key_label(tuple(texts), tuple(texts.values()))
         fingerprint = RowFingerprint(questions.keys[position], questions.question_ids[position])
         row = PreparedRow(number, fingerprint, label, place=f"row {questions.row_numbers[position]}")
         if problem := questions.problems.get(position):

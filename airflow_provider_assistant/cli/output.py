@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_assistant.client.redaction import REDACTED, is_recognisable
-from airflow_provider_assistant.exceptions import escaped
+from airflow_provider_assistant.texts import escaped
 
 # Length limit of an error, in characters. Errors may contain ids of any length.
 ERROR_LENGTH = 900

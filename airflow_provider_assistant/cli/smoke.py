@@ -21,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.storage.uploads import as_upload
+from airflow_provider_assistant.texts import shortened
 
 DOCUMENT = """# Smoke test of an integration
 
@@ -124,7 +125,7 @@ class _Smoke:
         return f"site {self._hook.resolve_site_id()}: {upload.filename} is document {document}"
 
     def _sync_chat(self) -> str:
-        return _shortened(self._hook.chat(self._session_id, self._question).text)
+        return _reply(self._hook.chat(self._session_id, self._question).text)
 
     def _submit(self) -> str:
         self._request_id = self._hook.submit_chat(self._session_id, self._question).request_id
@@ -142,7 +143,7 @@ class _Smoke:
             raise AssistantRequestFailedError(
                 f"request {self._request_id} ended {request.status!r}: {request.error or ''}"
             )
-        return f"{request.status} after {polls} poll(s): {_shortened(request.text)}"
+        return f"{request.status} after {polls} poll(s): {_reply(request.text)}"
 
     def _rate(self) -> str:
         self._hook.send_feedback(self._session_id, self._request_id, "good")
@@ -153,8 +154,5 @@ class _Smoke:
         return ", ".join(raw) if isinstance(raw, dict) else "no fields shown"
 
 
-def _shortened(text: str | None) -> str:
-    if text is None:
-        return "a reply without a known answer field"
-    line = " ".join(text.split())
-    return line if len(line) <= 100 else f"{line[:99]}…"
+def _reply(text: str | None) -> str:
+    return "a reply without a known answer field" if text is None else shortened(text, 100)

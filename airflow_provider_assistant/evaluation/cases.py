@@ -16,6 +16,7 @@ from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
 from airflow_provider_assistant.storage import arrow
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -244,7 +245,7 @@ def _text(value: Any) -> str | None:
         return None
     # pandas turns an integer column with missing values into floats.
     is_whole = isinstance(value, float | Decimal) and -LARGE < value < LARGE and value == int(value)
-    text = str(int(value) if is_whole else value).encode("utf-8", "backslashreplace").decode()
+    text = storable(str(int(value) if is_whole else value))
     return text if text.strip() else None
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.texts import shortened
+
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import RuleVerdict, Summary
@@ -26,7 +28,7 @@ def xcom_summary(summary: Summary, place: RunDirectory, lake_file: str | None) -
         "pass_rate": summary.passes.rate if summary.passes else None,
         "means": {name: scorer.mean for name, scorer in summary.scorers.items()},
         "failed_rules": [
-            {"rule": _short(found.rule), "reason": _short(found.reason)}
+            {"rule": shortened(found.rule, REASON_LENGTH), "reason": shortened(found.reason, REASON_LENGTH)}
             for found in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]
         ],
         "baseline": summary.comparison.baseline["path"] if summary.comparison else None,
@@ -98,7 +100,10 @@ def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:
 def failures_of(rules: Sequence[RuleVerdict]) -> str:
     """Return the failed rules with their reasons, as text."""
     failed = _failed(rules)
-    named = [f"{_short(found.rule)!r} ({_short(found.reason)})" for found in failed[:FAILED_RULES_NAMED]]
+    named = []
+    for found in failed[:FAILED_RULES_NAMED]:
+        reason = shortened(found.reason, REASON_LENGTH)
+        named.append(f"{shortened(found.rule, REASON_LENGTH)!r} ({reason})")
     if more := len(failed) - len(named):
         named.append(f"and {more} more, see the log")
     return f"{len(failed)} of {len(rules)} rules failed: {', '.join(named)}"
@@ -107,7 +112,3 @@ def failures_of(rules: Sequence[RuleVerdict]) -> str:
 def means_of(head: Mapping[str, Any]) -> str:
     """Return the means by scorer, as text."""
     return ", ".join(f"{name} {'none' if mean is None else f'{mean:.4g}'}" for name, mean in head["means"].items())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"

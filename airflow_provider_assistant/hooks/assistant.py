@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.api.errors import shortened
+from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.api.payloads import (
     ChatMessage,
     Feedback,
@@ -302,7 +302,7 @@ class AssistantHook(AssistantBaseHook):
         except AssistantError as error:
             # Airflow's Test button gives the connection a random id. The user knows which connection is tested.
             return False, str(error).replace(f"connection {self.assistant_conn_id!r}", "the connection")
-        fields = shortened(", ".join(sorted(limits.raw))) if isinstance(limits.raw, Mapping) else "nothing"
+        fields = detail_of(", ".join(sorted(limits.raw))) if isinstance(limits.raw, Mapping) else "nothing"
         return (
             True,
             f"Connected to {self.settings.client.base_url}: limits of tenant {tenant_id!r} show {fields}; {site}",
@@ -316,7 +316,7 @@ class AssistantHook(AssistantBaseHook):
         if sites := _listed_sites(limits):
             if site_id not in sites:
                 raise AssistantInputError(
-                    f"site {site_id!r} is not among the sites of this API key: {shortened(', '.join(sites))}. "
+                    f"site {site_id!r} is not among the sites of this API key: {detail_of(', '.join(sites))}. "
                     "Check Site (extra field site_id) in the connection",
                     field="site_id",
                 )

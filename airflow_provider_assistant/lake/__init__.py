@@ -5,7 +5,7 @@ A dataset is a folder with one Hive-style partition per day. Each file of a part
 sees the old rows or the new ones, and a re-run creates no duplicates.
 """
 
-from airflow_provider_assistant.lake.flattening import Metric, flatten, storable
+from airflow_provider_assistant.lake.flattening import Metric, flatten
 from airflow_provider_assistant.lake.publish import (
     Published,
     counted_twice,
@@ -57,6 +57,5 @@ __all__ = [
     "statistics_raw_table",
     "statistics_schema",
     "statistics_table",
-    "storable",
     "storing",
 ]

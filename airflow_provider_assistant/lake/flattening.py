@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from airflow_provider_assistant.texts import storable
+
 # JSON types of leaves that are neither strings nor numbers.
 _KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
 
@@ -122,15 +124,6 @@ def as_text(raw: Any) -> str:
     :param raw: The value.
     """
     return storable(raw) if isinstance(raw, str) else json.dumps(raw)
-
-
-def storable(text: str) -> str:
-    """
-    Return a text that Parquet can store: a lone surrogate, which JSON allows and UTF-8 does not, becomes an escape.
-
-    :param text: The text.
-    """
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _below(path: str, name: str) -> str:

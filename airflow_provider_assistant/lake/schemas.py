@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.lake.flattening import Leaves, as_text, storable
+from airflow_provider_assistant.lake.flattening import Leaves, as_text
 from airflow_provider_assistant.storage import arrow
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
     import pyarrow as pa

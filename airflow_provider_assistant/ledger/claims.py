@@ -22,9 +22,9 @@ from airflow_provider_assistant.ledger.schema import (
     RunRef,
     encoded_id,
     scope_on,
-    storable,
 )
 from airflow_provider_assistant.ledger.scopes import BatchScope
+from airflow_provider_assistant.texts import storable
 
 
 class RequestEnd(NamedTuple):

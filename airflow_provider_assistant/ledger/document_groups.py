@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from airflow_provider_assistant.keys import shortened
+from airflow_provider_assistant.keys import short_label
 
 
 class DocumentGroup(NamedTuple):
@@ -28,4 +28,4 @@ def document_group(name: str) -> DocumentGroup:
         :func:`~airflow_provider_assistant.keys.whole_label`.
     """
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return DocumentGroup(int.from_bytes(digest, "big", signed=True), shortened(name))
+    return DocumentGroup(int.from_bytes(digest, "big", signed=True), short_label(name))

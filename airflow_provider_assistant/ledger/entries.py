@@ -14,8 +14,9 @@ from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
-from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on, storable
+from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on
 from airflow_provider_assistant.ledger.scopes import BatchScope
+from airflow_provider_assistant.texts import storable
 
 # Groups per query.
 GROUPS = 500

@@ -14,7 +14,8 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.schema import COUNTS, RunRef, loads, storable
+from airflow_provider_assistant.ledger.schema import COUNTS, RunRef, loads
+from airflow_provider_assistant.texts import shortened, storable
 
 # Characters of an error that are kept; the task's log has the whole text.
 ERROR_LENGTH = 2000
@@ -64,12 +65,12 @@ def recorded(
     try:
         yield record
         if record.error:
-            outcome, why = "failed", _shortened(record.error)
+            outcome, why = "failed", _reason(record.error)
     except TaskDeferred:
         outcome = "deferred"
         raise
     except BaseException as error:
-        outcome, why = "failed", _shortened(error)
+        outcome, why = "failed", _reason(error)
         raise
     finally:
         counts = {name: record.counts.get(name) for name in (*COUNTS, "seconds")}
@@ -87,5 +88,5 @@ def _insert(connection: sa.Connection, start: Mapping[str, Any]) -> None:
         connection.execute(sa.insert(loads).values(start))
 
 
-def _shortened(error: BaseException) -> str:
-    return storable((str(error) or type(error).__name__)[:ERROR_LENGTH])
+def _reason(error: BaseException) -> str:
+    return shortened(storable(str(error) or type(error).__name__), ERROR_LENGTH)

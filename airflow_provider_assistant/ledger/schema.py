@@ -11,6 +11,8 @@ from typing import Any, Literal, Self, TypeAlias
 
 import sqlalchemy as sa
 
+from airflow_provider_assistant.texts import storable
+
 # 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
 # and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns;
 # 7: leases; 8: content of ambiguous documents, and indexes for the pages in Airflow's UI; 9: groups of documents.
@@ -97,21 +99,8 @@ class UtcDateTime(sa.TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-def storable(text: str) -> str:
-    """
-    Return a text that every database can store.
-
-    NUL characters, which PostgreSQL refuses, and lone surrogates, which all databases refuse, are escaped.
-
-    :param text: Any text.
-    """
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-
-
 class StorableText(sa.TypeDecorator[str]):
-    """Text of limited length and unknown origin, see :func:`storable`."""
+    """Text of limited length and unknown origin, see :func:`~airflow_provider_assistant.texts.storable`."""
 
     impl = sa.String
     cache_ok = True

@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import shortened
-from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, check_count, encoded, hash_of
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.texts import storable
 
 READ_SIZE = 1 << 20
 
@@ -74,7 +74,7 @@ class FileRows:
 
     def _prepare(self, number: int, name: str, path: StoragePath) -> PreparedRow:
         read = self._read[number]
-        row = PreparedRow(number, read.fingerprint, shortened(storable(name)), place=f"file {name!r}", size=read.size)
+        row = PreparedRow(number, read.fingerprint, short_label(storable(name)), place=f"file {name!r}", size=read.size)
         if read.problem:
             return replace(row, problem=read.problem)
         try:

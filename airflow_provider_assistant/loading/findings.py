@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeAlias, cast
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
-from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
-from airflow_provider_assistant.exceptions import escaped
 from airflow_provider_assistant.ledger import (
     ClaimOutcome,
     DocumentGroup,
@@ -22,6 +21,7 @@ from airflow_provider_assistant.ledger import (
 from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
+from airflow_provider_assistant.texts import escaped
 
 # Seconds between two progress messages.
 PROGRESS = 10.0

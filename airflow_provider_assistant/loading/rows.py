@@ -11,7 +11,6 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Payload, checked
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_label
-from airflow_provider_assistant.lake import storable
 from airflow_provider_assistant.loading.columns import Batch
 from airflow_provider_assistant.loading.fingerprints import (
     DataframeFingerprints,
@@ -162,6 +161,6 @@ class DataframeRows(DataframeFingerprints):
 
     def _readable_key(self, fields: Mapping[str, Any], read: FingerprintedBatch, position: int) -> str:
         if read.keys:
-            return storable(key_label(self._key_columns, read.keys[position]))
+            return key_label(self._key_columns, read.keys[position])
         values = {name: str(value) for name, value in fields.items() if value is not None}
-        return storable(key_label(tuple(values), tuple(values.values())))
+        return key_label(tuple(values), tuple(values.values()))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_provider_assistant.loading.columns import BATCH
+from airflow_provider_assistant.texts import shortened
 
 # Characters of the column names in the short description of a source.
 NAMES_LENGTH = 200
@@ -33,7 +34,7 @@ class Untemplated:
             return f"{getattr(source, '__qualname__', kind)}()" if callable(source) else kind
         count = f"{len(source):,} row{'' if len(source) == 1 else 's'}"
         listed = ", ".join(map(str, names))
-        return f"{kind}, {count}: {listed if len(listed) <= NAMES_LENGTH else f'{listed[: NAMES_LENGTH - 1]}…'}"
+        return f"{kind}, {count}: {shortened(listed, NAMES_LENGTH)}"
 
 
 def without_templating(source: Any) -> Any:

@@ -23,6 +23,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantConcurrentOperator, tolerance
+from airflow_provider_assistant.texts import shortened, storable
 from airflow_provider_assistant.transfers.base import ExportOperator
 
 # Size limit of the list of failed sites in XCom, in bytes of JSON. The log names all of them.
@@ -188,8 +189,7 @@ def _unique(site_ids: Any) -> list[str]:
 
 
 def _reason(error: AssistantError) -> str:
-    text = lake.storable(str(error))
-    return text if len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"
+    return shortened(storable(str(error)), REASON_LENGTH)
 
 
 def _listed(errors: Mapping[str, AssistantError]) -> list[dict[str, str]]:

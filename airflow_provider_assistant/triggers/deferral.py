@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_assistant.api import errors
-from airflow_provider_assistant.api.errors import shortened
+from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
@@ -118,7 +118,7 @@ def record_and_return(
     if request["seconds"] is not None:
         duration = f"{request['seconds']:.1f} s by the service's times, {duration}"
     if state == "failed":
-        reason = shortened(request["error"]) if request.get("error") else "the service does not say why"
+        reason = detail_of(request["error"]) if request.get("error") else "the service does not say why"
         raise failure(
             f"Chat ended {request['status']!r}: {reason} (request {request_id!r} on site {site_id!r}, {duration}). "
             "Polling it again gives the same end: submit the question again.",

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from airflow_provider_assistant.ledger.schema import storable
+from airflow_provider_assistant.texts import storable
 
 LoadOutcome: TypeAlias = Literal["succeeded", "failed", "deferred", "running", "unfinished"]
 EntryKind: TypeAlias = Literal["document", "question", "submission", "rating"]

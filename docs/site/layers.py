@@ -40,6 +40,7 @@ PURPOSE = {
     "observability": "metrics, traces, lineage",
     "exceptions": "the error tree",
     "quantiles": "percentiles",
+    "texts": "safe to show and to store",
 }
 OUTSIDE = {
     "ui": "Airflow's API server",

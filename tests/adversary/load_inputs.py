@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.keys import key_label
-from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.texts import storable
 
 Container: TypeAlias = Literal[
     "dicts", "generator", "callable", "pandas", "polars", "arrow", "csv", "json lines", "parquet"

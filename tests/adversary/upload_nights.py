@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_assistant.keys import shortened
-from airflow_provider_assistant.lake import storable
+from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.texts import storable
 from tests.adversary.load_faults import night_folder
 from tests.adversary.load_promises import stops
 from tests.adversary.load_try import Options, Tried, Weather
@@ -66,7 +66,7 @@ class _Files(Course):
             night.options,
             count=len(seen),
             titles={title_of(file.octets) for file in loaded},
-            titles_of={shortened(storable(file.name)): {title_of(file.octets)} for file in loaded},
+            titles_of={short_label(storable(file.name)): {title_of(file.octets)} for file in loaded},
             is_loadable=bool(seen) or night.allow_empty,
         )
 

@@ -413,7 +413,7 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, eng
     if kind == "version 4":
         create(engine, VERSION_4)
     ledger = Ledger(engine, now=lambda: START)
-    stored = text.replace("\0", "\\0").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
+    stored = text.replace("\0", "\\x00").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
     with ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id=text, source=text, run=RUN) as memory:
         claim = Claim("k", text, None)
         assert memory.commit_and_claim((), [claim]) == {"k"}

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from airflow_provider_assistant import exceptions
-from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantStorageError, escaped
+from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantStorageError
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 
 FORGED = "done\n[2026-11-21] INFO - all is well \x1b[2J\x1b[1;31m\x07\x85\u2028\u202ereversed\x00\ud800"
@@ -30,16 +30,6 @@ def test_it_is_the_same_line_after_a_trigger_has_reported_it():
     with pytest.raises(AssistantNotFoundError) as raised:
         raise_failure(failure_of(error))
     assert str(raised.value) == str(error)
-
-
-@pytest.mark.parametrize("text", ["", "plain", "naïve 5\u00a0€, 日本語, 👩\u200d💻", "back\\slash"])
-def test_what_does_not_steer_stays(text):
-    assert escaped(text) == text
-    assert escaped(escaped(text + "\n")) == escaped(text + "\n")
-
-
-def test_what_is_kept_stays():
-    assert escaped("a\tb\nc\r", kept="\n\t") == "a\tb\nc\\r"
 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_both_kinds():

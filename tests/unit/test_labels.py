@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.chat_batch.questions import read_questions
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.keys import LABEL_LENGTH, key_label
+from airflow_provider_assistant.texts import storable
 
 
 @given(st.lists(st.text(min_size=LABEL_LENGTH - 2, max_size=LABEL_LENGTH + 50), min_size=2, max_size=2, unique=True))
 def test_long_keys_stay_different(keys):
     labels = [key_label(["url"], [f"https://assistant.example.com/{'a' * LABEL_LENGTH}/{key}"]) for key in keys]
     assert all(len(label) == LABEL_LENGTH for label in labels)
-    assert len(set(labels)) == len({key.encode("utf-8", "backslashreplace") for key in keys})
+    assert len(set(labels)) == len(set(map(storable, keys)))
     assert [key_label(["key"], [label]) for label in labels] == labels
 
 

@@ -24,17 +24,6 @@ def legible(text: str) -> str:
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").translate(_LEGIBLE))
 
 
-def shortened(text: str, limit: int) -> str:
-    """
-    Shorten a text to one line.
-
-    :param text: Text of any length.
-    :param limit: Maximum number of characters, without the ellipsis.
-    """
-    line = " ".join(legible(text[: 8 * limit]).split())
-    return line if len(line) <= limit and len(text) <= 8 * limit else f"{line[:limit].rstrip()}…"
-
-
 def count(value: int) -> str:
     """Format a count, with thousands separators."""
     return f"{value:,}"

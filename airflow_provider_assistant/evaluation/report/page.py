@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.report import charts, formats, sections, side_by_side
+from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ GENERATOR = '<meta name="generator" content="airflow-provider-assistant">'
 QUANTILES = {"p50": "p50 (median)", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99"}
 FORMATS: dict[str, Callable[..., str]] = {
     name: getattr(formats, name)
-    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "shortened", "signed")
+    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "signed")
 }
 
 TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
@@ -91,7 +92,7 @@ def _template() -> Template:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters.update(FORMATS)
+    environment.filters.update(FORMATS, shortened=shortened)
     return environment.get_template("report.html.j2")
 
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.exceptions import escaped
+from airflow_provider_assistant.texts import escaped
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.lake.warehouse.stores import WarehouseTransaction

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.texts import storable
 from tests.unit.lake.replies import JSON, leaves
 
 
@@ -20,7 +21,7 @@ def same(one, other):
 def test_every_leaf_survives_as_text(raw):
     metrics = list(lake.flatten(raw))
     found = [metric.text if metric.type == "string" else json.loads(metric.text) for metric in metrics]
-    expected = leaves(raw)
+    expected = [storable(leaf) if isinstance(leaf, str) else leaf for leaf in leaves(raw)]
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         assert type(one) is type(other)

@@ -60,8 +60,8 @@ def test_a_load_that_runs_or_was_killed_has_no_end(ledger):
         (AssistantIncompleteError("3 rows failed"), "failed", "3 rows failed"),
         (KeyboardInterrupt(), "failed", "KeyboardInterrupt"),
         (TaskDeferred(trigger=None, method_name="execute_complete"), "deferred", None),
-        (ValueError("half \ud83d, \0"), "failed", "half \\ud83d, \\0"),
-        (ValueError("x" * 2 * ERROR_LENGTH), "failed", "x" * ERROR_LENGTH),
+        (ValueError("half \ud83d, \0"), "failed", "half \\ud83d, \\x00"),
+        (ValueError("x" * 2 * ERROR_LENGTH), "failed", "x" * (ERROR_LENGTH - 1) + "…"),
     ],
 )
 def test_how_a_load_ended(error, outcome, text, ledger):

@@ -43,7 +43,7 @@ def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
 
 
 def stored(text):
-    return text.replace("\0", "\\0").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
+    return text.replace("\0", "\\x00").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
 
 
 def test_a_chat_with_any_id_is_found_again(ledger, text):

@@ -78,14 +78,6 @@ def test_what_can_be_read_stays_as_it_is(text: str) -> None:
     assert formats.legible(text) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [("a\n b", "a b"), ("0123456789", "0123456789"), ("0123456789a", "0123456789…"), ("a" * 10**6, "aaaaaaaaaa…")],
-)
-def test_names_fit_in_a_line(text: str, short: str) -> None:
-    assert formats.shortened(text, 10) == short
-
-
 def test_one_is_singular() -> None:
     assert formats.counted(1, "question") == "1 question"
     assert formats.counted(5000, "question") == "5,000 questions"

@@ -1,0 +1,59 @@
+"""Texts of unknown origin: what makes them safe to show and to store."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Control characters that change the writing direction, so that a line is displayed in another order.
+BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """
+    Escape the control characters of a text, so that it is safe in a log and on a terminal.
+
+    A newline could forge a log line, and an escape sequence could move the cursor.
+
+    :param text: Text of unknown origin.
+    :param kept: Control characters that are not escaped. Default: none.
+    :return: The escaped text.
+    """
+    if text.isprintable():
+        return text
+    chars = [_escape(char) if char not in kept and _is_control(char) else char for char in text]
+    return "".join(chars)
+
+
+def _is_control(char: str) -> bool:
+    return char in BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def storable(text: str) -> str:
+    """
+    Return a text that every database and file format can store.
+
+    Lone surrogates, which JSON allows and UTF-8 does not, and NUL characters, which PostgreSQL
+    refuses, are escaped.
+
+    :param text: Any text.
+    """
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return text.replace("\0", "\\x00")
+
+
+def shortened(text: str, limit: int) -> str:
+    """
+    Return a text on one line, cut to a maximum length.
+
+    :param text: Text of any length.
+    :param limit: Maximum number of characters, including the ellipsis of a text that is cut.
+    """
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line
+    return f"{line[: limit - 1].rstrip()}…"
