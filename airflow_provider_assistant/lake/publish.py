@@ -28,23 +28,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from fsspec import AbstractFileSystem
 
+    from airflow_provider_assistant.lake.datasets import Dataset
+
 # Limits of a row group, which readers load as a whole: rows, and bytes before compression.
 ROWS_PER_GROUP = 131_072
 BYTES_PER_GROUP = 64 * 1024 * 1024
 # Protocols without folders. Do not call mkdir there: it would create a bucket whose name is misspelt.
 BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss"}
-
-
-# Columns that identify a row, by dataset: two files of one day must not have the same. Rows whose last column is null
-# have no identity.
-IDENTITIES = {
-    "statistics": ("tenant_id", "site_id"),
-    "statistics_raw": ("tenant_id", "site_id"),
-    "limits": ("tenant_id",),
-    "feedback": ("site_id", "rating", "request_id"),
-    "requests": ("site_id", "request_id"),
-    "loads": ("site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
-}
 
 
 class Published(NamedTuple):
@@ -113,7 +103,7 @@ def rows_there(root: str, dataset: str, day: date, part: str) -> int | None:
     return rows
 
 
-def counted_twice(table: pa.Table, root: str, dataset: str, day: date, part: str, task: str) -> str | None:
+def counted_twice(table: pa.Table, root: str, dataset: Dataset, day: date, part: str, task: str) -> str | None:
     """
     Return another file of the partition that has some of the same rows, or None.
 
@@ -121,23 +111,28 @@ def counted_twice(table: pa.Table, root: str, dataset: str, day: date, part: str
 
     :param table: All rows of the file that is about to be written.
     :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: Name of the dataset.
+    :param dataset: The dataset.
     :param day: Day of the partition.
     :param part: Name of the file without extension. An existing file is not checked again: the check ran when it was
         first written.
     :param task: Name of the file without map index; other files of the same task are ignored.
     :return: Path of the other file; None if there is none.
     """
-    identity, target = list(IDENTITIES.get(dataset, ())), _target(root, dataset, day, part)
-    if not identity or not table.num_rows:
+    key = list(dataset.key)
+    if not key or not table.num_rows:
         return None
-    mine = re.compile(rf"{re.escape(_file_name(task))}(\.\d+)?(\.loop.*)?\.parquet")
-    ours = _identities(table, identity)
+    target = _target(root, dataset.name, day, part)
+    same_task = re.compile(rf"{re.escape(_file_name(task))}(\.\d+)?(\.loop.*)?\.parquet")
+    ours = _identities(table, key)
     # The credentials may permit writing but not listing, and the folder may contain files of other programs.
     with contextlib.suppress(OSError):
-        for other in [] if target.exists() else sorted(target.parent.iterdir()):
+        if target.exists():
+            return None
+        for other in sorted(target.parent.iterdir()):
             is_part = other.name.endswith(".parquet") and not other.name.startswith(".")
-            if is_part and not mine.fullmatch(other.name) and ours & _identities_in(other, identity):
+            if not is_part or same_task.fullmatch(other.name):
+                continue
+            if ours & _identities_in(other, key):
                 return str(other)
     return None
 
@@ -154,13 +149,15 @@ def _identities_in(file: ObjectStoragePath, names: list[str]) -> set[tuple[Any, 
 def _identities(table: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
     import pyarrow.compute as pc
 
-    # Few values repeat in many rows: compare their numbers. group_by() would import pandas.
-    columns = [pc.dictionary_encode(table[name].combine_chunks(), null_encoding="encode") for name in names]
-    values = [arrow.values_of(column.dictionary) for column in columns]
-    found = set(zip(*(column.indices.to_pylist() for column in columns), strict=True))
-    rows = [tuple(named[number] for named, number in zip(values, row, strict=True)) for row in found]
     # A row without an id has no identity.
-    return {row for row in rows if row[-1] is not None}
+    table = table.filter(pc.is_valid(table[names[-1]])).select(names)
+    # Few values repeat in many rows: compare their numbers. group_by() would import pandas.
+    columns = [pc.dictionary_encode(column.combine_chunks(), null_encoding="encode") for column in table.columns]
+    values = [arrow.values_of(column.dictionary) for column in columns]
+    found = set()
+    for numbers in set(zip(*(column.indices.to_pylist() for column in columns), strict=True)):
+        found.add(tuple(named[number] for named, number in zip(values, numbers, strict=True)))
+    return found
 
 
 def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:

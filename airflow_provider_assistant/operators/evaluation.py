@@ -326,7 +326,9 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
 
     def _publish(self, context: Context, summary: Summary, directory: RunDirectory) -> str:
         """Replace this run's file in the dataset ``evaluations``."""
-        table = lake.evaluations_table(rows_of(summary, str(directory.summary), context["dag_run"].logical_date))
+        table = lake.rows_table(
+            lake.EVALUATIONS, rows_of(summary, str(directory.summary), context["dag_run"].logical_date)
+        )
         part_name = f"{self.part_name(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
         return self.publish(context, table, str(self.lake_path), "evaluations", day, part_name=part_name).path

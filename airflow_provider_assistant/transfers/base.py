@@ -25,6 +25,7 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from sqlalchemy.engine import Engine
 
 UNWRITTEN = "Nothing was written: the partition is unchanged."
 
@@ -97,7 +98,7 @@ class ExportOperator(AssistantOperator):
             written.
         """
         part_name = part_name or self.part_name(context)
-        if other := lake.counted_twice(table, root, dataset, day, part_name, self._file_name()):
+        if other := lake.counted_twice(table, root, lake.DATASETS[dataset], day, part_name, self._file_name()):
             raise AssistantInputError(
                 f"{other} already contains rows that this task would write for {day}, and readers would count them "
                 f"twice. Nothing was written to {dataset}. If the DAG or the task was renamed, keep the old name: "
@@ -140,7 +141,7 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "ledger_conn_id")
-    dataset: ClassVar[str]
+    dataset: ClassVar[lake.Dataset]
 
     def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -160,15 +161,18 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
                 raise
             return location_of((self.ledger_conn_id, TASK))
 
+    @staticmethod
     @abstractmethod
-    def table(self, ledger: Ledger, start: datetime.datetime, end: datetime.datetime, scope: str | None) -> pa.Table:
+    def rows_between(
+        engine: Engine, start: datetime.datetime, end: datetime.datetime, scope: str | None = None
+    ) -> list[dict[str, Any]]:
         """
         Return the rows of a time range.
 
-        :param ledger: The ledger.
+        :param engine: Engine of the ledger's database.
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
-        :param scope: API URL of the site, or None for all sites.
+        :param scope: API URL of the site. Default: None, all sites.
         :return: The rows, with the columns of the dataset.
         """
 
@@ -194,10 +198,11 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
                 day = last - datetime.timedelta(days=back)
                 start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
                 end = start + datetime.timedelta(days=1)
-                table = self.table(ledger, start, end, scope)
+                rows = self.rows_between(ledger.engine, start, end, scope)
+                table = lake.rows_table(self.dataset, rows)
                 if not table.num_rows:
                     self._check_emptiness(ledger, day, end, self.part_name(context))
-                written.append(self.publish(context, table, self.output_path, self.dataset, day))
+                written.append(self.publish(context, table, self.output_path, self.dataset.name, day))
         paths = [file.path for file in written]
         result = {
             "rows": sum(file.rows for file in written),
@@ -206,8 +211,14 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
             "bytes": sum(file.bytes for file in written),
             "date": last.isoformat(),
         }
-        values = (result["rows"], self.dataset, self.days, last, paths[-1])
-        self.log.info("Wrote %d rows of dataset %s for the %d day(s) up to %s. Last file: %s.", *values)
+        self.log.info(
+            "Wrote %d rows of dataset %s for the %d day(s) up to %s. Last file: %s.",
+            result["rows"],
+            self.dataset.name,
+            self.days,
+            last,
+            paths[-1],
+        )
         return self.emit_asset_events(context, result)
 
     def _check_emptiness(self, ledger: Ledger, day: datetime.date, end: datetime.datetime, part_name: str) -> None:
@@ -216,10 +227,11 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
 
         :raises AssistantLedgerPermanentError: The partition has rows, but this ledger has no entries up to that day.
         """
-        rows = lake.rows_there(self.output_path, self.dataset, day, part_name)
+        dataset = self.dataset.name
+        rows = lake.rows_there(self.output_path, dataset, day, part_name)
         if rows and not ledger.has_entries_before(end):
             raise AssistantLedgerPermanentError(
-                f"{self.dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
+                f"{dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
                 "entry of that day or earlier: the rows came from another ledger and were not replaced. Check "
                 "ledger_conn_id. A ledger in a file is not shared between machines."
             )

@@ -58,6 +58,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         capture = lake.Capture(
             datetime.now(UTC), limits.raw, tenant_id=tenant_id, logical_date=context["dag_run"].logical_date
         )
-        file = self.publish(context, lake.limits_table([capture], self.list_keys), self.output_path, "limits", day)
+        table = lake.metrics_table(lake.LIMITS, [capture], self.list_keys)
+        file = self.publish(context, table, self.output_path, "limits", day)
         self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
         return self.emit_asset_events(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
 
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.observability.lineage import LineageDataset
@@ -130,7 +131,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         """Return the datasets to load. Raise for a wrong path, which would empty these days in the warehouse."""
         from airflow_provider_assistant.lake import warehouse
 
-        known = warehouse.loadable()
+        known = tuple(lake.DATASETS)
         if self.datasets is None:
             found = [dataset for dataset in known if warehouse.exported(self.output_path, dataset)]
             if not found:

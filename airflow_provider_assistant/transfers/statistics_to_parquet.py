@@ -136,8 +136,9 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
             lake.Capture(moment, reply.raw, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
             for site_id, (moment, reply) in found.replies.items()
         ]
-        raw = self.publish(context, lake.statistics_raw_table(captures), self.output_path, "statistics_raw", day)
-        table = lake.statistics_table(captures, self.list_keys)
+        replies = lake.replies_table(captures)
+        raw = self.publish(context, replies, self.output_path, "statistics_raw", day)
+        table = lake.metrics_table(lake.STATISTICS, captures, self.list_keys)
         file = self.publish(context, table, self.output_path, "statistics", day)
         self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
         return {

@@ -67,7 +67,7 @@ def _script(service: Service, sites: Sequence[str], path: Path) -> float:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = lake.statistics_schema()
+    schema = lake.STATISTICS.schema()
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
 
     async def read() -> None:
@@ -139,7 +139,9 @@ def _write(folder: str, days: int, sites: int) -> None:
     for number in range(days):
         now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
         captures = [lake.Capture(now, reply, site_id=f"site-{site:04}") for site in range(sites)]
-        lake.publish(lake.statistics_table(captures), folder, "statistics", now.date(), "bench.statistics")
+        lake.publish(
+            lake.metrics_table(lake.STATISTICS, captures), folder, "statistics", now.date(), "bench.statistics"
+        )
 
 
 def _duckdb(folder: str, sites: int) -> float:

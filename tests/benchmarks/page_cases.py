@@ -118,22 +118,26 @@ def fill_lake(folder: str, size: Size) -> None:
         day = today - timedelta(days=number)
         run = {"dag_id": "eval", "run_id": f"run-{number}", "task_id": "judge"}
         rows = [_evaluation(number, day, run, scorer) for scorer in ("token_f1", "exact_match", "latency")]
-        lake.publish(lake.evaluations_table(rows), folder, "evaluations", day, f"eval.judge.{number}", provenance=run)
+        lake.publish(
+            lake.rows_table(lake.EVALUATIONS, rows), folder, "evaluations", day, f"eval.judge.{number}", provenance=run
+        )
     for number in range(DAYS):
         day = today - timedelta(days=number)
         moment = datetime(day.year, day.month, day.day, 2, tzinfo=UTC)
         raw = {"chats": {f"metric_{one}": one + number for one in range(50)}}
         found = [lake.Capture(moment, raw, "acme", f"site-{one}") for one in range(SITES)]
         run = {"dag_id": "export"}
-        lake.publish(lake.statistics_table(found), folder, "statistics", day, "export.statistics", provenance=run)
+        lake.publish(
+            lake.metrics_table(lake.STATISTICS, found), folder, "statistics", day, "export.statistics", provenance=run
+        )
         limits = {"documents": {"limit": 100_000, "used": 90_000 + number}}
-        table = lake.limits_table([lake.Capture(moment, limits, "acme")])
+        table = lake.metrics_table(lake.LIMITS, [lake.Capture(moment, limits, "acme")])
         lake.publish(table, folder, "limits", day, "export.limits", provenance=run)
 
 
 def _evaluation(number: int, day: date, run: dict[str, str], scorer: str) -> dict[str, Any]:
     asked_at = datetime(day.year, day.month, day.day, 1, tzinfo=UTC)
-    empty = dict.fromkeys(lake.evaluations_schema().names)
+    empty = dict.fromkeys(lake.EVALUATIONS.schema().names)
     about = {"name": f"golden-{number % 3}", "verdict": "passed", "questions": 200, "answered": 199}
     figures = {
         "coverage": 0.995,

@@ -25,7 +25,9 @@ def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 11, 21, 0, 5, tzinfo=UTC)
     for day in (date(2026, 11, 21), date(2026, 11, 14)):
         capture = lake.Capture(now, {"total": day.day, "plan": "business"}, site_id="acme-docs")
-        lake.publish(lake.statistics_table([capture]), str(tmp_path / "lake"), "statistics", day, "dag.task")
+        lake.publish(
+            lake.metrics_table(lake.STATISTICS, [capture]), str(tmp_path / "lake"), "statistics", day, "dag.task"
+        )
     monkeypatch.chdir(tmp_path)
 
 
@@ -45,10 +47,10 @@ def test_rows_that_were_captured_late_are_left_out() -> None:
 def test_own_views_of_the_warehouse(tmp_path: Path) -> None:
     capture = lake.Capture(datetime(2026, 11, 20, tzinfo=UTC), {"documents": {"total": 7}}, site_id="acme-docs")
     day = date(2026, 11, 20)
-    lake.publish(lake.statistics_table([capture]), str(tmp_path / "lake"), "statistics", day, "dag.task")
+    lake.publish(lake.metrics_table(lake.STATISTICS, [capture]), str(tmp_path / "lake"), "statistics", day, "dag.task")
     ids = {"site_id": "acme-docs", "session_id": "s", "request_id": "r", "attempts": 1}
     ratings = [{"sent_at": capture.captured_at, "rating": word, **ids} for word in ("good", "good", "bad")]
-    lake.publish(lake.feedback_table(ratings), str(tmp_path / "lake"), "feedback", day, "dag.task")
+    lake.publish(lake.rows_table(lake.FEEDBACK, ratings), str(tmp_path / "lake"), "feedback", day, "dag.task")
     with duckdb_transaction("warehouse.duckdb") as store:
         load(store, str(tmp_path / "lake"), ["statistics", "feedback"], [day], schema="assistant")
     with duckdb.connect("warehouse.duckdb") as warehouse:

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import stores
@@ -74,14 +75,14 @@ def _plain(value):
 def test_the_same_rows_as_in_duckdb(root, load, read, tmp_path):
     days = write_nights(root)
     for _ in range(2):
-        loaded = load(*days, datasets=warehouse.loadable())
+        loaded = load(*days, datasets=tuple(lake.DATASETS))
     database = str(tmp_path / "warehouse.duckdb")
     with warehouse.duckdb_transaction(database) as store:
-        other = warehouse.load(store, str(root), warehouse.loadable(), days, schema="assistant")
+        other = warehouse.load(store, str(root), tuple(lake.DATASETS), days, schema="assistant")
     assert loaded.rows == other.rows
     assert loaded.replaced == sum(loaded.rows.values())
     with duckdb.connect(database) as connection:
-        for name in (*warehouse.loadable(), *warehouse.VIEWS):
+        for name in (*lake.DATASETS, *warehouse.VIEWS):
             there = connection.sql(f"SELECT * FROM assistant.{name}").to_arrow_table()
             here = read(name)
             assert here, name
@@ -108,7 +109,7 @@ def test_a_day_is_replaced_and_others_stay(root, load, read):
         write_statistics(root, day, capture(day, {"a": 1, "b": 1}))
     load(FIRST, SECOND)
     write_statistics(root, SECOND, capture(SECOND, {"b": 2}))
-    assert load(SECOND) == ({"statistics": 1}, 2, [])
+    assert load(SECOND) == warehouse.Loaded({"statistics": 1}, 2, [])
     assert [(row["date"], row["metric"], row["value"]) for row in read("statistics", "date, metric")] == [
         (FIRST, "a", 1),
         (FIRST, "b", 1),

@@ -124,7 +124,7 @@ def evaluate(root: str, day: date, table: pa.Table, task: Any) -> None:
     )
     place.folder.mkdir(parents=True, exist_ok=True)
     lake.replace(scores, place.scores)
-    rows = lake.evaluations_table(rows_of(summary, str(place.summary), None))
+    rows = lake.rows_table(lake.EVALUATIONS, rows_of(summary, str(place.summary), None))
     lake.publish(rows, root, "evaluations", day, f"{task.dag_id}.{task.task_id}.{run['run_id']}")
     lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), place.summary)
 

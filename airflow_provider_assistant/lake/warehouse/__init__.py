@@ -4,7 +4,7 @@ Load the Parquet datasets into a warehouse: DuckDB or PostgreSQL.
 The rows of a day are replaced as a whole, in one transaction. Views summarise the tables.
 """
 
-from airflow_provider_assistant.lake.warehouse.load import Loaded, columns, load, loadable
+from airflow_provider_assistant.lake.warehouse.load import Loaded, columns, load
 from airflow_provider_assistant.lake.warehouse.partitions import exported
 from airflow_provider_assistant.lake.warehouse.stores import (
     LOCK_TIMEOUT,
@@ -23,6 +23,5 @@ __all__ = [
     "duckdb_transaction",
     "exported",
     "load",
-    "loadable",
     "postgres_transaction",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.exceptions import AssistantWarehouseError
-from airflow_provider_assistant.lake import schemas as known
+from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.lake.warehouse.partitions import read_day
 from airflow_provider_assistant.lake.warehouse.views import create_views, literal, quoted
 from airflow_provider_assistant.storage import arrow
@@ -32,18 +33,8 @@ TYPES = {
 }
 
 
-SCHEMAS: dict[str, Callable[[], pa.Schema]] = {
-    "statistics": known.statistics_schema,
-    "statistics_raw": known.statistics_raw_schema,
-    "limits": known.limits_schema,
-    "feedback": known.feedback_schema,
-    "requests": known.requests_schema,
-    "loads": known.loads_schema,
-    "evaluations": known.evaluations_schema,
-}
-
-
-class Loaded(NamedTuple):
+@dataclass(slots=True)
+class Loaded:
     """
     The result of a load into the warehouse.
 
@@ -52,14 +43,9 @@ class Loaded(NamedTuple):
     :param missing: Partitions that do not exist; their days now have no rows.
     """
 
-    rows: dict[str, int]
-    replaced: int
-    missing: list[str]
-
-
-def loadable() -> tuple[str, ...]:
-    """Return the names of the datasets that have a table."""
-    return tuple(SCHEMAS)
+    rows: dict[str, int] = field(default_factory=dict)
+    replaced: int = 0
+    missing: list[str] = field(default_factory=list)
 
 
 def columns(dataset: str) -> dict[str, str]:
@@ -69,7 +55,8 @@ def columns(dataset: str) -> dict[str, str]:
     :param dataset: Name of the dataset.
     :return: SQL type by column name.
     """
-    return {field.name: TYPES[str(field.type)] for field in SCHEMAS[dataset]()} | {"date": TYPES["date32[day]"]}
+    types = {column.name: TYPES[str(column.type)] for column in DATASETS[dataset].schema()}
+    return types | {"date": TYPES["date32[day]"]}
 
 
 def load(
@@ -83,29 +70,30 @@ def load(
 
     :param store: Transaction on the warehouse; other sessions see the changes only after its commit.
     :param root: Folder of the datasets: a local path or an object storage URL.
-    :param datasets: Names of datasets; :func:`loadable` lists them.
+    :param datasets: Names of datasets.
     :param days: Days to load.
     :param schema: Schema of the warehouse for tables and views; created if it is missing.
     :return: Row counts, and the missing partitions.
     :raises AssistantWarehouseError: The columns of a partition do not match its table.
     """
     store.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-    tables = {dataset: _table(store, schema, dataset) for dataset in SCHEMAS}
-    loaded = Loaded({}, 0, [])
+    tables = {dataset: _table(store, schema, dataset) for dataset in DATASETS}
+    loaded = Loaded()
     for dataset in datasets:
         loaded.rows[dataset] = 0
         for day in days:
-            rows = read_day(root, dataset, day, SCHEMAS[dataset]())
+            rows = read_day(root, dataset, day, DATASETS[dataset].schema())
+            loaded.replaced += _replace_day(store, tables[dataset], day, rows)
             if rows is None:
                 loaded.missing.append(f"{dataset}/date={day}")
-            replaced = _replace_day(store, tables[dataset], day, rows)
-            loaded = loaded._replace(replaced=loaded.replaced + replaced)
-            loaded.rows[dataset] += rows.num_rows if rows is not None else 0
+            else:
+                loaded.rows[dataset] += rows.num_rows
     create_views(store, schema)
     return loaded
 
 
-class _Table(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Table:
     name: str
     columns: set[str]
 
@@ -121,23 +109,24 @@ def _table(store: WarehouseTransaction, schema: str, dataset: str) -> _Table:
         f"AND table_schema = {literal(schema)} AND table_name = {literal(dataset)}"
     )
     table = _Table(name, {column for (column,) in columns})
-    _add_columns(store, table, SCHEMAS[dataset]())
+    _add_columns(store, table, DATASETS[dataset].schema())
     return table
 
 
 def _add_columns(store: WarehouseTransaction, table: _Table, wanted: pa.Schema) -> None:
-    for field in wanted:
-        if field.name not in table.columns:
-            kind = TYPES.get(str(field.type))
-            if kind is None:
-                raise AssistantWarehouseError(
-                    f"column {field.name!r} for {table.name} has type {field.type}, which the tables of the warehouse "
-                    "do not support. Nothing was changed. The file may come from a newer version: upgrade "
-                    "airflow-provider-assistant on this worker."
-                )
-            # Existing rows have no value for a new column, so it is nullable even if the Parquet schema is not.
-            store.run(f"ALTER TABLE {table.name} ADD COLUMN {quoted(field.name)} {kind}")
-            table.columns.add(field.name)
+    for column in wanted:
+        if column.name in table.columns:
+            continue
+        kind = TYPES.get(str(column.type))
+        if kind is None:
+            raise AssistantWarehouseError(
+                f"column {column.name!r} for {table.name} has type {column.type}, which the tables of the warehouse "
+                "do not support. Nothing was changed. The file may come from a newer version: upgrade "
+                "airflow-provider-assistant on this worker."
+            )
+        # Existing rows have no value for a new column, so it is nullable even if the Parquet schema is not.
+        store.run(f"ALTER TABLE {table.name} ADD COLUMN {quoted(column.name)} {kind}")
+        table.columns.add(column.name)
 
 
 def _replace_day(store: WarehouseTransaction, table: _Table, day: date, rows: pa.Table | None) -> int:

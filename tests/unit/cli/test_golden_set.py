@@ -77,7 +77,7 @@ def rated(tmp_path):
         row = {"sent_at": day + timedelta(days=number), "site_id": "a", "session_id": "s", "request_id": request}
         folder = tmp_path / "lake" / "feedback" / f"date=2026-11-{21 + number}"
         folder.mkdir(parents=True)
-        table = lake.feedback_table([{**row, "rating": word, "attempts": 1, **RUN}])
+        table = lake.rows_table(lake.FEEDBACK, [{**row, "rating": word, "attempts": 1, **RUN}])
         pq.write_table(table, folder / "nightly.export.parquet")
     asked = ["When are refunds paid?", "Who are you?", "Is the =shop open, at night?", "When are refunds paid", "?"]
     rows = [

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.lake.warehouse.load import SCHEMAS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +37,11 @@ def capture(day: date, raw: Any, site: str = "docs", hour: int = 1) -> lake.Capt
 
 
 def write_statistics(root: Path, day: date, *captures: lake.Capture, part: str = "dag.task") -> None:
-    lake.publish(lake.statistics_table(captures), str(root), "statistics", day, part)
+    lake.publish(lake.metrics_table(lake.STATISTICS, captures), str(root), "statistics", day, part)
 
 
 def write_rows(root: Path, dataset: str, day: date, rows: list[dict[str, Any]]) -> None:
-    schema = SCHEMAS[dataset]()
+    schema = lake.DATASETS[dataset].schema()
     table = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
     lake.publish(table, str(root), dataset, day, "dag.task")
 
@@ -84,8 +83,10 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
         replies = {"chats": {"total": number}, f"only_on_{number}": number, **ODD, "daily": listed}
         captures = [capture(day, replies, site, hour) for site in SITES for hour in (1, 2)]
         write_statistics(root, day, *captures)
-        lake.publish(lake.statistics_raw_table(captures), str(root), "statistics_raw", day, "dag.task")
-        lake.publish(lake.limits_table([capture(day, {"used": number})]), str(root), "limits", day, "dag.task")
+        lake.publish(lake.replies_table(captures), str(root), "statistics_raw", day, "dag.task")
+        lake.publish(
+            lake.metrics_table(lake.LIMITS, [capture(day, {"used": number})]), str(root), "limits", day, "dag.task"
+        )
         words = dice.choices(("good", "Good", "bad", "größe"), k=dice.randrange(8))
         write_rows(root, "feedback", day, [rating(day, word, dice.choice(SITES)) for word in words])
         requests = [

@@ -76,7 +76,7 @@ def values(rows):
 def test_the_table_has_the_rows_of_the_partition(root, load, read):
     write_statistics(root, FIRST, capture(FIRST, {"total": 1, "plan": "business"}))
     loaded = load(FIRST)
-    assert loaded == ({"statistics": 2}, 0, [])
+    assert loaded == warehouse.Loaded({"statistics": 2}, 0, [])
     plan, total = read("statistics", "metric")
     assert total == {
         "date": FIRST,
@@ -95,9 +95,9 @@ def test_the_table_has_the_rows_of_the_partition(root, load, read):
 
 def test_a_second_load_creates_no_duplicates(root, load, read):
     days = write_nights(root)
-    first = load(*days, datasets=warehouse.loadable())
-    tables = {dataset: read(dataset) for dataset in (*warehouse.loadable(), *warehouse.VIEWS)}
-    second = load(*days, datasets=warehouse.loadable())
+    first = load(*days, datasets=tuple(lake.DATASETS))
+    tables = {dataset: read(dataset) for dataset in (*lake.DATASETS, *warehouse.VIEWS)}
+    second = load(*days, datasets=tuple(lake.DATASETS))
     assert second.rows == first.rows
     assert (first.replaced, second.replaced) == (0, sum(first.rows.values()))
     # NaN is not equal to itself.
@@ -109,7 +109,7 @@ def test_a_day_is_replaced_and_others_stay(root, load, read):
         write_statistics(root, day, capture(day, {"a": 1, "b": 1}))
     load(FIRST, SECOND)
     write_statistics(root, SECOND, capture(SECOND, {"b": 2}))
-    assert load(SECOND) == ({"statistics": 1}, 2, [])
+    assert load(SECOND) == warehouse.Loaded({"statistics": 1}, 2, [])
     assert values(read("statistics")) == [(FIRST, "a", 1), (FIRST, "b", 1), (SECOND, "b", 2)]
 
 
@@ -133,7 +133,7 @@ def test_an_empty_and_a_missing_day_empty_it_in_the_warehouse(missing, root, loa
     else:
         write_statistics(root, SECOND)
     loaded = load(SECOND)
-    assert loaded == ({"statistics": 0}, 1, [f"statistics/date={SECOND}"] if missing else [])
+    assert loaded == warehouse.Loaded({"statistics": 0}, 1, [f"statistics/date={SECOND}"] if missing else [])
     assert values(read("statistics")) == [(FIRST, "a", 1)]
 
 
@@ -141,11 +141,11 @@ def test_a_lake_in_object_storage(database, read):
     attach("memory", fs=MemoryFileSystem())
     root = f"memory://lake-{uuid4().hex}"
     assert not warehouse.exported(root, "statistics")
-    lake.publish(lake.statistics_table([capture(FIRST, {"a": 1})]), root, "statistics", FIRST, "dag.task")
+    lake.publish(lake.metrics_table(lake.STATISTICS, [capture(FIRST, {"a": 1})]), root, "statistics", FIRST, "dag.task")
     assert warehouse.exported(root, "statistics")
     with warehouse.duckdb_transaction(database) as store:
         loaded = warehouse.load(store, root, ["statistics"], [FIRST, SECOND], schema="assistant")
-    assert loaded == ({"statistics": 1}, 0, [f"statistics/date={SECOND}"])
+    assert loaded == warehouse.Loaded({"statistics": 1}, 0, [f"statistics/date={SECOND}"])
     assert values(read("statistics")) == [(FIRST, "a", 1)]
 
 
@@ -168,7 +168,7 @@ def publish(root, table, day=FIRST):
 
 
 def test_a_file_that_lacks_a_column_has_nulls_there(root, load, read):
-    table = lake.feedback_table([rating(FIRST, "good")])
+    table = lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")])
     publish(root, table.drop_columns(["attempts", "rating"]))
     load(FIRST, datasets=["feedback"])
     (row,) = read("feedback")
@@ -176,7 +176,7 @@ def test_a_file_that_lacks_a_column_has_nulls_there(root, load, read):
 
 
 def test_columns_are_found_by_name(root, load, read):
-    table = lake.feedback_table([rating(FIRST, "good")])
+    table = lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")])
     publish(root, table.select(table.column_names[::-1]))
     load(FIRST, datasets=["feedback"])
     (row,) = read("feedback")
@@ -184,28 +184,28 @@ def test_columns_are_found_by_name(root, load, read):
 
 
 def test_an_older_table_gets_the_columns_it_lacks(root, load, read, database):
-    publish(root, lake.feedback_table([rating(FIRST, "good")]))
+    publish(root, lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")]))
     load(FIRST, datasets=["feedback"])
     with duckdb.connect(database) as connection:
         connection.execute("DROP VIEW assistant.feedback_weekly")
         connection.execute("ALTER TABLE assistant.feedback DROP COLUMN rating")
-    publish(root, lake.feedback_table([rating(SECOND, "bad")]), SECOND)
+    publish(root, lake.rows_table(lake.FEEDBACK, [rating(SECOND, "bad")]), SECOND)
     load(SECOND, datasets=["feedback"])
     assert [row["rating"] for row in read("feedback", "date")] == [None, "bad"]
 
 
 def test_a_file_of_a_newer_version_loses_nothing(root, load, read):
-    publish(root, lake.feedback_table([rating(FIRST, "bad")]))
-    newer = lake.feedback_table([rating(SECOND, "good")]).append_column("stars", pa.array([5], pa.int64()))
+    publish(root, lake.rows_table(lake.FEEDBACK, [rating(FIRST, "bad")]))
+    newer = lake.rows_table(lake.FEEDBACK, [rating(SECOND, "good")]).append_column("stars", pa.array([5], pa.int64()))
     publish(root, newer, SECOND)
     load(FIRST, SECOND, datasets=["feedback"])
     assert [row["stars"] for row in read("feedback", "date")] == [None, 5]
 
 
 def test_a_column_that_no_table_has_changes_nothing(root, load, read):
-    publish(root, lake.feedback_table([rating(FIRST, "bad")]))
+    publish(root, lake.rows_table(lake.FEEDBACK, [rating(FIRST, "bad")]))
     load(FIRST, datasets=["feedback"])
-    newer = lake.feedback_table([rating(FIRST, "good")]).append_column("stars", pa.array([[5]]))
+    newer = lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")]).append_column("stars", pa.array([[5]]))
     publish(root, newer)
     with pytest.raises(AssistantWarehouseError, match=r"'stars'.*list.*Nothing was changed"):
         load(FIRST, datasets=["feedback"])
@@ -213,7 +213,7 @@ def test_a_column_that_no_table_has_changes_nothing(root, load, read):
 
 
 def test_files_with_conflicting_types_change_nothing(root, load, read):
-    table = lake.feedback_table([rating(FIRST, "good")])
+    table = lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")])
     publish(root, table)
     load(FIRST, datasets=["feedback"])
     index = table.column_names.index("rating")

@@ -583,7 +583,7 @@ def test_the_lake_has_a_row_for_each_evaluation_and_scorer(evaluate, tmp_path):
     head = evaluate(worse(), night=1, lake_path=str(root), on_fail="report", **DROP)
     table = pq.ParquetDataset(root / "evaluations").read()
     assert table.num_rows == 2 * len(SCORERS)
-    assert set(table.column_names) == {*lake.evaluations_schema().names, "date"}
+    assert set(table.column_names) == {*lake.EVALUATIONS.schema().names, "date"}
     (row,) = (row for row in table.to_pylist() if row["path"] == head["summary_path"] and row["scorer"] == "token_f1")
     assert (row["verdict"], row["mean"], row["difference"], row["difference_low"]) == ("failed", 0.0, -1.0, -1.0)
     assert (row["name"], row["coverage"], row["map_index"]) == ("nightly.judge", 1.0, -1)

@@ -157,7 +157,7 @@ def test_to_parquet(same_day, service, connection, run_operator, tmp_path):
         "date": today.isoformat(),
     }  # fmt: skip
     read = pq.ParquetFile(result["path"]).read()
-    assert read.schema.equals(lake.feedback_schema())
+    assert read.schema.equals(lake.FEEDBACK.schema())
     rows = read.to_pylist()
     assert [(row["rating"], row["request_id"], row["site_id"], row["session_id"]) for row in rows] == [
         ("good", request_id, "acme-docs", "s"),

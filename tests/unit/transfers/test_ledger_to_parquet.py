@@ -235,15 +235,15 @@ def test_without_the_ledger_nothing_is_recorded(service, connection, export):
 
 
 EXPORTS = {
-    "feedback": (AssistantFeedbackToParquetOperator, lake.feedback_schema),
-    "requests": (AssistantRequestsToParquetOperator, lake.requests_schema),
-    "loads": (AssistantLoadsToParquetOperator, lake.loads_schema),
+    "feedback": AssistantFeedbackToParquetOperator,
+    "requests": AssistantRequestsToParquetOperator,
+    "loads": AssistantLoadsToParquetOperator,
 }
 
 
 @pytest.mark.parametrize("dataset", EXPORTS)
 def test_exports_of_the_ledger_differ_in_their_rows_only(dataset, connection, run_operator, tmp_path):
-    kind, schema = EXPORTS[dataset]
+    kind = EXPORTS[dataset]
     assert issubclass(kind, LedgerExportOperator)
     run = run_operator(kind, output_path=str(tmp_path), date="2026-11-21")
     result = run.xcom()
@@ -251,10 +251,10 @@ def test_exports_of_the_ledger_differ_in_their_rows_only(dataset, connection, ru
         f"{dataset}/date=2026-11-{day}/{run.dag_id}.task.parquet" for day in (20, 21)
     ]
     assert (result["rows"], result["date"], result["path"]) == (0, "2026-11-21", result["paths"][-1])
-    assert pq.ParquetFile(result["path"]).read().schema.equals(schema())
+    assert pq.ParquetFile(result["path"]).read().schema.equals(lake.DATASETS[dataset].schema())
 
 
 @pytest.mark.parametrize("dataset", EXPORTS)
 def test_no_days_are_refused_while_the_dag_is_read(dataset):
     with pytest.raises(AssistantInputError, match="days"):
-        EXPORTS[dataset][0](task_id="t", output_path="x", days=0)
+        EXPORTS[dataset](task_id="t", output_path="x", days=0)

@@ -66,7 +66,7 @@ def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
     assert (result["site_id"], result["date"]) == ("acme-docs", "2026-11-21")
 
     read = pq.ParquetFile(result["path"]).read()
-    assert read.schema.equals(lake.statistics_schema())
+    assert read.schema.equals(lake.STATISTICS.schema())
     assert read.num_rows == result["rows"]
     metrics = {row["metric"]: row for row in read.to_pylist()}
     assert metrics["documents.by_kind.text"]["value"] == 3
@@ -218,7 +218,7 @@ def test_a_reply_that_comes_after_midnight_stays_in_the_day_of_its_run(
 
 @pytest.mark.parametrize("day", ["0999-12-31", "0001-01-01", "9999-12-31", "2024-02-29"])
 def test_a_day_of_any_year_has_four_digits(day, tmp_path):
-    path = lake.publish(lake.limits_table([]), str(tmp_path), "limits", _day(day), "part").path
+    path = lake.publish(lake.metrics_table(lake.LIMITS, []), str(tmp_path), "limits", _day(day), "part").path
     assert f"/date={day}/" in path
     assert ds.dataset(tmp_path / "limits", partitioning="hive").to_table(columns=["date"]).num_rows == 0
 
@@ -247,7 +247,7 @@ def test_limits_to_parquet(service, connection, run_operator, tmp_path):
         "tenant_id": "acme-inc",
         "date": "2026-11-21",
     }
-    assert read.schema.equals(lake.limits_schema())
+    assert read.schema.equals(lake.LIMITS.schema())
     rows = {row["metric"]: row for row in read.to_pylist()}
     assert rows["limits.documents.used"]["value"] == 0
     assert rows["limits.documents.resets_at"]["type"] == "null"

@@ -29,12 +29,14 @@ def publish(folder, dataset, table, day, part="d.t", dag_id="mine.kb"):
 
 def evaluate(folder, number, *, name="golden", dag_id="mine.kb", verdict="passed", high=None, **facts):
     day = TODAY - timedelta(days=number)
-    row = dict.fromkeys(lake.evaluations_schema().names)
+    row = dict.fromkeys(lake.EVALUATIONS.schema().names)
     row |= {"name": name, "dag_id": dag_id, "run_id": f"run {number}", "task_id": "judge", "map_index": -1}
     row |= {"asked_at": moment(day), "verdict": verdict, "questions": 10, "answered": 9, "coverage": 0.9}
     row |= {"pass_rate": 0.5 + number / 10, "scorer": "token_f1", "scored": 9, "mean": 0.7, "difference_high": high}
     row |= {"path": "summary.json", **facts}
-    publish(folder, "evaluations", lake.evaluations_table([row]), day, f"{dag_id}.judge.{name}.{number}", dag_id)
+    publish(
+        folder, "evaluations", lake.rows_table(lake.EVALUATIONS, [row]), day, f"{dag_id}.judge.{name}.{number}", dag_id
+    )
 
 
 def test_evaluations_are_a_trend_with_reports(folder, admin, known_dags):
@@ -76,7 +78,7 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
         raw = {"chats": {"total": 10 + number, "word": "text"}, "users": number}
         raw["daily"] = {day.isoformat(): {"chats": 1}}
         captures = [lake.Capture(moment(day, hour), raw, "acme", site) for site in ("a", "b") for hour in (3, 2)]
-        publish(folder, "statistics", lake.statistics_table(captures), day)
+        publish(folder, "statistics", lake.metrics_table(lake.STATISTICS, captures), day)
     found = admin.get("/api/statistics?site=a&metric=chats.total&metric=gone").json()
     assert found["metrics"] == ["chats.total", "users"]
     assert found["series"] == [
@@ -90,10 +92,10 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
 
 
 def test_feedback_is_counted_by_word(folder, admin, known_dags):
-    row = dict.fromkeys(lake.feedback_schema().names)
+    row = dict.fromkeys(lake.FEEDBACK.schema().names)
     row |= {"sent_at": moment(TODAY), "site_id": "a", "session_id": "s", "request_id": "r", "attempts": 1}
     words = ("positive", "positive", "negative")
-    publish(folder, "feedback", lake.feedback_table([{**row, "rating": word} for word in words]), TODAY)
+    publish(folder, "feedback", lake.rows_table(lake.FEEDBACK, [{**row, "rating": word} for word in words]), TODAY)
     assert admin.get("/api/statistics").json()["feedback"] == [
         {"day": "2026-11-22", "ratings": {"positive": 2, "negative": 1}}
     ]
@@ -105,7 +107,7 @@ def test_limits_are_paired_with_what_is_used(folder, admin, known_dags):
     raw = {"limits": {"documents": {"limit": 100, "used": 90, "resets_at": None}, "rate": {"limit": 0.5}}}
     raw |= {"messages_limit": 10, "messages_used": 2, "messages_resets_at": "2026-12-01", "plan": "pro", "max": "x"}
     captures = [lake.Capture(moment(TODAY, 1), older, "acme"), lake.Capture(moment(TODAY), raw, "acme")]
-    publish(folder, "limits", lake.limits_table(captures), TODAY)
+    publish(folder, "limits", lake.metrics_table(lake.LIMITS, captures), TODAY)
     rows = admin.get("/api/limits").json()["rows"]
     names = ("name", "used", "limit", "share", "resets_at")
     assert [tuple(row[name] for name in names) for row in rows] == [
@@ -118,10 +120,8 @@ def test_limits_are_paired_with_what_is_used(folder, admin, known_dags):
 def test_users_see_what_their_dags_wrote(folder, as_user, known_dags):
     evaluate(folder, 0)
     evaluate(folder, 1, name="secret", dag_id="other.kb")
-    publish(
-        folder, "limits", lake.limits_table([lake.Capture(moment(TODAY), {"a": {"limit": 1}}, "x")]), TODAY,
-        dag_id="other.kb",
-    )  # fmt: skip
+    other = lake.metrics_table(lake.LIMITS, [lake.Capture(moment(TODAY), {"a": {"limit": 1}}, "x")])
+    publish(folder, "limits", other, TODAY, dag_id="other.kb")
     mine = as_user("mine", "ADMIN")
     assert mine.get("/api/evaluations").json()["names"] == ["golden"]
     assert mine.get("/api/limits").json()["rows"] == []

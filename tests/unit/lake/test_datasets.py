@@ -27,47 +27,45 @@ def capture(raw, *, site_id="docs", at=MOMENT, **fields):
 
 @given(JSON)
 def test_any_reply_fits_the_schema(raw):
-    table = lake.statistics_table([capture(raw)])
-    assert table.schema == lake.statistics_schema()
+    table = lake.metrics_table(lake.STATISTICS, [capture(raw)])
+    assert table.schema == lake.STATISTICS.schema()
     assert table.num_rows == len(leaves(raw))
-    assert lake.limits_table([capture(raw)]).num_rows == len(leaves(raw))
-    (kept,) = lake.statistics_raw_table([capture(raw)]).column("raw").to_pylist()
+    assert lake.metrics_table(lake.LIMITS, [capture(raw)]).num_rows == len(leaves(raw))
+    (kept,) = lake.replies_table([capture(raw)]).column("raw").to_pylist()
     assert json.dumps(json.loads(kept)) == json.dumps(raw)
 
 
 def test_a_broken_surrogate_does_not_stop_the_export():
     raw = json.loads(r'{"said \ud800": "half a pair \udc00", "period": "\ud800"}')
-    assert lake.statistics_table([capture(raw, site_id="a\udc00", tenant_id="\ud800")]).num_rows == 2
-    (kept,) = lake.statistics_raw_table([capture(raw)]).column("raw").to_pylist()
+    assert lake.metrics_table(lake.STATISTICS, [capture(raw, site_id="a\udc00", tenant_id="\ud800")]).num_rows == 2
+    (kept,) = lake.replies_table([capture(raw)]).column("raw").to_pylist()
     assert json.loads(kept) == raw
 
 
-TABLES = {
-    "statistics": (lambda: lake.statistics_table([]), lake.statistics_schema),
-    "statistics_raw": (lambda: lake.statistics_raw_table([]), lake.statistics_raw_schema),
-    "limits": (lambda: lake.limits_table([]), lake.limits_schema),
-    "feedback": (lambda: lake.feedback_table([]), lake.feedback_schema),
-    "requests": (lambda: lake.requests_table([]), lake.requests_schema),
-    "loads": (lambda: lake.loads_table([]), lake.loads_schema),
+EMPTY = {
+    "statistics": lambda: lake.metrics_table(lake.STATISTICS, []),
+    "statistics_raw": lambda: lake.replies_table([]),
+    "limits": lambda: lake.metrics_table(lake.LIMITS, []),
 }
 
 
-@pytest.mark.parametrize(("table", "schema"), TABLES.values(), ids=TABLES)
-def test_an_empty_table_has_the_whole_schema(tmp_path, table, schema):
-    path = lake.publish(table(), str(tmp_path), "empty", DAY, "part").path
+@pytest.mark.parametrize("dataset", lake.DATASETS)
+def test_an_empty_table_has_the_whole_schema(tmp_path, dataset):
+    table = EMPTY[dataset]() if dataset in EMPTY else lake.rows_table(lake.DATASETS[dataset], [])
+    path = lake.publish(table, str(tmp_path), "empty", DAY, "part").path
     read = pq.ParquetFile(path).read()
     assert read.num_rows == 0
-    assert read.schema.equals(schema())
+    assert read.schema.equals(lake.DATASETS[dataset].schema())
 
 
 def test_limits_have_the_shape_of_statistics_without_a_site():
-    assert lake.limits_schema().names == [name for name in lake.statistics_schema().names if name != "site_id"]
+    assert lake.LIMITS.schema().names == [name for name in lake.STATISTICS.schema().names if name != "site_id"]
 
 
 def test_moments_keep_microseconds_and_are_utc(tmp_path):
     berlin = timezone(timedelta(hours=2))
     logical = datetime(2026, 10, 25, 0, 30, tzinfo=berlin)
-    table = lake.statistics_table([capture({"a": 1}, logical_date=logical), capture({"a": 1})])
+    table = lake.metrics_table(lake.STATISTICS, [capture({"a": 1}, logical_date=logical), capture({"a": 1})])
     path = lake.publish(table, str(tmp_path), "s", DAY, "part").path
     read = pq.ParquetFile(path).read()
     assert read["captured_at"].to_pylist() == [MOMENT, MOMENT]
@@ -88,8 +86,8 @@ def test_moments_keep_microseconds_and_are_utc(tmp_path):
     ],
 )
 def test_period(raw, period):
-    assert set(lake.statistics_table([capture(raw)])["period"].to_pylist()) == {period}
-    assert set(lake.limits_table([capture(raw)])["period"].to_pylist()) == {period}
+    assert set(lake.metrics_table(lake.STATISTICS, [capture(raw)])["period"].to_pylist()) == {period}
+    assert set(lake.metrics_table(lake.LIMITS, [capture(raw)])["period"].to_pylist()) == {period}
 
 
 def test_rows_are_sorted_and_those_of_one_path_keep_their_order():
@@ -99,7 +97,9 @@ def test_rows_are_sorted_and_those_of_one_path_keep_their_order():
         capture({"b": 4}, site_id="one", at=later),
         capture({"b": 3, "a.x": 5, "a": {"x": 6}}, site_id="one"),
     ]
-    rows = lake.statistics_table(captures).select(["site_id", "metric", "captured_at", "value"]).to_pylist()
+    rows = (
+        lake.metrics_table(lake.STATISTICS, captures).select(["site_id", "metric", "captured_at", "value"]).to_pylist()
+    )
     assert [tuple(row.values()) for row in rows] == [
         ("one", "a.x", MOMENT, 5.0),
         ("one", "a.x", MOMENT, 6.0),
@@ -108,12 +108,12 @@ def test_rows_are_sorted_and_those_of_one_path_keep_their_order():
         ("two", "a", MOMENT, 2.0),
         ("two", "b", MOMENT, 1.0),
     ]
-    assert lake.statistics_raw_table(captures)["site_id"].to_pylist() == ["one", "one", "two"]
+    assert lake.replies_table(captures)["site_id"].to_pylist() == ["one", "one", "two"]
 
 
 def test_files_are_compressed_and_text_is_in_dictionaries_but_read_as_plain_strings(tmp_path):
     captures = [capture({f"m{n}": n % 3 for n in range(50)}, site_id=f"site-{site}") for site in range(40)]
-    path = lake.publish(lake.statistics_table(captures), str(tmp_path), "statistics", DAY, "part").path
+    path = lake.publish(lake.metrics_table(lake.STATISTICS, captures), str(tmp_path), "statistics", DAY, "part").path
     group = pq.ParquetFile(path).metadata.row_group(0)
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
     assert {column.compression for column in columns.values()} == {"ZSTD"}
@@ -155,9 +155,15 @@ def days(tmp_path):
     for day, raw in DAYS.items():
         at = datetime.combine(day, MOMENT.timetz())
         known = {"tenant_id": "acme-inc", "logical_date": at} if day.day % 2 else {}
-        lake.publish(lake.statistics_table([capture(raw, at=at, **known)]), str(tmp_path), "statistics", day, "part")
+        lake.publish(
+            lake.metrics_table(lake.STATISTICS, [capture(raw, at=at, **known)]),
+            str(tmp_path),
+            "statistics",
+            day,
+            "part",
+        )
     # A site with an empty reply, and a day without captures.
-    lake.publish(lake.statistics_table([]), str(tmp_path), "statistics", date(2026, 11, 16), "part")
+    lake.publish(lake.metrics_table(lake.STATISTICS, []), str(tmp_path), "statistics", date(2026, 11, 16), "part")
     return tmp_path / "statistics"
 
 
@@ -177,7 +183,7 @@ def check(rows):
 def test_pyarrow_reads_all_days(days):
     table = ds.dataset(days, partitioning="hive").to_table()
     check(table.to_pylist())
-    assert table.schema.remove(table.schema.get_field_index("date")) == lake.statistics_schema()
+    assert table.schema.remove(table.schema.get_field_index("date")) == lake.STATISTICS.schema()
 
 
 def test_pandas_reads_all_days(days):

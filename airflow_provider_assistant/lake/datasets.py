@@ -1,0 +1,275 @@
+"""The Parquet datasets: their columns, and the functions that build their tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.lake.flattening import Leaves, as_text
+from airflow_provider_assistant.storage import arrow
+from airflow_provider_assistant.texts import storable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """
+    A dataset: a folder with one partition per UTC day.
+
+    :param name: Name of the dataset, of its folder and of its table in the warehouse.
+    :param columns: Type by column name, in the order of the file: ``moment``, ``string``, ``double``, ``int`` or
+        ``bool``. A type with an exclamation mark is not nullable.
+    :param key: Columns that identify a row: two files of one day must not have the same row. Rows whose last key
+        column is null have no identity. Default: none, rows are not compared.
+    :param order: Columns by which the rows of a file are sorted. Default: none, the rows keep their order.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+
+    def schema(self) -> pa.Schema:
+        """Return the columns as an Arrow schema."""
+        import pyarrow as pa
+
+        types = {
+            "moment": pa.timestamp("us", tz="UTC"),
+            "string": pa.string(),
+            "double": pa.float64(),
+            "int": pa.int32(),
+            "bool": pa.bool_(),
+        }
+        fields = []
+        for name, kind in self.columns.items():
+            fields.append(pa.field(name, types[kind.rstrip("!")], nullable=not kind.endswith("!")))
+        return pa.schema(fields)
+
+
+_CAPTURED = {"captured_at": "moment!", "logical_date": "moment", "tenant_id": "string"}
+_METRIC = {
+    "metric": "string!",
+    "value": "double",
+    "text": "string!",
+    "type": "string!",
+    "period": "string",
+}
+_RUN = {"dag_id": "string", "run_id": "string", "task_id": "string", "map_index": "int"}
+
+# One row per metric of a reply, on the day of the run.
+STATISTICS = Dataset(
+    "statistics",
+    {**_CAPTURED, "site_id": "string!", **_METRIC},
+    key=("tenant_id", "site_id"),
+    order=("site_id", "metric", "captured_at"),
+)
+# One row per reply, on the day of the run.
+STATISTICS_RAW = Dataset(
+    "statistics_raw",
+    {**_CAPTURED, "site_id": "string!", "raw": "string!"},
+    key=("tenant_id", "site_id"),
+    order=("site_id", "captured_at"),
+)
+# One row per metric of a reply, on the day of the run.
+LIMITS = Dataset(
+    "limits",
+    {**_CAPTURED, **_METRIC},
+    key=("tenant_id",),
+    order=("metric", "captured_at"),
+)
+# One row per rating, on the day when it was sent.
+FEEDBACK = Dataset(
+    "feedback",
+    {
+        "sent_at": "moment!",
+        "site_id": "string!",
+        "session_id": "string!",
+        "request_id": "string!",
+        "rating": "string!",
+        "answer_seconds": "double",
+        "attempts": "int!",
+        **_RUN,
+    },
+    key=("site_id", "rating", "request_id"),
+)
+# One row per async chat request, on the day when it was submitted.
+REQUESTS = Dataset(
+    "requests",
+    {
+        "submitted_at": "moment!",
+        "completed_at": "moment",
+        "seconds": "double",
+        "state": "string!",
+        "site_id": "string!",
+        "session_id": "string",
+        "request_id": "string",
+        "attempts": "int!",
+        "ambiguous": "int",
+        "is_batch": "bool!",
+        **_RUN,
+    },
+    key=("site_id", "request_id"),
+)
+# One row per try of a load, on the day when it started.
+LOADS = Dataset(
+    "loads",
+    {
+        "started_at": "moment!",
+        "ended_at": "moment",
+        "outcome": "string!",
+        "site_id": "string!",
+        "endpoint": "string!",
+        "source": "string!",
+        "rows": "int",
+        "created": "int",
+        "unchanged": "int",
+        "skipped": "int",
+        "rejected": "int",
+        "ambiguous": "int",
+        "failed": "int",
+        "changed": "int",
+        "possibly_duplicated": "int",
+        "stale": "int",
+        "requests": "int",
+        "throttled": "int",
+        "seconds": "double",
+        "error": "string",
+        **_RUN,
+    },
+    key=("site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
+)
+# One row per evaluation and scorer, on the day of the run.
+EVALUATIONS = Dataset(
+    "evaluations",
+    {
+        "name": "string!",
+        "tag": "string",
+        "dag_id": "string!",
+        "run_id": "string!",
+        "task_id": "string!",
+        "map_index": "int",
+        "logical_date": "moment",
+        "asked_at": "moment",
+        "verdict": "string!",
+        "questions": "int!",
+        "answered": "int!",
+        "coverage": "double!",
+        "pass_rate": "double",
+        "scorer": "string!",
+        "scored": "int!",
+        "mean": "double",
+        "baseline": "string",
+        "difference": "double",
+        "difference_low": "double",
+        "difference_high": "double",
+        "path": "string!",
+    },
+)
+DATASETS = {
+    dataset.name: dataset for dataset in (STATISTICS, STATISTICS_RAW, LIMITS, FEEDBACK, REQUESTS, LOADS, EVALUATIONS)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """
+    One reply with limits or statistics, and its origin.
+
+    :param captured_at: Time at which the reply arrived, with a time zone.
+    :param raw: The JSON as received.
+    :param tenant_id: Id of the tenant. Default: None, unknown.
+    :param site_id: Id of the site; required for statistics. Default: None.
+    :param logical_date: Logical date of the DAG run. Default: None.
+    """
+
+    captured_at: datetime
+    raw: Any
+    tenant_id: str | None = None
+    site_id: str | None = None
+    logical_date: datetime | None = None
+
+    @property
+    def period(self) -> str | None:
+        """The reply's ``period`` field as text; None if it has none."""
+        found = self.raw.get("period") if isinstance(self.raw, Mapping) else None
+        return None if found is None else as_text(found)
+
+
+def metrics_table(
+    dataset: Dataset, captures: Iterable[Capture], list_keys: Mapping[str, str] | None = None
+) -> pa.Table:
+    """
+    Return rows of ``statistics`` or ``limits``: one per metric of each reply.
+
+    :param dataset: The dataset.
+    :param captures: Replies of ``GET …/statistics`` or ``GET …/limits``.
+    :param list_keys: Field that names the items of a list, by path of the list; see
+        :func:`~airflow_provider_assistant.lake.flattening.flatten`. Default: None, items are named by position.
+    """
+    import pyarrow as pa
+
+    found = list(captures)
+    leaves = Leaves(list_keys)
+    rows: list[int] = []
+    for number, capture in enumerate(found):
+        rows += [number] * leaves.add(capture.raw)
+    columns: dict[str, Any] = {
+        "metric": leaves.metrics,
+        "value": leaves.values,
+        "text": leaves.texts,
+        "type": leaves.types,
+    }
+    # Columns with one value per capture are converted once per capture and then repeated for its rows.
+    of_rows = arrow.array(rows, pa.int32())
+    for field in dataset.schema():
+        if field.name in columns:
+            columns[field.name] = arrow.array(columns[field.name], field.type)
+        else:
+            values = [_stored(getattr(capture, field.name)) for capture in found]
+            columns[field.name] = arrow.array(values, field.type).take(of_rows)
+    return _sorted(columns, dataset)
+
+
+def replies_table(captures: Iterable[Capture]) -> pa.Table:
+    """
+    Return rows of ``statistics_raw``: one per reply, with its JSON.
+
+    :param captures: Replies of ``GET …/statistics``.
+    """
+    found = list(captures)
+    columns: dict[str, Any] = {}
+    for field in STATISTICS_RAW.schema():
+        if field.name == "raw":
+            values = [storable(json.dumps(capture.raw, ensure_ascii=False)) for capture in found]
+        else:
+            values = [_stored(getattr(capture, field.name)) for capture in found]
+        columns[field.name] = arrow.array(values, field.type)
+    return _sorted(columns, STATISTICS_RAW)
+
+
+def rows_table(dataset: Dataset, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """
+    Return rows of any other dataset.
+
+    :param dataset: The dataset.
+    :param rows: The rows. A missing column of a row is null.
+    """
+    stored = [{name: _stored(value) for name, value in row.items()} for row in rows]
+    return arrow.table_of_rows(stored, dataset.schema())
+
+
+def _stored(value: Any) -> Any:
+    return storable(value) if isinstance(value, str) else value
+
+
+def _sorted(columns: Mapping[str, pa.Array], dataset: Dataset) -> pa.Table:
+    import pyarrow as pa
+
+    schema = dataset.schema()
+    table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    return table.sort_by([(name, "ascending") for name in dataset.order])
