@@ -53,20 +53,9 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
             table = pq.ParquetFile(file).read().replace_schema_metadata()
         found.append(table.cast(pa.schema([field.with_nullable(True) for field in table.schema])))
     try:
-        return _without_nul(pa.concat_tables(found, promote_options="default"))
+        return pa.concat_tables(found, promote_options="default")
     except pa.ArrowException as error:
         raise AssistantWarehouseError(
             f"the files of {folder} have columns of conflicting types: {error}. Nothing was changed in the warehouse. "
             "Export that day again with this version of the package."
         ) from error
-
-
-def _without_nul(table: pa.Table) -> pa.Table:
-    """Return a table that PostgreSQL can store: a NUL in a text, which JSON allows, becomes an escape."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for index, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            table = table.set_column(index, field, pc.replace_substring(table.column(index), "\0", "\\x00"))
-    return table
