@@ -335,9 +335,6 @@ COMMANDS = (
                 LEDGER,
                 function="upkeep.prune",
             ),
-            _command(
-                "rekey", "Convert the keys of an older ledger to the current format", LEDGER, function="rekey.rekey"
-            ),
         ),
     ),
     _command(

@@ -21,7 +21,8 @@ from airflow_provider_assistant.ledger.latest import is_superseded
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.load_log import LoadRecord
 from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of, sqlite_engine
-from airflow_provider_assistant.ledger.schema import SCHEMA_VERSION, RunRef, ratings, submissions
+from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION
+from airflow_provider_assistant.ledger.schema import RunRef, ratings, submissions
 from airflow_provider_assistant.ledger.scopes import DocumentScope, QuestionScope
 from airflow_provider_assistant.ledger.store import Ledger
 

@@ -1,5 +1,5 @@
 """
-Multi-row statements for each database that a ledger may use.
+Multi-row statements for both databases that a ledger may use.
 
 A load writes to the ledger twice per document. SQLAlchemy's bulk operations spend several times longer on preparing
 a row than SQLite on storing it, and need one round trip to PostgreSQL per updated row.
@@ -15,7 +15,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.schema import RequestId, decoded_id
 
 # Maximum number of bound parameters per statement; some builds of SQLite allow only 999.
@@ -30,17 +29,12 @@ class Bulk:
 
     :param connection: Connection to the database.
     :param table: The table.
-    :raises AssistantLedgerPermanentError: The database is not SQLite, PostgreSQL, MySQL or MariaDB.
     """
 
     def __init__(self, connection: sa.Connection, table: sa.Table) -> None:
         self._connection = connection
         self._table = table
         dialect = connection.dialect
-        if dialect.name not in {"sqlite", "postgresql", "mysql", "mariadb"}:
-            raise AssistantLedgerPermanentError(
-                f"the ledger cannot use the database {dialect.name}. Nothing was sent. Use SQLite, PostgreSQL or MySQL."
-            )
         self._mark = "?" if dialect.paramstyle == "qmark" else "%s"
         self._name = dialect.identifier_preparer.format_table(table)
         self._processed = table.c.claimed_at.type.dialect_impl(dialect).bind_processor(dialect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -21,7 +21,6 @@ from airflow_provider_assistant.ledger.schema import (
     RequestId,
     RunRef,
     encoded_id,
-    scope_on,
 )
 from airflow_provider_assistant.ledger.scopes import BatchScope
 from airflow_provider_assistant.texts import storable
@@ -118,7 +117,6 @@ class BatchLedger(EntryReader):
         shared = {
             "scope": self._scope,
             **scope.columns(),
-            "site_url": scope_on(engine.dialect, scope.site_url),
             "site_id": site_id,
             "source": self._source,
             "claim": self._token,
@@ -190,10 +188,8 @@ class BatchLedger(EntryReader):
         :raises AssistantLedgerError: The database cannot be used.
         """
         entries = self.entries([one.key for one in created])
-        # MySQL stores the time of a claim in whole seconds, rounded.
-        second = timedelta(seconds=1)
         found = [
-            {"k": key, "c": entry.claim, "b": at + second, "h": content_hash, "i": created_id, "at": at, "n": attempts}
+            {"k": key, "c": entry.claim, "b": at, "h": content_hash, "i": created_id, "at": at, "n": attempts}
             for key, content_hash, created_id, at, attempts in created
             if (entry := entries.get(key)) and entry.outcome == "claimed" and entry.state != "leased"
         ]

@@ -27,13 +27,10 @@ _SQLITE_TRANSIENT = {5, 6, 7, 9, 10, 13, 15, 17}
 # Parts of error messages about settings that a retry cannot correct. Failed connections have no error code.
 _SETTINGS = (
     "authentication failed",
-    "access denied",
     "permission denied",
     "no pg_hba.conf entry",
     "no password supplied",
     "does not exist",
-    "unknown database",
-    "unknown column",
     "read-only",
 )
 _ADVICE = {

@@ -14,7 +14,7 @@ from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
-from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef, scope_on
+from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef
 from airflow_provider_assistant.ledger.scopes import BatchScope
 from airflow_provider_assistant.texts import storable
 
@@ -148,7 +148,7 @@ class EntryReader:
         self.has_groups = has_groups
         self._connection = connected(engine)
         self._table = table
-        self._scope = scope_on(engine.dialect, str(scope))
+        self._scope = storable(str(scope))
         self._created_id = CREATED_ID[table.name]
         # Columns of an entry, in the order of the fields of LedgerEntry.
         self._columns = ("content_hash", self._created_id, "superseded", "claim", "source", "outcome")

@@ -43,10 +43,8 @@ def group_sql(
     :param shared: Columns that have the same value in all rows of a group. The token of the claim is one of them.
     :param has_document_groups: Whether the rows have the columns of a :class:`.DocumentGroup`. Default: False.
     """
-    kinds: dict[str, type[GroupSql]] = {"sqlite": SqliteGroupSql, "postgresql": PostgresGroupSql}
-    return kinds.get(connection.dialect.name, MySqlGroupSql)(
-        connection, table, shared, has_document_groups=has_document_groups
-    )
+    kind: type[GroupSql] = SqliteGroupSql if connection.dialect.name == "sqlite" else PostgresGroupSql
+    return kind(connection, table, shared, has_document_groups=has_document_groups)
 
 
 def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Update:
@@ -55,8 +53,7 @@ def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Up
 
     An outcome changes without its claim if a task whose lease has expired was only stopped, and continues.
 
-    An earlier claim without an outcome counts as an ambiguous attempt. The statement increases that count before it
-    sets the outcome, because MySQL evaluates assignments from left to right.
+    An earlier claim without an outcome counts as an ambiguous attempt.
 
     :param table: Table of the entries.
     :param has_groups: Whether the claims have groups. Default: False.
@@ -71,11 +68,11 @@ def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Up
             c.claim == sa.bindparam("c"),
             c.outcome == sa.bindparam("o"),
         )
-        .ordered_values(
-            (c.ambiguous, c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0)),
-            *((c[column], sa.bindparam(column)) for column in bound),
+        .values(
+            ambiguous=c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0),
+            **{column: sa.bindparam(column) for column in bound},
             # Clear the end of the earlier request.
-            *((c[column], sa.null()) for column in _END if column in c),
+            **{column: None for column in _END if column in c},
         )
     )
 
@@ -135,7 +132,7 @@ class GroupSql(ABC):
 
     @functools.cached_property
     def _on_conflict(self) -> str:
-        """The clause of SQLite and PostgreSQL for keys that have an entry."""
+        """The clause for keys that have an entry."""
         changes = [f"{self._quoted[column]} = excluded.{self._quoted[column]}" for column in self._changed]
         changes += [f"{column} = {self._name}.{column} + excluded.{column}" for column in COUNTS]
         return (
@@ -229,38 +226,6 @@ class PostgresGroupSql(GroupSql):
     def _typed(self, columns: Sequence[str]) -> str:
         dialect = self._connection.dialect
         return ", ".join(f"{self._quoted[name]} {self._table.c[name].type.compile(dialect)}" for name in columns)
-
-
-class MySqlGroupSql(GroupSql):
-    """Execute one statement for outcomes and one for claims: MySQL cannot leave out the update of some rows."""
-
-    def is_one_statement(self, outcomes: int, claims: int) -> bool:  # noqa: ARG002
-        """Return False: a transaction has to contain both statements."""
-        return False
-
-    def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
-        """Record outcomes, then insert claims."""
-        settled = [(*shared, *row, recorded_at) for row in outcomes]
-        nothing = (None,) * (len(self._changed) - 1)
-        new = [(*shared, *claim, 0, 0, "claimed", *nothing) for claim in claims]
-        # MySQL reports an updated row as two rows.
-        return self._insert("INSERT", settled, self._update) // 2 + self._insert("INSERT IGNORE", new, "")
-
-    @property
-    def _update(self) -> str:
-        is_same = f"{self._name}.claim = VALUES(claim)"
-        changes = {self._quoted[column]: f"VALUES({self._quoted[column]})" for column in self._changed}
-        changes |= {column: f"{self._name}.{column} + VALUES({column})" for column in COUNTS}
-        assignments = [f"{name} = IF({is_same}, {new}, {self._name}.{name})" for name, new in changes.items()]
-        return f"ON DUPLICATE KEY UPDATE {', '.join(assignments)}"
-
-    def _insert(self, verb: str, rows: Sequence[Values], otherwise: str) -> int:
-        written, width = 0, len(self._shared) + len(self.columns) + 1
-        for start in range(0, len(rows), PARAMETERS // width):
-            some = rows[start : start + PARAMETERS // width]
-            values = ", ".join(repeat(f"({', '.join(repeat('%s', width))})", len(some)))
-            written += self._execute(f"{verb} {self._into} VALUES {values} {otherwise}", list(chain(*some)))
-        return written
 
 
 @functools.lru_cache

@@ -54,11 +54,6 @@ def _now_on_postgresql(*_: Any, **__: Any) -> str:
     return "timezone('utc', clock_timestamp())"
 
 
-@compiles(DatabaseNow, "mysql", "mariadb")
-def _now_on_mysql(*_: Any, **__: Any) -> str:
-    return "UTC_TIMESTAMP(6)"
-
-
 def in_thread(seconds: float, beat: Callable[[], None]) -> Callable[[], None]:
     """
     Call a function periodically in a daemon thread.

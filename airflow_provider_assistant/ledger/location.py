@@ -147,7 +147,8 @@ def _engine_of(location: LedgerLocation) -> sa.Engine:
     """
     Return the SQLAlchemy engine of an Airflow connection.
 
-    :raises AssistantLedgerPermanentError: The connection does not exist or is not a SQL connection.
+    :raises AssistantLedgerPermanentError: The connection does not exist, is not a SQL connection, or is one of
+        an unsupported database.
     """
     name = f"connection {location.conn_id!r}, from {location.origin}"
     try:
@@ -157,5 +158,10 @@ def _engine_of(location: LedgerLocation) -> sa.Engine:
             f"the ledger cannot be opened: {name}, cannot be used for SQL ({type(error).__name__}). Nothing was sent. "
             "Correct the connection or install its provider, then clear the task."
         ) from error
+    if engine.dialect.name not in {"sqlite", "postgresql"}:
+        raise AssistantLedgerPermanentError(
+            f"the ledger cannot use {engine.dialect.name} ({name}). Nothing was sent. Only SQLite and "
+            "PostgreSQL are supported: give a connection to one of them, then clear the task."
+        )
     engine.update_execution_options(**{NAME: name})
     return engine

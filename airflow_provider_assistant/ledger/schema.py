@@ -1,8 +1,7 @@
-"""The tables of the ledger, and their creation and migration."""
+"""The tables of the ledger."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -12,13 +11,6 @@ from typing import Any, Literal, Self, TypeAlias
 import sqlalchemy as sa
 
 from airflow_provider_assistant.texts import storable
-
-# 1: submissions and ratings; 2: documents; 3: questions; 4: loads, and ends of questions; 5: text of unlimited length,
-# and the iteration of a task loop; 6: current names of outcomes and times, and the parts of a scope as columns;
-# 7: leases; 8: content of ambiguous documents, and indexes for the pages in Airflow's UI; 9: groups of documents.
-SCHEMA_VERSION = 9
-# Characters of a scope; together with the key it has to fit into MySQL's longest index.
-SCOPE_LENGTH = 400
 
 Outcome: TypeAlias = Literal["claimed", "created", "rejected", "failed", "ambiguous"]
 # Outcomes of effects that may have happened, and of effects that did not happen.
@@ -73,7 +65,7 @@ def region_of(context: Mapping[str, Any]) -> str | None:
     Return the iteration of a task in a loop, or None.
 
     All iterations of a loop share DAG, run, task and map index. Mapped tasks have regions as well, but their map index
-    identifies them, and their identity must not change during an upgrade.
+    identifies them.
 
     :param context: Airflow context.
     """
@@ -85,7 +77,7 @@ def region_of(context: Mapping[str, Any]) -> str | None:
 
 
 class UtcDateTime(sa.TypeDecorator[datetime]):
-    """A timezone-aware datetime, stored as naive UTC because SQLite and MySQL have no column type with a time zone."""
+    """A timezone-aware datetime, stored as naive UTC because SQLite has no column type with a time zone."""
 
     impl = sa.DateTime
     cache_ok = True
@@ -100,62 +92,14 @@ class UtcDateTime(sa.TypeDecorator[datetime]):
 
 
 class StorableText(sa.TypeDecorator[str]):
-    """Text of limited length and unknown origin, see :func:`~airflow_provider_assistant.texts.storable`."""
+    """Text of any length and unknown origin, see :func:`~airflow_provider_assistant.texts.storable`."""
 
-    impl = sa.String
+    impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
         """Convert a value for the database."""
         return None if value is None else storable(value)
-
-
-def scope_on(dialect: sa.Dialect, scope: str) -> str:
-    """
-    Return a scope in the form in which a database stores it.
-
-    A scope contains the URL of a site, whose id may have any length. On servers, the end of a scope of more than
-    SCOPE_LENGTH characters is replaced by a digest. SQLite stores any length.
-
-    :param dialect: Dialect of the database.
-    :param scope: The scope.
-    """
-    text = storable(scope)
-    if len(text) <= SCOPE_LENGTH or dialect.name == "sqlite":
-        return text
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return f"{text[: SCOPE_LENGTH - len(digest)]}{digest}"
-
-
-class ScopeText(StorableText):
-    """The scope of an effect or the URL of its site, see :func:`scope_on`."""
-
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        """Convert a value for the database."""
-        return None if value is None else scope_on(dialect, value)
-
-
-class AnyText(StorableText):
-    """
-    Text of any length.
-
-    :param sqlite_length: Length to declare in SQLite; None for no length. SQLite ignores the length but cannot change a
-        declaration, so it stays as older versions of this package declared it. Default: 250.
-    """
-
-    impl = sa.Text
-    cache_ok = True
-
-    def __init__(self, sqlite_length: int | None = 250) -> None:
-        super().__init__()
-        self.sqlite_length = sqlite_length
-
-    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
-        """Return the column's type in a database."""
-        is_declared = dialect.name == "sqlite" and self.sqlite_length is not None
-        return dialect.type_descriptor(sa.String(self.sqlite_length) if is_declared else sa.Text())
 
 
 # Start of a request id that is stored as JSON.
@@ -183,7 +127,7 @@ def decoded_id(stored: str) -> str:
     return str(json.loads(stored.removeprefix(_ENCODED))) if stored.startswith(_ENCODED) else stored
 
 
-class RequestId(AnyText):
+class RequestId(StorableText):
     """Id of a chat request, see :func:`encoded_id`."""
 
     cache_ok = True
@@ -205,11 +149,11 @@ def _effects(name: str, *facts: sa.Column[Any], scope: Sequence[sa.Column[Any]] 
     return sa.Table(
         name,
         metadata,
-        sa.Column("scope", ScopeText(SCOPE_LENGTH), primary_key=True),
+        sa.Column("scope", StorableText, primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
         sa.Column("outcome", sa.String(16), nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
-        sa.Column("error", AnyText(None)),
+        sa.Column("error", StorableText),
         sa.Column("dag_id", sa.String(250)),
         sa.Column("run_id", sa.String(250)),
         sa.Column("task_id", sa.String(250)),
@@ -225,18 +169,18 @@ def _effects(name: str, *facts: sa.Column[Any], scope: Sequence[sa.Column[Any]] 
 schema_versions = sa.Table("assistant_ledger_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
 submissions = _effects(
     "assistant_submissions",
-    sa.Column("site_id", AnyText(), nullable=False),
-    sa.Column("session_id", AnyText(), nullable=False),
+    sa.Column("site_id", StorableText, nullable=False),
+    sa.Column("session_id", StorableText, nullable=False),
     sa.Column("request_id", RequestId()),
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
 )
 ratings = _effects(
     "assistant_ratings",
-    sa.Column("site_id", AnyText(), nullable=False),
-    sa.Column("session_id", AnyText(), nullable=False),
+    sa.Column("site_id", StorableText, nullable=False),
+    sa.Column("session_id", StorableText, nullable=False),
     sa.Column("request_id", RequestId(), nullable=False),
-    sa.Column("rating", AnyText(), nullable=False),
+    sa.Column("rating", StorableText, nullable=False),
 )
 
 
@@ -250,30 +194,28 @@ def _batch(
     """
     Define a table of effects that are made in large numbers.
 
-    ``created_id`` is the column of what they create, and ``last`` are columns that migrations have added.
+    ``created_id`` is the column of what they create.
     """
     return _effects(
         name,
-        sa.Column("site_id", AnyText(), nullable=False),
+        sa.Column("site_id", StorableText, nullable=False),
         # Values of the key columns as readable text; the key itself is a digest.
-        sa.Column("label", AnyText(), nullable=False),
-        sa.Column("source", AnyText(500), nullable=False),
+        sa.Column("label", StorableText, nullable=False),
+        sa.Column("source", StorableText, nullable=False),
         # The document on the site: its content hash, its id, and the ids of the documents that it supersedes.
         sa.Column("content_hash", sa.String(64)),
         created_id,
-        sa.Column("superseded", AnyText(None)),
+        sa.Column("superseded", StorableText),
         sa.Column("http_status", sa.Integer),
         # Number of ambiguous attempts, each of which may have created another document.
         sa.Column("ambiguous", sa.Integer, nullable=False),
         # Token of the task try that made the latest claim.
         sa.Column("claim", sa.String(32), nullable=False),
         *facts,
-        # Null in entries of older versions whose scope is too long to be parsed.
         scope=[
-            sa.Column("site_url", ScopeText(SCOPE_LENGTH)),
-            *(sa.Column(name, AnyText()) for name in scope),
+            sa.Column("site_url", StorableText),
+            *(sa.Column(name, StorableText) for name in scope),
             # Content hash of the request that made the entry ambiguous: that of the document if it exists after all.
-            # At the end, as a migration adds it.
             sa.Column("sent_hash", sa.String(64)),
             *last,
         ],
@@ -282,10 +224,10 @@ def _batch(
 
 documents = _batch(
     "assistant_documents",
-    sa.Column("document_id", AnyText()),
+    sa.Column("document_id", StorableText),
     scope=("endpoint", "namespace"),
     # The page, file or ticket of the row, see DocumentGroup. Null without group_columns.
-    last=(sa.Column("group_key", sa.BigInteger), sa.Column("group_label", AnyText(None))),
+    last=(sa.Column("group_key", sa.BigInteger), sa.Column("group_label", StorableText)),
 )
 questions = _batch(
     "assistant_questions",
@@ -293,7 +235,7 @@ questions = _batch(
     # Set when the answers are written.
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
-    sa.Column("session_id", AnyText()),
+    sa.Column("session_id", StorableText),
     scope=("mode", "batch"),
 )
 # Columns of the ids that the service returned.
@@ -307,10 +249,10 @@ loads = sa.Table(
     "assistant_loads",
     metadata,
     sa.Column("load_id", sa.String(32), primary_key=True),
-    sa.Column("scope", AnyText(400), nullable=False),
+    sa.Column("scope", StorableText, nullable=False),
     sa.Column("endpoint", sa.String(50), nullable=False),
-    sa.Column("site_id", AnyText(), nullable=False),
-    sa.Column("source", AnyText(500), nullable=False),
+    sa.Column("site_id", StorableText, nullable=False),
+    sa.Column("source", StorableText, nullable=False),
     sa.Column("dag_id", sa.String(250)),
     sa.Column("run_id", sa.String(250)),
     sa.Column("task_id", sa.String(250)),
@@ -319,7 +261,7 @@ loads = sa.Table(
     # The following columns are null while the load runs, and after it was killed.
     sa.Column("ended_at", UtcDateTime),
     sa.Column("outcome", sa.String(16)),
-    sa.Column("error", AnyText(None)),
+    sa.Column("error", StorableText),
     *(sa.Column(name, sa.Integer) for name in COUNTS),
     sa.Column("seconds", sa.Float(53)),
     sa.Column("region", sa.String(250)),
@@ -339,15 +281,9 @@ leases = sa.Table(
     sa.Column("map_index", sa.Integer),
     sa.Column("region", sa.String(250)),
 )
-# PostgreSQL's B-tree index takes at most about 2,700 bytes; MySQL's index on text needs a length.
+# PostgreSQL's B-tree index takes at most about 2,700 bytes.
 for _table in (submissions, ratings):
-    sa.Index(
-        f"{_table.name}_by_request",
-        _table.c.request_id,
-        postgresql_using="hash",
-        mysql_length={"request_id": 191},
-        mariadb_length={"request_id": 191},
-    )
+    sa.Index(f"{_table.name}_by_request", _table.c.request_id, postgresql_using="hash")
 
 
 def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -372,7 +308,7 @@ def is_open(table: sa.Table) -> sa.ColumnElement[bool]:
     return (table.c.outcome == sa.literal_column("'created'")) & table.c.state.is_(None)
 
 
-# Entries without a group are not in this index. MySQL has no partial indexes: there, all are.
+# Entries without a group are not in this index.
 _has_group = documents.c.group_key.is_not(None)
 sa.Index(
     f"{documents.name}_by_group",
@@ -381,12 +317,10 @@ sa.Index(
     postgresql_where=_has_group,
     sqlite_where=_has_group,
 )
-# The few entries that need a person, among millions. MySQL has no partial indexes: it reads the table.
+# The few entries that need a person, among millions.
 for _table, _name, _where in (
     *((table, "unresolved", is_unresolved(table)) for table in (documents, questions, submissions, ratings)),
     (documents, "superseded", documents.c.superseded.is_not(None)),
     *((table, "open", is_open(table)) for table in (questions, submissions)),
 ):
-    sa.Index(f"{_table.name}_{_name}", _table.c.claimed_at, postgresql_where=_where, sqlite_where=_where).ddl_if(
-        dialect=("postgresql", "sqlite")  # type: ignore[arg-type]  # the type has no tuple
-    )
+    sa.Index(f"{_table.name}_{_name}", _table.c.claimed_at, postgresql_where=_where, sqlite_where=_where)

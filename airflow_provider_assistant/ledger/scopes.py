@@ -52,29 +52,3 @@ class QuestionScope:
 
 
 BatchScope: TypeAlias = DocumentScope | QuestionScope
-
-
-def parse_document_scope(text: str) -> DocumentScope | None:
-    """
-    Return the scope of documents that was written as a text, as schema versions before 6 only had it.
-
-    :param text: The scope as text.
-    :return: The scope; None if the text has another form.
-    """
-    url, _, namespace = text.partition("#")
-    for endpoint in ("documents/qa", "documents/text", "documents"):
-        if url.endswith(f"/{endpoint}"):
-            return DocumentScope(url.removesuffix(f"/{endpoint}"), endpoint, namespace or None)
-    return None
-
-
-def parse_question_scope(text: str) -> QuestionScope | None:
-    """
-    Return the scope of questions that was written as a text, as schema versions before 6 only had it.
-
-    :param text: The scope as text.
-    :return: The scope; None if the text has another form.
-    """
-    site_url, separator, batch = text.partition("/chat?")
-    mode, equals, name = batch.partition("=")
-    return QuestionScope(site_url, mode, name) if separator and equals else None

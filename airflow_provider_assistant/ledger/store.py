@@ -17,9 +17,8 @@ from airflow_provider_assistant.ledger.effects import EffectLedger
 from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.load_log import LoadRecord, recorded
 from airflow_provider_assistant.ledger.location import LedgerLocation, engine_at, location_of
-from airflow_provider_assistant.ledger.migrate import migrate
+from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION, migrate
 from airflow_provider_assistant.ledger.schema import (
-    SCHEMA_VERSION,
     RunRef,
     documents,
     loads,

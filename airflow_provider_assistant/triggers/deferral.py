@@ -59,8 +59,7 @@ def restore_attributes(task: BaseOperator, event: Mapping[str, Any] | None) -> N
     Call this before the task uses its hook.
 
     :param task: The resumed task.
-    :param event: Payload of its trigger's event, with the attributes as ``rendered``. Older versions of this package
-        did not send them; then nothing changes.
+    :param event: Payload of its trigger's event, with the attributes as ``rendered``.
     """
     for name, value in ((event or {}).get("rendered") or {}).items():
         setattr(task, name, value)
@@ -102,8 +101,6 @@ def record_and_return(
     :return: ``request`` without ``ended_at``.
     :raises AssistantRequestFailedError: The chat request failed; the class is ``failure``.
     """
-    # A triggerer with an older version of this package sends no noticed_after.
-    request = {"noticed_after": request["seconds"], **request}
     request_id, state, site_id = request["request_id"], request["state"], hook.resolve_site_id()
     if ledger:
         # The task resumes after the request has ended, so record the time of the end, not the current time.

@@ -20,7 +20,7 @@ from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import SCHEMA_VERSION, LedgerLocation, location_of
 from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.location import airflow_home, engine_at
-from airflow_provider_assistant.ledger.schema import schema_versions
+from airflow_provider_assistant.ledger.migrate import version_of
 from airflow_provider_assistant.ui.models import LedgerRef, Problem
 
 log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ def _of_connections() -> set[str]:
 
 
 def _limit_connect(dialect: sa.Dialect, _: Any, __: Any, parameters: dict[str, Any]) -> None:
-    if dialect.name in {"postgresql", "mysql", "mariadb"}:
+    if dialect.name == "postgresql":
         parameters.setdefault("connect_timeout", CONNECT_SECONDS)
 
 
@@ -184,22 +184,16 @@ def _limit_statements(connection: sa.Connection) -> None:
 
 
 def _check_version(connection: sa.Connection, ledger: LedgerRef) -> None:
-    if not sa.inspect(connection).has_table(schema_versions.name):
+    version = version_of(connection)
+    if version is None:
         raise LedgerUnavailableError(
             "ledger_empty", f"The ledger {ledger.name} is empty: no task has used it yet. Run a load."
         )
-    version = connection.scalar(sa.select(sa.func.max(schema_versions.c.version)))
-    if version is None or version < SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise LedgerUnavailableError(
             "ledger_version",
-            f"The ledger {ledger.name} was written by an older version of airflow-provider-assistant. The next task "
-            "that uses it upgrades it.",
-        )
-    if version > SCHEMA_VERSION:
-        raise LedgerUnavailableError(
-            "ledger_version",
-            f"The ledger {ledger.name} was written by a newer version of airflow-provider-assistant. Install the same "
-            "version on the API server.",
+            f"The ledger {ledger.name} was written by another version of airflow-provider-assistant. "
+            "Install the same version on the API server and the workers, and run a task that uses it.",
         )
 
 

@@ -148,7 +148,6 @@ NAMED = {
     "ledger resolve": ("--site", "--findings", "--id", "--file", "--key"),
     "ledger loads": ("--site", "--limit"),
     "ledger prune": ("--older-than",),
-    "ledger rekey": (),
 }
 # Paths are below the folder of the night, except URLs.
 PATHS = st.one_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 import time
@@ -31,9 +30,10 @@ from airflow_provider_assistant.ledger import (
     requests_between,
     submissions,
 )
-from airflow_provider_assistant.ledger.database import ATTEMPTS, is_transient
+from airflow_provider_assistant.ledger.database import ATTEMPTS
 from airflow_provider_assistant.ledger.entries import LedgerEntry
 from airflow_provider_assistant.ledger.leases import DatabaseNow
+from airflow_provider_assistant.ledger.migrate import version_of
 from airflow_provider_assistant.ledger.queries import (
     ambiguous_entries,
     count_outcomes,
@@ -42,14 +42,12 @@ from airflow_provider_assistant.ledger.queries import (
 )
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import leases, metadata
-from airflow_provider_assistant.ledger.schema import questions as table_of_questions
 from tests.integration.faults.conftest import Case, _process, remote
 from tests.integration.faults.loads import CONCURRENCY, listed
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
 from tests.unit.ledger.outage import READ_ONLY, away
 from tests.unit.ledger.test_leases import statements_of
-from tests.unit.ledger.versions import FORMER_CLAIM, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_8
 
 __all__ = ["_process", "remote"]
 
@@ -256,17 +254,6 @@ def test_a_group_costs_one_statement(ledger):
         assert found == ["INSERT INTO assistant_documents"]
 
 
-def test_migration_of_version_6_adds_leases(engine):
-    create(engine, VERSION_6)
-    at_once(3, lambda: Ledger(engine))
-    scope = DocumentScope("https://h/m2m/sites/a%20b", "documents/text", "x/documents/qa")
-    with Ledger(engine).documents(scope=scope, site_id="docs", source="kb", run=OTHER_RUN) as memory:
-        (claim,) = claims(memory, "intended")
-        assert claim.entry.state == "ambiguous"
-        assert memory.commit_and_claim([], [claim]) == {"intended"}
-        assert memory.entries(["intended"])["intended"].state == "leased"
-
-
 def test_stale_documents(ledger):
     with documents(ledger) as memory:
         wanted = claims(memory, *"abc")
@@ -329,18 +316,6 @@ def test_the_search_for_stale_documents_of_groups_uses_the_index(ledger, engine)
     assert "Seq Scan" not in plan
 
 
-def test_migration_of_version_8_adds_groups(engine):
-    create(engine, re.sub("--.*|BEGIN TRANSACTION;|COMMIT;", "", VERSION_8))
-    at_once(3, lambda: Ledger(engine))
-    scope = DocumentScope("https://h/m2m/sites/docs", "documents/text")
-    facts = {"scope": scope, "site_id": "docs", "source": "dag.load", "run": RUN, "has_groups": True}
-    with Ledger(engine).documents(**facts) as memory:
-        keys = [key for (key, *_) in memory.created_entries()]
-        assert len(keys) == 4
-        memory.set_groups({keys[0]: document_group("page")})
-        assert [one.group for one in memory.stale_in_groups([document_group("page").key], lambda _: False)] == ["page"]
-
-
 def test_concurrent_claims_of_the_same_keys_in_any_order(server, ledger):
     keys, winners, failures = [f"{number:04}" for number in range(400)], [], []
     barrier = threading.Barrier(4)
@@ -373,45 +348,11 @@ def test_concurrent_claims_of_the_same_keys_in_any_order(server, ledger):
     assert set(winners) == set(keys)
 
 
-def test_a_ledger_of_the_first_version_is_migrated(engine):
-    metadata.tables["assistant_submissions"].create(engine)
-    metadata.tables["assistant_ratings"].create(engine)
-    schema = metadata.tables["assistant_ledger_schema"]
-    schema.create(engine)
-    with engine.begin() as connection:
-        connection.execute(sa.insert(schema).values(version=1))
-    with documents(Ledger(engine)) as memory:
-        assert memory.commit_and_claim([], claims(memory, "a")) == {"a"}
-    with engine.begin() as connection:
-        assert connection.scalar(sa.select(sa.func.max(schema.c.version))) == SCHEMA_VERSION
-        connection.execute(sa.update(schema).values(version=99))
-    with pytest.raises(AssistantLedgerError, match=r"99.*Upgrade"):
-        Ledger(engine)
-
-
-def create(engine, version):
-    """Create a ledger of an older version."""
-    with engine.begin() as connection:
-        for statement in version.replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE").split(";"):
-            if statement.strip():
-                connection.exec_driver_sql(statement.replace("%", "%%"))
-
-
-@pytest.fixture
-def third(engine):
-    """A ledger with the schema of version 3."""
-    create(engine, VERSION_3)
-    return engine
-
-
 TEXTS = {"long": "x" * 40_000, "NUL": "a\0b", "half a surrogate": "a\ud83d", "all": f"\0\udcff{'ü' * 9_000}"}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize("kind", ["new", "version 4"])
-def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, engine):
-    if kind == "version 4":
-        create(engine, VERSION_4)
+def test_ids_and_labels_are_of_any_length_and_have_any_character(text, engine):
     ledger = Ledger(engine, now=lambda: START)
     stored = text.replace("\0", "\\x00").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
     with ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id=text, source=text, run=RUN) as memory:
@@ -425,9 +366,6 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(kind, text, eng
     ledger.chat_ended(SITE, text, "complete")
     assert ledger.submission_of(SITE, text).state == "complete"
     ledger.run_once(ratings, SITE, "new", RUN, dict, **facts, request_id=text, rating=text)
-    if kind == "version 4":
-        assert ledger.submission_of("s", "request").state == "complete"
-        assert ledger.find(ratings, "s", "k").rating == "good"
 
 
 def test_sites_with_ids_of_any_length_are_told_apart(ledger):
@@ -452,45 +390,6 @@ DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
 
 def batch(ledger):
     return ledger.questions(scope=BATCH, site_id="docs", source="dag.task", run=RUN)
-
-
-def test_migration_of_version_3_adds_the_ends_of_questions(third):
-    ledger = Ledger(third, now=lambda: START)
-    (row,) = requests_between(third, *DAY)
-    assert (row["request_id"], row["state"]) == ("req", "open")
-    with batch(ledger) as memory:
-        memory.record_ends({"req": RequestEnd("complete", START, "s")})
-    (row,) = requests_between(third, *DAY)
-    assert (row["state"], row["completed_at"], row["session_id"], row["is_batch"]) == ("complete", START, "s", True)
-
-
-def test_a_worker_of_an_older_package_stops_before_it_sends(third):
-    Ledger(third)
-    with pytest.raises(sa.exc.ProgrammingError, match="intended_at") as caught, third.begin() as connection:
-        connection.exec_driver_sql(FORMER_CLAIM)
-    assert not is_transient(caught.value)
-
-
-def test_migration_of_version_5_renames_outcomes_and_splits_scopes(engine):
-    create(engine, VERSION_5)
-    at_once(3, lambda: Ledger(engine))
-    scope = DocumentScope("https://h/m2m/sites/a%20b", "documents/text", "x/documents/qa")
-    ledger = Ledger(engine, now=lambda: START)
-    with ledger.documents(scope=scope, site_id="docs", source="kb", run=RUN) as memory:
-        found = memory.entries(["done", "intended", "ambiguous", "refused"])
-        assert [entry.state for _, entry in sorted(found.items())] == ["ambiguous", "created", "ambiguous", "none"]
-    counts = Counter((one["kind"], one["outcome"]) for one in count_outcomes(ledger))
-    assert counts == {
-        (kind, outcome): 1
-        for kind in ("document", "question", "submission", "rating")
-        for outcome in ("created", "claimed", "ambiguous", "rejected" if kind == "question" else "failed")
-    }
-    with engine.connect() as connection:
-        columns = (table_of_questions.c.site_url, table_of_questions.c.mode, table_of_questions.c.batch)
-        found = connection.execute(sa.select(*columns).distinct().order_by(columns[2])).all()
-    assert list(map(tuple, found)) == [
-        ("https://h/m2m/sites/docs", "async", "b"), ("https://h/m2m/sites/docs", "sync", "c?async=d"),
-    ]  # fmt: skip
 
 
 def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
@@ -539,20 +438,14 @@ def test_loads_of_a_day(ledger, engine):
     assert loads_between(engine, *DAY, "other") == []
 
 
-@pytest.mark.parametrize("kind", ["new", "old"])
-def test_many_open_a_ledger_at_once(kind, server, engine, request):
-    if kind == "old":
-        request.getfixturevalue("third")
-
+def test_many_open_a_ledger_at_once(server, engine):
     def opens():
         mine = sa.create_engine(server.url)
         Ledger(mine).close()
 
     at_once(6, opens)
-    added = [column["name"] for column in sa.inspect(engine).get_columns("assistant_questions")][-8:]
-    assert sorted(added) == [
-        "batch", "completed_at", "mode", "region", "sent_hash", "session_id", "site_url", "state",
-    ]  # fmt: skip
+    with engine.connect() as connection:
+        assert version_of(connection) == SCHEMA_VERSION
 
 
 def test_an_unreachable_server(server, monkeypatch):

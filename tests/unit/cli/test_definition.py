@@ -33,7 +33,7 @@ def test_these_are_the_commands():
         *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "evaluate", "sandbox")),
         *(
             f"assistant ledger {name}"
-            for name in ("status", "ambiguous", "stale", "superseded", "forget", "resolve", "loads", "prune", "rekey")
+            for name in ("status", "ambiguous", "stale", "superseded", "forget", "resolve", "loads", "prune")
         ),
     }
 

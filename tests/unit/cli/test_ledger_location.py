@@ -17,7 +17,6 @@ COMMANDS = {
     "resolve": ("entry", "--as", "not-created"),
     "loads": (),
     "prune": ("--older-than", "30"),
-    "rekey": (),
 }
 
 

@@ -6,18 +6,15 @@ import json
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
-from airflow_provider_assistant.ledger.group_sql import claim_again_statement, group_sql
-from airflow_provider_assistant.ledger.migrate import lengthened
-from airflow_provider_assistant.ledger.schema import documents, loads, metadata, questions, submissions
+from airflow_provider_assistant.ledger.group_sql import group_sql
+from airflow_provider_assistant.ledger.schema import documents, metadata, questions, submissions
+
 
 # InnoDB's longest key, in bytes, at four bytes a character.
-LONGEST_KEY = 3072 // 4
-
-
 class Recorder:
     """A connection that records statements instead of executing them."""
 
@@ -32,11 +29,10 @@ class Recorder:
     rowcount = 0
 
 
-@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+@pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
 def test_tables_can_be_created(dialect):
     for table in metadata.tables.values():
         assert str(CreateTable(table).compile(dialect=dialect))
-        assert sum(getattr(column.type, "length", 0) or 0 for column in table.primary_key) <= LONGEST_KEY
 
 
 SHARED = ("scope", "claim", "claimed_at")
@@ -49,16 +45,6 @@ def written(dialect, *, outcomes=(OUTCOME,), claims=CLAIMS, table=documents):
     connection = Recorder(dialect)
     group_sql(connection, table, SHARED).write(("s", "t", "now"), "then", list(outcomes), list(claims))
     return connection.statements
-
-
-def test_a_group_on_mysql():
-    (outcomes, values), (claims, new) = written(mysql.dialect())
-    assert outcomes.startswith("INSERT INTO assistant_documents (scope, claim, claimed_at, `key`, label, attempts, ")
-    assert "ON DUPLICATE KEY UPDATE outcome = IF(assistant_documents.claim = VALUES(claim), VALUES(outcome)" in outcomes
-    assert values == ("s", "t", "now", *OUTCOME, "then")
-    assert claims.startswith("INSERT IGNORE INTO assistant_documents (scope, claim, claimed_at, `key`, label, ")
-    assert new[:7] == ("s", "t", "now", "l", "label", 0, 0)
-    assert len(new) == 2 * len(values)
 
 
 def test_a_group_on_postgresql_is_one_statement_that_locks_keys_in_their_order():
@@ -89,7 +75,7 @@ def test_a_group_on_sqlite_is_one_statement_if_its_parameters_fit(outcomes, clai
 GROUP = (7, "page")
 
 
-@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+@pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
 def test_rows_of_groups_have_two_more_values(dialect):
     connection = Recorder(dialect)
     statements = group_sql(connection, documents, SHARED, has_document_groups=True)
@@ -101,36 +87,21 @@ def test_rows_of_groups_have_two_more_values(dialect):
         assert "group_key BIGINT" in text
         assert {(one["group_key"], one["group_label"]) for one in json.loads(entries)} == {GROUP}
     else:
-        mark = "?" if dialect.name == "sqlite" else "%s"
-        assert all(one.count(mark) == len(values) <= PARAMETERS for one, values in connection.statements)
+        assert all(one.count("?") == len(values) <= PARAMETERS for one, values in connection.statements)
         assert sum(values.count("page") for _, values in connection.statements) == 150
 
 
-@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+@pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
 def test_entries_without_a_group_are_not_in_the_index_of_groups(dialect):
     (index,) = (one for one in documents.indexes if one.name.endswith("_by_group"))
     text = str(CreateIndex(index).compile(dialect=dialect))
     assert text.startswith("CREATE INDEX assistant_documents_by_group ON assistant_documents (group_key, scope)")
-    assert text.endswith("(group_key, scope)" if dialect.name == "mysql" else " WHERE group_key IS NOT NULL")
-
-
-def test_an_unsettled_intent_is_counted_before_it_is_overwritten_on_mysql():
-    text = str(claim_again_statement(documents).compile(dialect=mysql.dialect()))
-    assert text.index("ambiguous=") < text.index("outcome=%s")
-
-
-@pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
-def test_columns_are_added_that_may_be_null(dialect):
-    for column in (questions.c.state, questions.c.completed_at, questions.c.session_id):
-        definition = str(CreateColumn(column).compile(dialect=dialect))
-        assert definition.startswith(f"{column.name} ")
-        assert "NOT NULL" not in definition
+    assert text.endswith(" WHERE group_key IS NOT NULL")
 
 
 @pytest.mark.parametrize(
     ("dialect", "expected"),
     [
-        (mysql.dialect(), "CREATE INDEX assistant_submissions_by_request ON assistant_submissions (request_id(191))"),
         (
             postgresql.dialect(),
             "CREATE INDEX assistant_submissions_by_request ON assistant_submissions USING hash (request_id)",
@@ -144,34 +115,14 @@ def test_an_index_allows_for_ids_of_any_length(dialect, expected):
     assert str(CreateIndex(index).compile(dialect=dialect)) == expected
 
 
-@pytest.mark.parametrize(
-    ("dialect", "created"), [(mysql.dialect(), 0), (postgresql.dialect(), 7), (sqlite.dialect(), 7)]
-)
-def test_only_databases_with_partial_indexes_have_those_of_the_pages(dialect, created):
-    """On MySQL, an index on all rows would cost every row of a load."""
+@pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
+def test_the_indexes_of_the_pages_are_partial(dialect):
+    """An index on all rows would cost every row of a load."""
     statements: list[str] = []
     engine = sa.create_mock_engine(
         f"{dialect.name}://", lambda statement, *_, **__: statements.append(str(statement.compile(dialect=dialect)))
     )
     metadata.create_all(engine, checkfirst=False)
     partial = [one for one in statements if "INDEX" in one and "claimed_at" in one]
-    assert len(partial) == created
+    assert len(partial) == 7
     assert all(" WHERE " in one for one in partial)
-
-
-def test_texts_are_lengthened_where_a_database_limits_them():
-    statements = [lengthened(documents.c[name], mysql.dialect()) for name in ("document_id", "label")]
-    assert statements == [
-        "ALTER TABLE assistant_documents MODIFY COLUMN document_id TEXT",
-        "ALTER TABLE assistant_documents MODIFY COLUMN label TEXT NOT NULL",
-    ]
-    statement = lengthened(documents.c.label, postgresql.dialect())
-    assert statement == "ALTER TABLE assistant_documents ALTER COLUMN label TYPE TEXT"
-
-
-def test_seconds_are_of_double_precision_on_mysql():
-    assert str(CreateColumn(loads.c.seconds).compile(dialect=mysql.dialect())) == "seconds FLOAT(53)"
-
-
-def test_counts_with_reserved_names_are_quoted_on_mysql():
-    assert "`rows`" in str(CreateTable(loads).compile(dialect=mysql.dialect()))

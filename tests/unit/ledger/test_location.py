@@ -7,7 +7,8 @@ import re
 import shlex
 
 import pytest
-from airflow.providers.common.compat.sdk import Connection
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import BaseHook, Connection
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger import Ledger, LedgerLocation, check_location, location_of
@@ -103,6 +104,17 @@ def test_a_server_is_not_refused(ledger_home, cluster, monkeypatch):
     with pytest.raises(Exception, match="cannot be opened") as caught:
         Ledger.open(LedgerLocation("team"))
     assert not isinstance(caught.value, AssistantLedgerPermanentError)
+
+
+def test_other_databases_are_refused_by_name(monkeypatch):
+    class MySqlHook:
+        def get_sqlalchemy_engine(self):
+            return sa.create_mock_engine("mysql://", lambda *_: None)
+
+    monkeypatch.setattr(BaseHook, "get_hook", lambda _: MySqlHook())
+    text = r"cannot use mysql \(connection 'team'.*Nothing was sent.*Only SQLite and PostgreSQL are supported"
+    with pytest.raises(AssistantLedgerPermanentError, match=text):
+        Ledger.open(LedgerLocation("team"))
 
 
 def test_a_task_that_only_records_goes_on(ledger_home, cluster, caplog):

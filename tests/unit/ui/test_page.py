@@ -239,13 +239,13 @@ def test_an_empty_database_is_not_filled(admin, ledger_home, monkeypatch):
     assert sqlite3.connect(file).execute("SELECT name FROM sqlite_master").fetchall() == [("t",)]
 
 
-@pytest.mark.parametrize(("version", "text"), [(6, "older version"), (99, "newer version")])
-def test_a_ledger_of_another_version_is_a_sentence(version, text, admin, ledger):
+@pytest.mark.parametrize("version", [0, 99])
+def test_a_ledger_of_another_version_is_a_sentence(version, admin, ledger):
     with ledger.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE assistant_ledger_schema SET version = {version}")
     problem = admin.get("/api/loads").json()["problem"]
     assert problem["code"] == "ledger_version"
-    assert text in problem["text"]
+    assert "another version" in problem["text"]
 
 
 def test_an_invalid_option_is_a_sentence(admin, ledger, monkeypatch):
