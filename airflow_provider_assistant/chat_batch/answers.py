@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.quantiles import percentiles
-from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def joined(questions: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Ta
     names = (QUESTION_ID, "request_id", "submitted_at", "error")
     rows = [
         _answered(answer) if (answer := answers.get(question_id)) else _unanswered(*submission)
-        for question_id, *submission in zip(*(arrow.values_of(questions[name]) for name in names), strict=True)
+        for question_id, *submission in zip(*(questions[name].to_pylist() for name in names), strict=True)
     ]
     passthrough = [name for name in questions.column_names if name not in QUESTION]
     columns = {name: questions[name] for name in questions.column_names}
@@ -161,7 +160,7 @@ def published(
             return []
         if (parquet.schema_arrow.metadata or {}).get(SCOPE) != scope.encode():
             return []
-        complete = [row for row in arrow.rows_of(parquet.read(list(COLUMNS))) if row["status"] == "complete"]
+        complete = [row for row in parquet.read(list(COLUMNS)).to_pylist() if row["status"] == "complete"]
     answers = {tuple(row[name] for name in IDENTIFYING): row for row in complete}
     return [
         FinishedRequest(
@@ -231,12 +230,12 @@ def _typed(name: str, values: Sequence[Any]) -> pa.Array:
     import pyarrow as pa
 
     if name in {"submitted_at", "completed_at"}:
-        return arrow.array(values, pa.timestamp("us", tz="UTC"))
+        return pa.array(values, pa.timestamp("us", tz="UTC"))
     if name in {"seconds", "noticed_after"}:
-        return arrow.array(values, pa.float64())
+        return pa.array(values, pa.float64())
     if name in {"attempts", "polls", "repetition", "turn"}:
-        return arrow.array(values, pa.int32())
-    return arrow.array([text and storable(text) for text in values], pa.string())
+        return pa.array(values, pa.int32())
+    return pa.array([text and storable(text) for text in values], pa.string())
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
@@ -245,9 +244,9 @@ def _column(values: Sequence[Any]) -> pa.Array:
     import pyarrow.parquet as pq
 
     try:
-        column = arrow.array(values)
+        column = pa.array(values)
         if pa.types.is_nested(column.type):
             pq.write_table(pa.table({"": column}), pa.BufferOutputStream())
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return arrow.array([None if value is None else storable(str(value)) for value in values], pa.string())
+        return pa.array([None if value is None else storable(str(value)) for value in values], pa.string())
     return column

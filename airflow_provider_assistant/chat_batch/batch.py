@@ -33,7 +33,6 @@ from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.observability import tracing
-from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -348,7 +347,7 @@ class Batch:
         :raises AssistantStorageError: The output cannot be written.
         """
         answers.publish(table, self._output, self._scope)
-        columns = (arrow.values_of(table[name]) for name in ("request_id", "status", "completed_at", "session_id"))
+        columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
         ends = {request_id: RequestEnd(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
         if self._ledger and self._mode == "async":
             try:

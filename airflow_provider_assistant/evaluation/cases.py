@@ -15,7 +15,6 @@ from airflow_provider_assistant.evaluation.addresses import is_address
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
-from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[tuple[str, 
         )
     if not names:
         raise AssistantInputError("key_columns must name at least one column", field="key_columns")
-    rows = arrow.rows_of(table)
+    rows = table.to_pylist()
     keys = list(zip(*(key_column(row[name] for row in rows)[0] for name in names), strict=True))
     if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
         raise AssistantInputError(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, interval
 from airflow_provider_assistant.evaluation.summary import Change, Comparison, Difference
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,10 +129,9 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
     :param scores: The table of scores.
     :param scorer: Name of the scorer.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = scores.filter(pc.equal(scores["scorer"], arrow.scalar(scorer, pa.string())))
+    rows = scores.filter(pc.equal(scores["scorer"], scorer))
     tags = [tuple(found or ()) for found in rows["tags"].to_pylist()]
     columns = (rows[name].to_pylist() for name in ("key", "score", "outcome", "weight"))
     return [Scored(*values) for values in zip(*columns, tags, repetition_column(rows), strict=True)]
@@ -166,10 +164,9 @@ def _mean(scores: Sequence[float | None]) -> float | None:
 
 def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
     """Return the score of one scorer by key, as :func:`by_question`. None means no score."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = scores.filter(pc.equal(scores["scorer"], arrow.scalar(scorer, pa.string())))
+    rows = scores.filter(pc.equal(scores["scorer"], scorer))
     grouped: dict[str, list[float | None]] = {}
     for key, score in zip(rows["key"].to_pylist(), rows["score"].to_pylist(), strict=True):
         grouped.setdefault(key, []).append(score)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.scoring import ERROR, SCORED
 from airflow_provider_assistant.observability.events import LOWEST_SDK, send_events
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +133,7 @@ def events_of(
 def _rows(scores: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield the scores and errors. In pieces: as Python objects, a table takes ten times the memory."""
     for start in range(0, scores.num_rows, _PIECE):
-        yield from (row for row in arrow.rows_of(scores.slice(start, _PIECE)) if row["outcome"] in {SCORED, ERROR})
+        yield from (row for row in scores.slice(start, _PIECE).to_pylist() if row["outcome"] in {SCORED, ERROR})
 
 
 def _of_run(summary: Summary) -> dict[str, str | float]:

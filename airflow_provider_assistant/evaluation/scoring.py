@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.cases import Case
 from airflow_provider_assistant.evaluation.scorers import Scorer
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,11 +77,11 @@ def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) 
         "status": [case.status for case in cases],
     }
     # Values of a question are converted once and then repeated for its scorers.
-    repeated = arrow.array([number for number in range(len(cases)) for _ in scorers], pa.int32())
-    columns = {name: arrow.array(values, schema.field(name).type).take(repeated) for name, values in of_case.items()}
+    repeated = pa.array([number for number in range(len(cases)) for _ in scorers], pa.int32())
+    columns = {name: pa.array(values, schema.field(name).type).take(repeated) for name, values in of_case.items()}
     names = [scorer.name for scorer in scorers] * len(cases)
     of_score: dict[str, Sequence[Any]] = {"scorer": names, "score": scores, "outcome": outcomes, "error": errors}
-    columns |= {name: arrow.array(values, schema.field(name).type) for name, values in of_score.items()}
+    columns |= {name: pa.array(values, schema.field(name).type) for name, values in of_score.items()}
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 

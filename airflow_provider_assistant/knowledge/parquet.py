@@ -12,7 +12,6 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow
-from airflow_provider_assistant.storage.arrow import table_of_rows
 
 # Rows in memory. A file is at most 10 MB, and a chunk a few kilobytes.
 BATCH = 1000
@@ -37,7 +36,7 @@ def write_documents(rows: Iterable[DocumentRow], path: str | Path | ObjectStorag
     with tempfile.TemporaryFile(prefix="assistant-documents-") as file:
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for batch in _batches(rows):
-                writer.write_table(table_of_rows(batch, schema))
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
                 count += len(batch)
         file.seek(0)
         lake.replace_bytes(file.read(), ObjectStoragePath(str(path)))

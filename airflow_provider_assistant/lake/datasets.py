@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.lake.flattening import Leaves, as_text
-from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -225,13 +224,13 @@ def metrics_table(
         "type": leaves.types,
     }
     # Columns with one value per capture are converted once per capture and then repeated for its rows.
-    of_rows = arrow.array(rows, pa.int32())
+    of_rows = pa.array(rows, pa.int32())
     for field in dataset.schema():
         if field.name in columns:
-            columns[field.name] = arrow.array(columns[field.name], field.type)
+            columns[field.name] = pa.array(columns[field.name], field.type)
         else:
             values = [_stored(getattr(capture, field.name)) for capture in found]
-            columns[field.name] = arrow.array(values, field.type).take(of_rows)
+            columns[field.name] = pa.array(values, field.type).take(of_rows)
     return _sorted(columns, dataset)
 
 
@@ -241,6 +240,8 @@ def replies_table(captures: Iterable[Capture]) -> pa.Table:
 
     :param captures: Replies of ``GET …/statistics``.
     """
+    import pyarrow as pa
+
     found = list(captures)
     columns: dict[str, Any] = {}
     for field in STATISTICS_RAW.schema():
@@ -248,7 +249,7 @@ def replies_table(captures: Iterable[Capture]) -> pa.Table:
             values = [storable(json.dumps(capture.raw, ensure_ascii=False)) for capture in found]
         else:
             values = [_stored(getattr(capture, field.name)) for capture in found]
-        columns[field.name] = arrow.array(values, field.type)
+        columns[field.name] = pa.array(values, field.type)
     return _sorted(columns, STATISTICS_RAW)
 
 
@@ -259,8 +260,10 @@ def rows_table(dataset: Dataset, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     :param dataset: The dataset.
     :param rows: The rows. A missing column of a row is null.
     """
+    import pyarrow as pa
+
     stored = [{name: _stored(value) for name, value in row.items()} for row in rows]
-    return arrow.table_of_rows(stored, dataset.schema())
+    return pa.Table.from_pylist(stored, schema=dataset.schema())
 
 
 def _stored(value: Any) -> Any:

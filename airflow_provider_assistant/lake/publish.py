@@ -22,7 +22,6 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,14 +149,9 @@ def _identities(table: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
     import pyarrow.compute as pc
 
     # A row without an id has no identity.
-    table = table.filter(pc.is_valid(table[names[-1]])).select(names)
-    # Few values repeat in many rows: compare their numbers. group_by() would import pandas.
-    columns = [pc.dictionary_encode(column.combine_chunks(), null_encoding="encode") for column in table.columns]
-    values = [arrow.values_of(column.dictionary) for column in columns]
-    found = set()
-    for numbers in set(zip(*(column.indices.to_pylist() for column in columns), strict=True)):
-        found.add(tuple(named[number] for named, number in zip(values, numbers, strict=True)))
-    return found
+    known = table.filter(pc.is_valid(table[names[-1]]))
+    distinct = known.group_by(names).aggregate([])
+    return set(zip(*(distinct[name].to_pylist() for name in names), strict=True))
 
 
 def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -239,7 +238,8 @@ def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
                 f"source column {name} is of type {column.type}, but a document needs text; convert it first",
                 field=name,
             )
-    return arrow.values_of(column)
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _is_text(kind: pa.DataType) -> bool:

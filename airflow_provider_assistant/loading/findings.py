@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeAlias, cast
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
-from airflow_provider_assistant.storage import arrow
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 from airflow_provider_assistant.texts import storable
 
@@ -133,6 +132,7 @@ class Findings:
         self._rows = []
 
     def _append(self) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         schema = findings_schema()
@@ -141,7 +141,7 @@ class Findings:
             self._file = cast("BinaryIO", self.path.open("wb"))
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
         if self._rows:
-            self._writer.write_table(arrow.table_of_rows(self._rows, schema))
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=schema))
 
 
 def findings_folder() -> StoragePath:

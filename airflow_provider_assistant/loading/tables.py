@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.sources import Source
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +30,6 @@ def table_of(source: Source) -> pa.Table:
         for values in columns.values():
             values.extend(itertools.repeat(None, rows - len(values)))
     try:
-        return pa.table({name: arrow.array(values) for name, values in columns.items()})
+        return pa.table({name: pa.array(values) for name, values in columns.items()})
     except (pa.ArrowException, TypeError) as error:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error

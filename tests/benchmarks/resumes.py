@@ -42,7 +42,6 @@ def resume(service: Service, size: Size) -> list[Figure]:
         Figure("event to success", median(times["keep"]), 3, at_most=True, unit="s", samples=rounded(times)),
         Figure("seconds of the core", median(one["core"] for one in seen["keep"]), unit="s"),
         Figure("event to success, closing a session per answer", median(times["close"]), unit="s"),
-        Figure("pandas is imported", sum(one["pandas"] for some in seen.values() for one in some), 0, True, unit=""),
     ]
 
 
@@ -88,7 +87,7 @@ def _resume(root: str, folder: str, count: int, sessions: str) -> dict[str, Any]
     seconds, core = time.perf_counter() - started, time.process_time() - used
     if result["complete"] != count:
         raise RuntimeError(f"{result['complete']} of {count} questions have an answer")
-    return {"seconds": round(seconds, 2), "core": round(core, 2), "pandas": "pandas" in sys.modules}
+    return {"seconds": round(seconds, 2), "core": round(core, 2)}
 
 
 def main(what: str, root: str, count: str, folder: str, *sessions: str) -> None:

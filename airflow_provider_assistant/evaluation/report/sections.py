@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from airflow_provider_assistant.evaluation.comparison import repetition_column
 from airflow_provider_assistant.evaluation.repetitions import disagree
 from airflow_provider_assistant.evaluation.report import word_diff
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -190,7 +189,7 @@ def scoring_errors(scores: pa.Table) -> Some[ScoringError]:
     """Return the scores that could not be computed."""
     import pyarrow.compute as pc
 
-    failed = scores.filter(pc.equal(scores.column("outcome"), arrow.scalar("error")))
+    failed = scores.filter(pc.equal(scores.column("outcome"), "error"))
     shown = failed.slice(0, MAX_ERRORS).select(["key", "scorer", "error"]).to_pylist()
     rows = [ScoringError(row["key"], row["scorer"], row["error"] or "") for row in shown]
     return Some(rows, failed.num_rows - len(rows))

@@ -19,7 +19,6 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.website.extraction import PageText
-from airflow_provider_assistant.storage.arrow import rows_of, table_of_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +76,7 @@ class PageCache:
                 shutil.copyfileobj(file, copy)
             earlier = pq.ParquetFile(copy)
             for group in range(earlier.num_row_groups):
-                for row in rows_of(earlier.read_row_group(group, ["url", *VALIDATORS])):
+                for row in earlier.read_row_group(group, ["url", *VALIDATORS]).to_pylist():
                     self._groups[row["url"]] = group
                     self._headers[row["url"]] = {name: row[key] for key, name in VALIDATORS.items() if row[key]}
             self._earlier = earlier
@@ -108,7 +107,7 @@ class PageCache:
     def _row(self, url: str) -> dict[str, Any]:
         group = self._groups[url]
         if group != self._read[0] and self._earlier is not None:
-            rows = rows_of(self._earlier.read_row_group(group, list(COLUMNS)))
+            rows = self._earlier.read_row_group(group, list(COLUMNS)).to_pylist()
             self._read = (group, {row["url"]: row for row in rows})
         return self._read[1][url]
 
@@ -145,8 +144,10 @@ class PageCache:
             lake.replace_bytes(self._file.read(), self._path)
 
     def _flush(self) -> None:
+        import pyarrow as pa
+
         if self._new:
-            self._writer.write_table(table_of_rows(self._new, _schema()))
+            self._writer.write_table(pa.Table.from_pylist(self._new, schema=_schema()))
             self._new.clear()
 
 

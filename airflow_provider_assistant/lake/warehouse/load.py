@@ -12,7 +12,6 @@ from airflow_provider_assistant.exceptions import AssistantWarehouseError
 from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.lake.warehouse.partitions import read_day
 from airflow_provider_assistant.lake.warehouse.views import create_views, literal, quoted
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,5 +135,5 @@ def _replace_day(store: WarehouseTransaction, table: _Table, day: date, rows: pa
     ((replaced,),) = store.run(f"DELETE FROM {table.name} WHERE {quoted('date')} = {literal(day.isoformat())}")  # noqa: S608
     if rows is not None and rows.num_rows:
         _add_columns(store, table, rows.schema)
-        store.insert(table.name, rows.append_column("date", pa.repeat(arrow.scalar(day), rows.num_rows)))
+        store.insert(table.name, rows.append_column("date", pa.repeat(day, rows.num_rows)))
     return int(replaced)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantWarehouseError
-from airflow_provider_assistant.storage import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +44,7 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
     if not folder.is_dir():
         return None
     known = pa.schema([field.with_nullable(True) for field in schema])
-    found = [arrow.table_of_rows([], known)]
+    found = [pa.Table.from_pylist([], schema=known)]
     # Skip names that begin with a dot or an underscore, like other dataset readers.
     files = [path for path in folder.iterdir() if path.suffix == ".parquet" and path.name[0] not in "._"]
     for path in sorted(files, key=str):
