@@ -4,257 +4,477 @@ All exceptions of this package.
 ::
 
     AssistantError
-    ├── AssistantInputError            invalid input, refused before any request: a field, an option, a connection   *
-    ├── AssistantAPIError              the service answered with an error status
-    │   ├── AssistantBadRequestError       400, and any 4xx not listed here   *
-    │   ├── AssistantAuthenticationError   401   *
-    │   ├── AssistantPermissionError       403   *
-    │   ├── AssistantNotFoundError         404   *
-    │   ├── AssistantRateLimitError        429
-    │   └── AssistantServerError           5xx
-    ├── AssistantResponseError         a success status whose body cannot be used
-    ├── AssistantConnectionError       no connection, or a broken connection
-    ├── AssistantTimeoutError               no complete response within the connection's timeout
-    ├── AssistantAmbiguousError        a create request that may or may not have taken effect
-    │   └── AssistantAmbiguousPermanentError  with on_ambiguous="fail": the task is not retried          *
-    ├── AssistantIncompleteError        rows failed or are ambiguous; a retry sends them
-    │   └── AssistantIncompletePermanentError  the service refused these rows: a retry cannot help        *
-    ├── AssistantIncompleteExportError      some sites could not be read; the others are written
-    │   └── AssistantIncompleteExportPermanentError  the service refused these sites: a retry cannot help     *
-    ├── AssistantRequestFailedError         an async chat request ended with the status failed
-    │   └── AssistantRequestFailedPermanentError  the same in a task that only polls: a retry cannot help     *
-    ├── AssistantRequestTimeoutError        an async chat request did not end within its timeout
-    ├── AssistantRequestLostError           the service no longer knows an async chat request
-    ├── AssistantStorageError          a file cannot be written; also an OSError
-    ├── AssistantWarehouseError        the warehouse cannot be opened or written; it was not changed
-    ├── AssistantGateFailedError            an evaluation did not pass its gate; its files are written      *
-    ├── AssistantJudgeLimitError            the judges have used max_judge_tokens; their verdicts are kept      *
-    └── AssistantLedgerError           the ledger's database is unreachable, locked or full: a retry may help
-        └── AssistantLedgerPermanentError  wrong settings, no permission or a newer version: a retry cannot help   *
+    ├── AssistantInputError *
+    ├── AssistantAPIError
+    │   ├── AssistantBadRequestError *          400, and any 4xx not listed here
+    │   ├── AssistantAuthenticationError *      401
+    │   ├── AssistantPermissionError *          403
+    │   ├── AssistantNotFoundError *            404
+    │   ├── AssistantRateLimitError             429
+    │   └── AssistantServerError                5xx
+    ├── AssistantResponseError
+    ├── AssistantConnectionError
+    ├── AssistantTimeoutError
+    ├── AssistantAmbiguousError
+    │   └── AssistantAmbiguousPermanentError *
+    ├── AssistantIncompleteError
+    │   └── AssistantIncompletePermanentError *
+    ├── AssistantIncompleteExportError
+    │   └── AssistantIncompleteExportPermanentError *
+    ├── AssistantGateFailedError *
+    ├── AssistantJudgeLimitError *
+    ├── AssistantRequestFailedError
+    │   └── AssistantRequestFailedPermanentError *
+    ├── AssistantRequestTimeoutError
+    ├── AssistantRequestLostError
+    ├── AssistantLedgerError
+    │   └── AssistantLedgerPermanentError *
+    ├── AssistantWarehouseError
+    └── AssistantStorageError                   also an OSError
 
     * also an AirflowFailException: a retry would fail the same way, so Airflow does not retry the task.
+
+The runbook is generated from the classes: the first line of a docstring is what happened, its
+second paragraph is what that means, and ``default_safe`` and ``default_todo`` say the rest. The log
+of a failed task uses these two defaults if the error has no ``safe`` or ``todo`` of its own.
 """
 
 from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_assistant.texts import escaped
 
+NOTHING_SENT = "Nothing was sent."
+RECORDED = "What was created before is recorded in the ledger and is not sent again."
+_REFUSED = f"The refused request changed nothing. {RECORDED}"
 
+
+def sentence(text: str) -> str:
+    """
+    Return a text with a full stop at its end.
+
+    :param text: The text, with or without a full stop.
+    """
+    return text if text.endswith(".") else f"{text}."
+
+
+# Exceptions are compared and hashed by identity, and keep Python's own representation.
+@dataclass(eq=False, repr=False)
 class AssistantError(AirflowException):
     """
-    Base class of all exceptions of this package.
+    The task failed for a reason that no other section describes.
 
-    Control characters in the message are escaped, so that it is always one line.
+    An event of a trigger cannot be used, or a worker and a triggerer have different versions of
+    this package. All exceptions of this package derive from this class.
 
-    :param message: What happened, where, and what to do.
+    The text of the exception is one line of the three fields. Control characters are escaped.
+
+    :param happened: What happened and where, without a full stop at the end.
+    :param safe: What is not lost or not changed, in sentences. Default: None.
+    :param todo: What to do, in sentences. Default: None.
     """
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(escaped(message))
+    default_safe: ClassVar[str] = RECORDED
+    default_todo: ClassVar[str] = "Install the same version on all workers and triggerers, then run the task again."
+
+    # Every field has a default, so that an instance survives pickling, which passes one of them.
+    happened: str = ""
+    _: KW_ONLY
+    safe: str | None = None
+    todo: str | None = None
+
+    def __post_init__(self) -> None:
+        self.happened = escaped(self.happened)
+        self.safe = escaped(self.safe) if self.safe else None
+        self.todo = escaped(self.todo) if self.todo else None
+        self.args = (self.happened,)
+
+    def __str__(self) -> str:
+        rest = [text for text in (self.safe, self.todo) if text]
+        if not rest:
+            return self.happened
+        return " ".join([sentence(self.happened), *rest])
+
+    def serialize(self) -> tuple[str, tuple[()], dict[str, Any]]:
+        """
+        Return what Airflow stores to raise the exception again.
+
+        :return: The path of the class, no positional arguments, and the fields as keyword
+            arguments.
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return f"{type(self).__module__}.{type(self).__name__}", (), values
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AssistantInputError(AssistantError, AirflowFailException):
     """
-    Raised for invalid input, before any request is sent.
+    A parameter, a source or the connection cannot be used.
 
-    :param message: What is wrong, where, and what to do.
+    The package rejected it before the first request. If there are more invalid rows than
+    max_rejected or max_failed allows, the message gives counts.
+
     :param field: Name of the invalid field, option or column. Default: None.
     """
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
+    default_safe = NOTHING_SENT
+    default_todo = "Correct what the message names."
+    field: str | None = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AssistantAPIError(AssistantError):
     """
-    Raised when the service answers with an error status.
+    The service answered with an unexpected status.
 
-    :param message: What happened, on which site or tenant, and what to do.
+    The status is below 200 or a redirect (3xx). Usually the base URL points to a web page or a
+    proxy.
+
     :param status: HTTP status of the response.
     :param endpoint: Name of the endpoint, as in :mod:`~airflow_provider_assistant.api.endpoints`.
-    :param detail: Error message in the response body, shortened; empty if the body has no readable message.
+    :param detail: Error message in the response body, shortened; empty if the body has no readable
+        message.
     :param retry_after: Seconds to wait, as requested by the service (``Retry-After``), or None.
     :param request_id: The service's id of the HTTP request (``X-Request-Id``), or None.
     """
 
-    # Every field has a default, so that an instance survives pickling, which passes the message alone.
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        status: int = 0,
-        endpoint: str = "",
-        detail: str = "",
-        retry_after: float | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.endpoint = endpoint
-        self.detail = detail
-        self.retry_after = retry_after
-        self.request_id = request_id
+    default_todo = (
+        "Check the base URL in the Airflow connection: redirects are not followed, so that the key stays with its host."
+    )
+    status: int = 0
+    endpoint: str = ""
+    detail: str = ""
+    retry_after: float | None = None
+    request_id: str | None = None
 
 
 class AssistantBadRequestError(AssistantAPIError, AirflowFailException):
-    """Raised for 400 and any other 4xx without a class here: the service refuses this request. It is not retried."""
+    """
+    The service refused the request.
+
+    The status is 400, or a 4xx that no other section describes.
+    """
+
+    default_safe = _REFUSED
+    default_todo = "Fix the payload; the same request would be refused again. The service's message may name the field."
 
 
 class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):
-    """Raised for 401: the API key is wrong, or authentication is not set up."""
+    """
+    The service does not accept the API key.
+
+    The status is 401: the API key is wrong, was rotated or revoked, or authentication is not set
+    up.
+    """
+
+    default_safe = _REFUSED
+    default_todo = "Fix the API key in the Airflow connection's password. 'airflow connections test' checks it."
 
 
 class AssistantPermissionError(AssistantAPIError, AirflowFailException):
-    """Raised for 403: the plan, the access rights or a missing capability do not permit the call."""
+    """
+    The API key is not allowed to do this.
+
+    The status is 403: the plan, the access rights or a missing capability do not permit the call.
+    The plan of the key may not include this part of the API.
+    """
+
+    default_safe = _REFUSED
+    default_todo = "Check the plan, access and capabilities of this API key."
 
 
 class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
-    """Raised for 404: the tenant, site or resource does not exist or belongs to another tenant."""
+    """
+    The service does not know the tenant, the site or the object.
+
+    The status is 404: the tenant, site or resource does not exist or belongs to another tenant.
+    """
+
+    default_safe = _REFUSED
+    default_todo = (
+        "Check the identifiers and that this API key owns them. 'airflow connections test' lists the sites of the key."
+    )
 
 
 class AssistantRateLimitError(AssistantAPIError):
-    """Raised for 429: too many requests, and the requested pause is longer than the longest allowed one."""
+    """
+    The service asks for a longer wait than the task allows.
+
+    The status is 429: too many requests. Another task may use the same limit.
+    """
+
+    default_safe = _REFUSED
+    default_todo = (
+        "Retry later, lower the concurrency, or raise the tenant's limits. With deferrable=True or "
+        "AssistantRetryPolicy, the task waits that long."
+    )
 
 
 class AssistantServerError(AssistantAPIError):
-    """Raised for 5xx: the service still fails after all retries."""
+    """
+    The service failed.
+
+    The status is 5xx. All retries within the task failed as well.
+    """
+
+    default_todo = "Run the task again later. If it persists, alert the service's owner."
 
 
 class AssistantResponseError(AssistantError):
-    """Raised when the service reports success, but the body is not JSON or lacks the requested data."""
+    """
+    The service reported success, but its response cannot be read.
+
+    The body is not JSON, lacks the field that the call needs, or is larger or deeper than allowed.
+    """
+
+    default_safe = "The request was probably carried out. A load lists such a row as ambiguous."
+    default_todo = (
+        "Check the base URL in the Airflow connection: a login page or a proxy may have answered. Then check "
+        "at the service what was created."
+    )
 
 
 class AssistantConnectionError(AssistantError):
-    """Raised when no connection can be made, or when it breaks before the response is complete."""
+    """
+    The service could not be reached, or the connection broke.
+
+    The name, the port, the network or TLS is wrong, or the service is down.
+    """
+
+    default_todo = (
+        "Check the base URL in the Airflow connection, and from the worker that the host can be reached. "
+        "Then run the task again."
+    )
 
 
 class AssistantTimeoutError(AssistantError):
-    """Raised when the response is not complete within the connection's timeout."""
+    """
+    The service did not answer in time.
+
+    The timeout of the connection runs from the end of the request to the last byte of the response.
+    """
+
+    default_todo = "Run the task again. If the service is only slow, raise the timeout in the Airflow connection."
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AssistantAmbiguousError(AssistantError):
     """
-    Raised when a create request may or may not have taken effect, after a 5xx or without a usable response.
+    A request may or may not have been carried out.
 
-    The last failure is its ``__cause__``.
+    The request was sent, and the service answered with a 5xx, with an unreadable response, or not
+    at all. The API has no way to look up the outcome. The last failure is the exception's
+    ``__cause__``.
 
-    :param message: What happened, and what a repetition may do.
     :param endpoint: Name of the endpoint.
     :param attempts: Number of times the request was sent.
     :param retry_after: Seconds to wait, as requested by the service (``Retry-After``), or None.
     """
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        endpoint: str = "",
-        attempts: int = 1,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.endpoint = endpoint
-        self.attempts = attempts
-        self.retry_after = retry_after
+    default_safe = f"{RECORDED} The request itself is recorded as ambiguous."
+    default_todo = (
+        "A retry sends it again, unless on_ambiguous forbids it. 'airflow assistant ledger ambiguous' lists "
+        "such requests, and 'ledger resolve' records their outcome."
+    )
+    endpoint: str = ""
+    attempts: int = 1
+    retry_after: float | None = None
 
 
 class AssistantAmbiguousPermanentError(AssistantAmbiguousError, AirflowFailException):
-    """Raised for an ambiguous request with ``on_ambiguous="fail"``: Airflow does not retry the task."""
+    """
+    A request may or may not have been carried out, and is not sent again.
+
+    The parameter on_ambiguous is "fail".
+    """
+
+    default_todo = (
+        "Check at the service whether the request was carried out, record it with 'airflow assistant ledger "
+        "resolve', then clear the task."
+    )
 
 
 class AssistantIncompleteError(AssistantError):
-    """Raised when a load ends with failed or ambiguous rows; a retry sends only those."""
+    """
+    Some rows, questions or ratings were not sent.
+
+    They are valid, but the service failed or the task was stopped.
+    """
+
+    default_safe = "All others have been processed and recorded."
+    default_todo = "Run the task again: it sends only the missing ones. The findings give a reason for each."
 
 
 class AssistantIncompletePermanentError(AssistantIncompleteError, AirflowFailException):
-    """Raised when a load is incomplete because the service refused every missing row; a retry would not help."""
+    """
+    The service refused every rating that is missing.
+
+    A retry would be refused as well.
+    """
+
+    default_safe = "All other ratings are sent and recorded."
+    default_todo = "Read the reasons in the findings. Usually the session or the request no longer exists."
 
 
 class AssistantIncompleteExportError(AssistantError):
-    """Raised when too many sites cannot be read; the others are written, and a retry reads all sites again."""
+    """
+    More sites than max_failed_sites could not be read.
+
+    The message names each site and its error.
+    """
+
+    default_safe = "The sites that could be read are written. If none could, the day is unchanged."
+    default_todo = "Run the task again: it reads all sites and replaces the day."
 
 
 class AssistantIncompleteExportPermanentError(AssistantIncompleteExportError, AirflowFailException):
-    """Raised when an export is incomplete because the service refused every missing site; a retry would not help."""
+    """
+    The service refused more sites than max_failed_sites.
+
+    A retry would be refused as well.
+    """
+
+    default_todo = "Correct site_ids or the API key, or raise max_failed_sites."
 
 
+class AssistantGateFailedError(AssistantError, AirflowFailException):
+    """
+    The evaluation did not pass its gate.
+
+    A rule of the gate does not hold. The service and the task work.
+    """
+
+    default_safe = "The scores, the summary and the report are written."
+    default_todo = (
+        "Open the report and read the worst answers. Correct the knowledge base and ask again, or change the gate."
+    )
+
+
+class AssistantJudgeLimitError(AssistantError, AirflowFailException):
+    """
+    The judges of an evaluation have used max_judge_tokens.
+
+    The questions are more, or longer, than the limit allows. The evaluation has no scores yet.
+    """
+
+    default_safe = "The verdicts so far are saved in verdicts.parquet. A retry does not pay for them again."
+    default_todo = "Raise max_judge_tokens, or evaluate fewer questions."
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class AssistantRequestFailedError(AssistantError):
     """
-    Raised when an async chat request ends with a status that means failed.
+    The service could not answer a chat.
 
-    :param message: Error message of the service.
+    The chat request ended in the failed status. In a batch, most of the unanswered questions did.
+
     :param request_id: Id of the chat request.
     :param status: Status word of the service.
     """
 
-    def __init__(self, message: str = "", *, request_id: str = "", status: str = "") -> None:
-        super().__init__(message)
-        self.request_id = request_id
-        self.status = status
+    default_safe = "Answers that were received are kept."
+    default_todo = "Read the service's reason, then run the task again: it submits the failed questions again."
+    request_id: str = ""
+    status: str = ""
 
 
 class AssistantRequestFailedPermanentError(AssistantRequestFailedError, AirflowFailException):
-    """Raised for a failed chat request in a task that only polls it: a retry would get the same result."""
+    """
+    The service could not answer a chat that the task only waits for.
+
+    The chat request ended in the failed status. Polling it again would give the same result.
+    """
+
+    default_safe = "Nothing was changed: a sensor only reads."
+    default_todo = "Clear the task that submitted the chat: it submits the question again."
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AssistantRequestTimeoutError(AssistantError):
     """
-    Raised when an async chat request does not end within its timeout; it may still complete later.
+    A chat was not answered within the task's timeout.
 
-    :param message: How long the task waited, and the last status.
+    The service is still processing it, or its queue is full. In a batch, most unanswered questions
+    are pending.
+
     :param request_id: Id of the chat request.
     :param status: Last status word of the service, or an empty string.
     """
 
-    def __init__(self, message: str = "", *, request_id: str = "", status: str = "") -> None:
-        super().__init__(message)
-        self.request_id = request_id
-        self.status = status
+    default_safe = "The request stays open at the service, and answers that were received are kept."
+    default_todo = (
+        "Run the task again: it waits for the same requests. If answers always take longer, raise the task's timeout."
+    )
+    request_id: str = ""
+    status: str = ""
 
 
 class AssistantRequestLostError(AssistantError):
-    """Raised when the service no longer knows async chat requests that it accepted; submit them again."""
-
-
-class AssistantStorageError(AssistantError, OSError):
     """
-    Raised when a file cannot be written, because the storage is full, read-only or unreachable. A retry may help.
+    The service no longer knows a chat that it had accepted.
 
-    :param message: Which file, why, and whether a previous version of it still exists.
-    :param code: Error number of the operating system (``errno``), or None.
+    The service answers polls of the request with 404, 400 or 410. It has lost or deleted the
+    request.
     """
 
-    def __init__(self, message: str = "", *, code: int | None = None) -> None:
-        super().__init__(message)
-        self.errno = code
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class AssistantWarehouseError(AssistantError):
-    """Raised when the warehouse cannot be opened, stays locked or refuses the rows; it was not changed."""
-
-
-class AssistantGateFailedError(AssistantError, AirflowFailException):
-    """Raised when an evaluation does not pass its gate; a retry with the same answers would not help."""
-
-
-class AssistantJudgeLimitError(AssistantError, AirflowFailException):
-    """Raised when the judges of an evaluation have used ``max_judge_tokens``; their verdicts so far are kept."""
+    default_safe = "Answers that were received are kept."
+    default_todo = "Run the task again: it submits the question again."
 
 
 class AssistantLedgerError(AssistantError):
-    """Raised when the ledger's database is unreachable, locked or full, or drops the connection. A retry may help."""
+    """
+    The ledger is not available.
+
+    Its database cannot be reached, is locked, is full, or closed the connection for more than 20
+    seconds.
+    """
+
+    default_safe = (
+        "Every outcome is recorded in the ledger, or listed in the findings if the ledger could not be written."
+    )
+    default_todo = "Run the task again once the database is back."
 
 
 class AssistantLedgerPermanentError(AssistantLedgerError, AirflowFailException):
     """
-    Raised when the ledger cannot be used and a retry would not help.
+    The ledger cannot be used.
 
-    The ledger has a newer version than this package, is read-only, is not a database, denies access, or its connection
-    id is wrong.
+    It is newer than this package, read-only, not a ledger database, or its connection is wrong. Or
+    it is a file, and a distributed executor runs tasks on machines that do not share it.
     """
+
+    default_safe = NOTHING_SENT
+    default_todo = (
+        "Correct the connection that the message names, the permissions or the version of the package. With "
+        "a distributed executor, set [assistant] ledger_conn_id."
+    )
+
+
+class AssistantWarehouseError(AssistantError):
+    """
+    The warehouse cannot be opened or written.
+
+    Another process has locked it, it cannot be reached, or it rejects the rows.
+    """
+
+    default_safe = "The transaction was rolled back: the warehouse is unchanged."
+    default_todo = "Close other writers of the database or correct its connection, then run the task again."
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AssistantStorageError(AssistantError, OSError):
+    """
+    A file could not be written.
+
+    The disk is full or read-only, a permission is missing, or the object storage failed.
+
+    :param errno: Error number of the operating system, or None.
+    """
+
+    default_safe = f"Files are replaced as a whole: readers see the old file or the new one. {RECORDED}"
+    default_todo = "Free some space or correct the path in the message, then run the task again."
+    errno: int | None = None

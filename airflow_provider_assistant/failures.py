@@ -9,25 +9,78 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
+    AirflowFailException,
     AirflowNotFoundException,
     AirflowSensorTimeout,
     Context,
 )
 
-from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantAPIError, AssistantError
+from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.api.errors import STATUSES
+from airflow_provider_assistant.exceptions import (
+    NOTHING_SENT,
+    RECORDED,
+    AssistantAPIError,
+    AssistantError,
+    AssistantStorageError,
+    sentence,
+)
+from airflow_provider_assistant.provider_info import DOCUMENTATION
 from airflow_provider_assistant.texts import escaped
 
-if TYPE_CHECKING:
-    from airflow_provider_assistant.messages import Message
+RUNBOOK: Final = f"{DOCUMENTATION}en/stable/operations/runbook.html"
 
 log = logging.getLogger(__name__)
+
+
+class Foreign(NamedTuple):
+    """
+    What the runbook says about an exception that is not one of this package.
+
+    :param happened: What happened, as a short sentence.
+    :param meaning: What causes the error.
+    :param default_safe: What is not lost; used if the task has no counts.
+    :param default_todo: What to do about the error.
+    """
+
+    happened: str
+    meaning: str
+    default_safe: str
+    default_todo: str
+
+
+FOREIGN: Final[dict[type[Exception], Foreign]] = {
+    AirflowSensorTimeout: Foreign(
+        "A chat was not answered within the sensor's timeout.",
+        "The service is still processing it, or its queue is full.",
+        "The request stays open at the service: a sensor only reads.",
+        "Clear the sensor: it waits for the same request. If answers always take longer, raise its timeout.",
+    ),
+    AirflowNotFoundException: Foreign(
+        "Airflow has no connection of this name.",
+        "This process finds it in no environment variable, secrets backend or metadata database.",
+        NOTHING_SENT,
+        "Create the connection, or correct the parameter that names it.",
+    ),
+    OSError: Foreign(
+        "A file or a storage could not be read or written.",
+        "The disk is full, a path or a permission is wrong, or the object storage failed.",
+        AssistantStorageError.default_safe,
+        AssistantStorageError.default_todo,
+    ),
+    Exception: Foreign(
+        "An unexpected error.",
+        "Another library or a callable of the DAG raised it, or this package has a bug.",
+        RECORDED,
+        "Read the traceback below. If it shows this package as the cause, report it with the traceback.",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +89,7 @@ class FailureContext:
     What a task was doing when it failed.
 
     :param doing: The operation, its object, host and connection, such as ``wait for chat request 'r1' on site 'docs'``.
-    :param safe: What is safe, with counts. Default: empty, the text of the table of messages.
+    :param safe: What is safe, with counts. Default: empty, the text of the exception or of its class.
     :param findings: Path of the findings. Default: None.
     """
 
@@ -91,34 +144,60 @@ def log_failure(error: Exception, failure_context: FailureContext) -> None:
     :param error: The exception that failed the task.
     :param failure_context: What the task was doing.
     """
-    # Imported here: Airflow parses DAG files every few seconds, and they do not need the table.
-    from airflow_provider_assistant.messages import RUNBOOK, message_of
+    happened, safe, todo = escaped(f"{type(error).__name__}: {error}"), None, None
+    # A sensor's timeout is an exception of Airflow. If the service's reply caused it, the cause says more.
+    ours = error.__cause__ if isinstance(error, AirflowSensorTimeout) else error
+    if isinstance(ours, AssistantError):
+        happened, safe, todo = ours.happened, ours.safe, ours.todo
+    kind = documented_class(error)
+    if issubclass(kind, AssistantError):
+        usual: Foreign | type[AssistantError] = kind
+    else:
+        usual = FOREIGN[kind]
+    safe = escaped(failure_context.safe) or safe or usual.default_safe
+    todo = todo or usual.default_todo
+    if is_final(kind):
+        todo += " Airflow does not retry this task: clear it afterwards."
+    if failure_context.findings and failure_context.findings not in todo:
+        todo += f" Findings: {failure_context.findings}."
+    log.error("What happened: %s: %s", escaped(failure_context.doing), sentence(happened))
+    log.error("What is safe: %s", safe)
+    log.error("What to do: %s Runbook: %s#%s", todo, RUNBOOK, anchor_of(error))
 
-    row = message_of(error)
-    happened, advice = _happened_and_advice(error, row)
-    retried = " Airflow does not retry this task: clear it afterwards." if row.is_final else ""
-    is_named = not failure_context.findings or failure_context.findings in advice
-    listed = "" if is_named else f" Findings: {failure_context.findings}."
-    log.error("What happened: %s: %s.", escaped(failure_context.doing), happened)
-    log.error("What is safe: %s", escaped(failure_context.safe) or row.safe)
-    log.error("What to do: %s%s%s Runbook: %s#%s", advice, retried, listed, RUNBOOK, row.anchor)
+
+def documented_class(error: Exception) -> type[Exception]:
+    """
+    Return the class of an error, or else its nearest base class, that the runbook describes.
+
+    :param error: The error.
+    """
+    kinds = type(error).__mro__
+    return next(kind for kind in kinds if kind in FOREIGN or kind.__module__ == exceptions.__name__)
 
 
-def _happened_and_advice(error: Exception, row: Message) -> tuple[str, str]:
-    """Return what happened, and what to do; the error's own advice is more precise than that of the table."""
-    first, *rest = re.split(r"(?<!\.)\. (?=[A-Z'])", str(error), maxsplit=1)
-    happened = first.rstrip(".")
-    if isinstance(error, AssistantAmbiguousError):
-        return happened, row.todo
+def is_final(kind: type[Exception]) -> bool:
+    """
+    Return whether Airflow fails a task without a retry.
+
+    :param kind: Class of the exception that fails the task.
+    """
+    return issubclass(kind, AirflowFailException | AirflowSensorTimeout)
+
+
+def anchor_of(error: Exception) -> str:
+    """
+    Return the anchor of an error's section in the runbook.
+
+    A status with advice of its own has a section of its own.
+
+    :param error: The error.
+    """
+    name = documented_class(error).__name__.lower()
     if isinstance(error, AssistantAPIError):
-        detail = f" (the service said {error.detail!r})" if error.detail else ""
-        return f"{happened}{detail}", row.todo
-    if not isinstance(error, AssistantError | AirflowSensorTimeout):
-        # Messages of other libraries may have several lines, and contain no advice.
-        return escaped(f"{type(error).__name__}: {error}".rstrip(".")), row.todo
-    # The line "What is safe" already says this.
-    advice = re.sub(r"^Nothing was (?:sent|changed)\.\s*", "", "".join(rest))
-    return happened, advice or row.todo
+        row = STATUSES.get(error.status)
+        if row and row.own_todo:
+            return f"{name}-{error.status}"
+    return name
 
 
 def _is_failure(error: Exception) -> bool:

@@ -41,56 +41,53 @@ LONGEST_RETRY_AFTER = 86_400.0
 
 class Row(NamedTuple):
     """
-    One row of the error table.
+    One row of the table of statuses.
 
     :param error: Exception class.
     :param condition: What the status means, for the message.
-    :param handling: What to do, for the message.
+    :param own_todo: What to do, if the class has no answer that fits this status. Default: None.
     """
 
     error: type[AssistantAPIError]
     condition: str
-    handling: str
+    own_todo: str | None = None
+
+    @property
+    def todo(self) -> str:
+        """What to do."""
+        return self.own_todo or self.error.default_todo
 
 
-ERROR_TABLE: dict[int, Row] = {
-    400: Row(
+STATUSES: dict[int, Row] = {
+    400: Row(AssistantBadRequestError, "malformed payload or request structure"),
+    401: Row(AssistantAuthenticationError, "the API key is wrong or authentication is not set up"),
+    403: Row(AssistantPermissionError, "plan, access or capability does not permit the call"),
+    404: Row(AssistantNotFoundError, "tenant, site or resource not found, or not owned by the caller"),
+    409: Row(
         AssistantBadRequestError,
-        "malformed payload or request structure",
-        "Fix the payload; the same request would be refused again.",
+        "an object with this name or in this state already exists",
+        "Check the object at the service, then change the row or skip it.",
     ),
-    401: Row(
-        AssistantAuthenticationError,
-        "the API key is wrong or authentication is not set up",
-        "Fix the API key in the Airflow connection's password.",
+    413: Row(
+        AssistantBadRequestError,
+        "one text, message or file is larger than the service allows",
+        "Split the row or the file into smaller ones.",
     ),
-    403: Row(
-        AssistantPermissionError,
-        "plan, access or capability does not permit the call",
-        "Check the plan, access and capabilities of this API key.",
+    415: Row(
+        AssistantBadRequestError,
+        "the service does not accept this type of file, by its name or content type",
+        "Convert the file to a type that the service accepts, or leave it out.",
     ),
-    404: Row(
-        AssistantNotFoundError,
-        "tenant, site or resource not found, or not owned by the caller",
-        "Check the identifiers and that this API key owns them.",
+    422: Row(
+        AssistantBadRequestError,
+        "a field has a value that the service does not allow",
+        "Fix the field that the service names in its reply.",
     ),
-    429: Row(
-        AssistantRateLimitError,
-        "too many requests",
-        "Retry later, lower the concurrency, or raise the tenant's limits.",
-    ),
+    429: Row(AssistantRateLimitError, "too many requests"),
 }
-SERVER_ERROR = Row(
-    AssistantServerError,
-    "server-side failure",
-    "If it persists, alert the service's owner.",
-)
+SERVER_ERROR = Row(AssistantServerError, "server-side failure")
 # A 4xx that the table does not list rejects this one request, like a 400.
-REFUSED = Row(
-    AssistantBadRequestError,
-    "the service refuses this request",
-    "Fix the payload; the same request would be refused again.",
-)
+REFUSED = Row(AssistantBadRequestError, "the service refuses this request")
 # HTTP defines 408 (Request Timeout) and 425 (Too Early) as retryable: the service has not processed the request.
 TOO_SOON = Row(
     AssistantAPIError,
@@ -98,11 +95,7 @@ TOO_SOON = Row(
     "If it persists, alert the service's owner.",
 )
 SENT_AGAIN = frozenset({408, 425})
-UNEXPECTED = Row(
-    AssistantAPIError,
-    "an answer the specification does not list",
-    "Check the base URL in the Airflow connection: redirects are not followed, so that the key stays with its host.",
-)
+UNEXPECTED = Row(AssistantAPIError, "an answer the specification does not list")
 
 
 def from_response(call: Call[Any], response: Response, now: float) -> AssistantAPIError:
@@ -114,13 +107,17 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     :param now: Current time in seconds since the epoch, to evaluate a ``Retry-After`` that is a date.
     :return: The exception, with ``status``, ``endpoint``, ``detail``, ``retry_after`` and ``request_id`` set.
     """
-    row = ERROR_TABLE.get(response.status) or _row_of_class(response.status)
+    row = STATUSES.get(response.status) or _row_of_class(response.status)
     detail = _detail(response)
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-    quoted = f" The service said: {detail!r}." if detail else ""
-    wait = f" It asked to wait {retry_after:.0f} s." if retry_after is not None else ""
+    happened = f"{response.status} {_phrase(response.status)}: {row.condition} ({call})"
+    if detail:
+        happened += f". The service said: {detail!r}"
+    if retry_after is not None:
+        happened += f". It asked to wait {retry_after:.0f} s"
     return row.error(
-        f"{response.status} {_phrase(response.status)}: {row.condition} ({call}).{quoted}{wait} {row.handling}",
+        happened,
+        todo=row.todo,
         status=response.status,
         endpoint=call.endpoint,
         detail=detail,
@@ -130,7 +127,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
 
 
 def _row_of_class(status: int) -> Row:
-    """Return the row for a status that ERROR_TABLE does not list, by its class (3xx, 4xx, 5xx)."""
+    """Return the row for a status that STATUSES does not list, by its class (3xx, 4xx, 5xx)."""
     if status >= 500:
         return SERVER_ERROR
     if status in SENT_AGAIN:
@@ -148,12 +145,12 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
     """
     if failure.kind == "timeout":
         return AssistantTimeoutError(
-            f"No answer in time from {failure.host}: {failure.detail} ({call}). "
-            "If the service is only slow, raise the timeout in the Airflow connection."
+            f"No answer in time from {failure.host}: {failure.detail} ({call})",
+            todo="If the service is only slow, raise the timeout in the Airflow connection.",
         )
     return AssistantConnectionError(
-        f"No answer from {failure.host}: {failure.detail} ({call}). "
-        "Check the base URL in the Airflow connection and that the service can be reached from this machine."
+        f"No answer from {failure.host}: {failure.detail} ({call})",
+        todo="Check the base URL in the Airflow connection and that the service can be reached from this machine.",
     )
 
 

@@ -59,7 +59,7 @@ class BatchState:
         except AssistantStorageError as error:
             raise AssistantStorageError(
                 f"nothing can be written beside output_path, in {self.folder}: {error}. Nothing was sent.",
-                code=error.errno,
+                errno=error.errno,
             ) from error
         with contextlib.suppress(Exception):
             probe.unlink()

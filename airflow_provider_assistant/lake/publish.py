@@ -210,7 +210,7 @@ def storing(target: Path | ObjectStoragePath, then: str) -> Iterator[None]:
         # Each object storage client raises different exceptions, without a common base class.
         code = getattr(error, "errno", None) or errno.EIO
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise AssistantStorageError(f"{target} cannot be written: {reason} ({then})", code=code) from error
+        raise AssistantStorageError(f"{target} cannot be written: {reason} ({then})", errno=code) from error
 
 
 def _encoded(table: pa.Table) -> bytes:

@@ -98,7 +98,7 @@ class Findings:
                 f"the findings cannot be written to {str(self.path)!r}: {self._error}. The ledger contains all created "
                 f"documents, but the list of {self.count} rows that need attention is lost. Free some space or set "
                 "another path, then run the task again to get the list.",
-                code=self._error.errno,
+                errno=self._error.errno,
             ) from self._error
 
     def __enter__(self) -> Self:

@@ -351,8 +351,8 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         if unanswered == result["rejected"]:
             raise AssistantInputError(
                 f"{unanswered} of {result['rows']} questions cannot be asked ({_summary(result)}), more than "
-                f"max_failed={self.max_failed:g} allows. Fix these rows in the source and re-run the task; the reasons "
-                f"are in {self.output_path}.",
+                f"max_failed={self.max_failed:g} allows",
+                todo=f"Fix these rows in the source and re-run the task; the reasons are in {self.output_path}.",
                 field="source",
             )
         plans = {
@@ -368,7 +368,8 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         retry = f"keeps the answers and {does}" if self.ledger else "asks all questions again, because ledger=False"
         raise _ERRORS[worst](
             f"{unanswered} of {result['rows']} questions have no answer ({_summary(result)}), more than "
-            f"max_failed={self.max_failed:g} allows. A retry {retry}. All questions are in {self.output_path}."
+            f"max_failed={self.max_failed:g} allows",
+            todo=f"A retry {retry}. All questions are in {self.output_path}.",
         )
 
 

@@ -30,12 +30,14 @@ def load_failure(
         problems = [f"{counts.failed} rows failed"] * bool(counts.failed)
         problems += [f"{ambiguous} rows are ambiguous"] * bool(ambiguous)
         return AssistantIncompleteError(
-            f"{' and '.join(problems)} ({counts}). A retry sends those and no others.{listed}"
+            f"{' and '.join(problems)} ({counts})",
+            todo=f"A retry sends those and no others.{listed}",
         )
     if counts.rejected > tolerance(max_rejected, counts.rows):
         return AssistantInputError(
-            f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows "
-            f"({counts}). Fix these rows in the source and re-run the task; the others are loaded.{listed}",
+            f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows ({counts})",
+            safe="The others are loaded.",
+            todo=f"Fix these rows in the source and re-run the task.{listed}",
             field="source",
         )
     return None

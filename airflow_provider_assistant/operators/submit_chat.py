@@ -195,7 +195,8 @@ class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOpera
             raise AssistantRequestLostError(
                 f"Lost by the service: chat request {self.request_id!r} of site "
                 f"{self.hook.resolve_site_id()!r}, which it had "
-                f"accepted. A retry or a cleared task submits the question again. Error of the last poll: {error}"
+                f"accepted. Error of the last poll: {error.happened}",
+                todo="A retry or a cleared task submits the question again.",
             ) from error
 
     def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
@@ -258,8 +259,9 @@ class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOpera
 def _not_resubmitted(call: Call[Any], earlier: Any) -> AssistantAmbiguousPermanentError:
     return AssistantAmbiguousPermanentError(
         f"Not submitted again: an earlier try may have submitted it ({call}). Its error: "
-        f"{earlier.error or 'it ended before it had a reply'} Check at the service whether it was submitted, and "
-        "record the result with 'airflow assistant ledger resolve'.",
+        f"{earlier.error or 'it ended before it had a reply'}",
+        todo="Check at the service whether it was submitted, and record the result with "
+        "'airflow assistant ledger resolve'.",
         endpoint=call.endpoint,
         attempts=earlier.attempts,
     )

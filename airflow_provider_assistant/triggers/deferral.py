@@ -117,8 +117,8 @@ def record_and_return(
     if state == "failed":
         reason = detail_of(request["error"]) if request.get("error") else "the service does not say why"
         raise failure(
-            f"Chat ended {request['status']!r}: {reason} (request {request_id!r} on site {site_id!r}, {duration}). "
-            "Polling it again gives the same end: submit the question again.",
+            f"Chat ended {request['status']!r}: {reason} (request {request_id!r} on site {site_id!r}, {duration})",
+            todo="Polling it again gives the same end: submit the question again.",
             request_id=request_id,
             status=request["status"],
         )

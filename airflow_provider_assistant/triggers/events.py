@@ -19,9 +19,9 @@ def failure_of(error: AssistantError) -> dict[str, Any]:
     Return the event payload that reports an error.
 
     :param error: The error.
-    :return: ``error``: its ``type``, ``message`` and ``fields``; :func:`raise_failure` raises it again.
+    :return: ``error``: its ``type`` and ``fields``; :func:`raise_failure` raises it again.
     """
-    return {"error": {"type": type(error).__name__, "message": str(error), "fields": vars(error)}}
+    return {"error": {"type": type(error).__name__, "fields": vars(error)}}
 
 
 def carried(rendered: Mapping[str, str | None] | None) -> dict[str, Any]:
@@ -48,6 +48,7 @@ def raise_failure(event: Mapping[str, Any] | None) -> None:
     kind = getattr(exceptions, str(reported.get("type")), None)
     if not (isinstance(kind, type) and issubclass(kind, AssistantError)):
         kind = AssistantError
-    error = kind(str(reported.get("message")))
-    vars(error).update(reported.get("fields") or {})
+    fields = reported.get("fields") or {}
+    error = kind(str(fields.get("happened", "")))
+    vars(error).update(fields)
     raise error

@@ -35,7 +35,6 @@ PURPOSE = {
     "client": "sends requests, rate limit",
     "storage": "paths, uploads",
     "keys": "key of a row",
-    "messages": "meaning of errors",
     "api": "calls, replies, retries; no I/O",
     "observability": "metrics, traces, lineage",
     "exceptions": "the error tree",

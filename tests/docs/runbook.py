@@ -1,54 +1,96 @@
 """
-Write the runbook from the table of messages.
+Write the runbook from the exceptions, the table of statuses and the table of foreign exceptions.
 
 ``python -m tests.docs.runbook`` updates the page.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_assistant.messages import MESSAGES, Message
+from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.api.errors import STATUSES
+from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.failures import FOREIGN, is_final
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "runbook.md"
-BEGIN, END = "<!-- from the table of messages: begin -->\n", "<!-- from the table of messages: end -->\n"
+BEGIN, END = "<!-- from the exceptions: begin -->\n", "<!-- from the exceptions: end -->\n"
+ERRORS = [kind for kind in vars(exceptions).values() if inspect.isclass(kind) and issubclass(kind, AssistantError)]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the runbook."""
+
+    error: type[Exception]
+    happened: str
+    meaning: str
+    safe: str
+    todo: str
+    status: int | None = None
+
+    @property
+    def title(self) -> str:
+        return self.error.__name__ + (f" ({self.status})" if self.status else "")
+
+    @property
+    def anchor(self) -> str:
+        return self.title.lower().replace(" ", "-").replace("(", "").replace(")", "")
+
+
+def sections() -> list[Section]:
+    """Return the sections: the base class and the foreign exceptions are the last ones."""
+    found = []
+    for kind in [*ERRORS[1:], ERRORS[0]]:
+        found += [_section_of_class(kind), *_sections_of_statuses(kind)]
+    found += [Section(kind, *foreign) for kind, foreign in FOREIGN.items()]
+    return found
+
+
+def _section_of_class(kind: type[AssistantError]) -> Section:
+    happened, meaning, *_ = inspect.getdoc(kind).split("\n\n")
+    return Section(kind, happened, meaning.replace("\n", " "), kind.default_safe, kind.default_todo)
+
+
+def _sections_of_statuses(kind: type[AssistantError]) -> Iterator[Section]:
+    for status, row in STATUSES.items():
+        if row.error is kind and row.own_todo:
+            condition = f"{row.condition[0].upper()}{row.condition[1:]}."
+            meaning = f"The status is {status}."
+            yield Section(kind, condition, meaning, kind.default_safe, row.own_todo, status)
 
 
 def written() -> str:
     """Return the page with the text between the marks replaced."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{_index()}\n{''.join(map(_section, MESSAGES))}{END}{after}"
+    text = "".join(_text(section) for section in sections())
+    return f"{before}{BEGIN}\n{_index()}\n{text}{END}{after}"
 
 
 def _index() -> str:
     lines = ["| Exception | What happened | Airflow retries |", "|---|---|---|"]
-    lines += [
-        f"| [`{message.title}`](#{message.anchor}) | {message.happened} | {'no' if message.is_final else 'yes'} |"
-        for message in MESSAGES
-    ]
+    for section in sections():
+        retries = "no" if is_final(section.error) else "yes"
+        lines.append(f"| [`{section.title}`](#{section.anchor}) | {section.happened} | {retries} |")
     return "\n".join(lines) + "\n"
 
 
-def _section(message: Message) -> str:
-    return "\n".join(_lines(message)) + "\n"
-
-
-def _lines(message: Message) -> Iterator[str]:
-    yield f"### {message.title}"
-    yield ""
-    yield f"**What happened**: {message.happened}"
-    yield ""
-    yield f"**What it means**: {message.meaning}"
-    yield ""
-    yield f"**What is safe**: {message.safe}"
-    yield ""
-    retries = (
-        "Airflow does not retry the task: clear it afterwards." if message.is_final else "Airflow retries the task."
-    )
-    yield f"**What to do**: {message.todo} {retries}"
-    yield ""
+def _text(section: Section) -> str:
+    retries = "Airflow retries the task."
+    if is_final(section.error):
+        retries = "Airflow does not retry the task: clear it afterwards."
+    paragraphs = [
+        f"### {section.title}",
+        f"**What happened**: {section.happened}",
+        f"**What it means**: {section.meaning}",
+        f"**What is safe**: {section.safe}",
+        f"**What to do**: {section.todo} {retries}",
+    ]
+    return "\n\n".join(paragraphs) + "\n\n"
 
 
 if __name__ == "__main__":

@@ -315,12 +315,12 @@ def test_default_timeout_of_sensors() -> None:
 
 def test_errors_by_status() -> None:
     rows = table(section(ERRORS, "By status"))
-    code = {**errors.ERROR_TABLE, "5xx": errors.SERVER_ERROR, "other 4xx": errors.REFUSED, "other": errors.UNEXPECTED}
+    code = {**errors.STATUSES, "5xx": errors.SERVER_ERROR, "other 4xx": errors.REFUSED, "other": errors.UNEXPECTED}
     assert [row["Status"] for row in rows] == [str(status) for status in code]
     for row, expected in zip(rows, code.values(), strict=True):
         assert row["Exception"] == f"`{expected.error.__name__}`"
         assert row["Condition"] == expected.condition
-        assert row["What to do"] == expected.handling
+        assert row["What to do"] == expected.todo
         assert row["Repeated in the task"] == yes(errors.is_transient(expected.error("")))
         assert row["Airflow retries"] == yes(not issubclass(expected.error, AirflowFailException))
 

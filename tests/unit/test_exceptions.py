@@ -6,6 +6,7 @@ import inspect
 import pickle
 
 import pytest
+from airflow.serialization.serialized_objects import BaseSerialization
 
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantStorageError
@@ -33,6 +34,41 @@ def test_it_is_the_same_line_after_a_trigger_has_reported_it():
 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_both_kinds():
-    error = AssistantStorageError("a cannot be written", code=28)
+    error = AssistantStorageError("a cannot be written", errno=28)
     assert isinstance(error, OSError)
     assert (error.errno, str(error)) == (28, "a cannot be written")
+    assert pickle.loads(pickle.dumps(error)).errno == 28
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "a failed"),
+        ({"safe": "Nothing was sent."}, "a failed. Nothing was sent."),
+        ({"todo": "Repair b. Then c."}, "a failed. Repair b. Then c."),
+        ({"safe": "Nothing was sent.", "todo": "Repair b."}, "a failed. Nothing was sent. Repair b."),
+        ({"safe": "", "todo": ""}, "a failed"),
+    ],
+)
+def test_the_text_is_a_line_of_the_fields(fields, text):
+    assert str(AssistantError("a failed", **fields)) == text
+    assert AssistantError("a failed", **fields).happened == "a failed"
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_the_fields_survive_pickling_and_airflow(error):
+    raised = error(FORGED, safe=f"Nothing was {FORGED}.", todo=f"Repair {FORGED}.")
+    copies = [pickle.loads(pickle.dumps(raised)), BaseSerialization.deserialize(BaseSerialization.serialize(raised))]
+    for copied in copies:
+        assert type(copied) is error
+        assert str(copied) == str(raised)
+        assert vars(copied) == vars(raised)
+    assert all("\x1b" not in text for text in (raised.happened, raised.safe, raised.todo))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_every_class_says_what_is_safe_and_what_to_do(error):
+    assert error("").safe is None
+    assert error("").todo is None
+    assert error.default_safe
+    assert error.default_todo

@@ -26,9 +26,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestFailedPermanentError,
     AssistantWarehouseError,
 )
-from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.failures import RUNBOOK, FailureContext, anchor_of, explained
 from airflow_provider_assistant.loading.findings import Findings
-from airflow_provider_assistant.messages import RUNBOOK, message_of
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
@@ -67,7 +66,7 @@ def failed(connection, caplog):
             operator.execute(context())
         lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR][-3:]
         assert [line.partition(":")[0] for line in lines] == ["What happened", "What is safe", "What to do"]
-        assert lines[2].endswith(f"Runbook: {RUNBOOK}#{message_of(raised.value).anchor}")
+        assert lines[2].endswith(f"Runbook: {RUNBOOK}#{anchor_of(raised.value)}")
         assert "anew" not in "".join(lines)
         return (*lines, raised.value)
 
@@ -173,7 +172,7 @@ def test_a_chat_that_is_refused_says_what_the_service_said(failed, service):
     happened, safe, todo, _ = failed(
         AssistantChatOperator(task_id="chat", session_id="s", message="Hello?"), AssistantBadRequestError
     )
-    assert "the service said 'This failure was asked for.'" in happened
+    assert "The service said: 'This failure was asked for.'" in happened
     assert "changed nothing" in safe
     assert todo.endswith("#assistantbadrequesterror-422")
 
@@ -298,7 +297,7 @@ class Task:
 
 
 def test_a_failure_to_describe_the_task_does_not_hide_the_error(caplog):
-    error = AssistantInputError("columns has no 'answer'. Give columns=.")
+    error = AssistantInputError("columns has no 'answer'", todo="Give columns=.")
     with pytest.raises(AssistantInputError) as raised:
         Task(error, RuntimeError("the storage has gone")).execute(context={})
     assert raised.value is error

@@ -252,7 +252,7 @@ def test_a_malformed_event_is_an_error(event):
 
 
 def test_an_error_of_a_newer_triggerer_is_still_an_error():
-    event = {"error": {"type": "AssistantQuotaError", "message": "used up", "fields": {"left": 0}}}
+    event = {"error": {"type": "AssistantQuotaError", "fields": {"happened": "used up", "left": 0}}}
     with pytest.raises(AssistantError, match="used up") as caught:
         ended_request(event)
     assert type(caught.value) is AssistantError
@@ -262,7 +262,7 @@ def test_an_error_of_a_newer_triggerer_is_still_an_error():
 @pytest.mark.parametrize("name", ["annotations", "__name__", "AirflowException", None])
 def test_only_errors_of_this_package_are_raised(name):
     with pytest.raises(AssistantError):
-        ended_request({"error": {"type": name, "message": "m"}})
+        ended_request({"error": {"type": name, "fields": {"happened": "m"}}})
 
 
 @pytest.mark.parametrize(
