@@ -49,6 +49,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider_assistant.texts import escaped
 
 NOTHING_SENT = "Nothing was sent."
+NOTHING_CHANGED = "Nothing was changed."
 RECORDED = "What was created before is recorded in the ledger and is not sent again."
 _REFUSED = f"The refused request changed nothing. {RECORDED}"
 

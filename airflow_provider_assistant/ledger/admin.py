@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
@@ -149,7 +149,9 @@ def _forget(
     if len(found) > 1:
         listed = "; ".join(f"{row.label} on {row.site_id} ({row.key})" for row in found[:5])
         raise AssistantInputError(
-            f"{name!r} matches {len(found)} documents: {listed}. Nothing was changed. Give the whole key or the site.",
+            f"{name!r} matches {len(found)} documents: {listed}",
+            safe=NOTHING_CHANGED,
+            todo="Give the whole key or the site.",
             field="entry",
         )
     if not may_change(found[0].dag_id):
@@ -163,7 +165,9 @@ def _forget(
         return
     if row.outcome == "claimed" and is_living(row.heartbeat_at, row.lease_seconds, row.database_now):
         raise AssistantInputError(
-            f"a task is sending {row.label} right now. Nothing was changed. Wait until it has ended.",
+            f"a task is sending {row.label} right now",
+            safe=NOTHING_CHANGED,
+            todo="Wait until it has ended.",
             field="entry",
         )
     older = json.loads(row.superseded or "[]")

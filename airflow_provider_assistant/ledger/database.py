@@ -92,13 +92,13 @@ def attempts_on(dialect: str) -> tenacity.Retrying:
 
 
 @contextlib.contextmanager
-def ledger_errors(bind: Bind, what: str, then: str = "") -> Iterator[None]:
+def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[None]:
     """
     Convert errors of the database to errors of the ledger.
 
     :param bind: Engine or connection of the database.
     :param what: Predicate of the message, which follows "the ledger".
-    :param then: Sentence about the consequences. Default: none.
+    :param safe: Sentence about what was not changed. Default: None.
     :raises AssistantLedgerError: The block raised a transient database error.
     :raises AssistantLedgerPermanentError: The block raised a database error that a retry cannot correct.
     """
@@ -108,8 +108,8 @@ def ledger_errors(bind: Bind, what: str, then: str = "") -> Iterator[None]:
         transient = is_transient(error)
         kind = AssistantLedgerError if transient else AssistantLedgerPermanentError
         cause = " ".join(str(getattr(error, "orig", None) or error or type(error).__name__).split())
-        sentences = [f"the ledger {what}: {cause} ({name_of(bind)}).", then, _ADVICE[transient]]
-        raise kind(" ".join(filter(None, sentences))) from error
+        happened = f"the ledger {what}: {cause} ({name_of(bind)})"
+        raise kind(happened, safe=safe, todo=_ADVICE[transient]) from error
 
 
 def connected(engine: sa.Engine) -> sa.Connection:

@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import conf
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import RunRef, UtcDateTime, leases
 
@@ -207,7 +207,8 @@ def configured() -> LeaseSettings:
         seconds = 0.0
     if not SHORTEST <= seconds <= LONGEST:
         raise AssistantLedgerPermanentError(
-            f"[assistant] lease_seconds must be a number of seconds from {SHORTEST:g} to {LONGEST:g}, not {text!r}. "
-            "Nothing was sent. Correct the option, then clear the task."
+            f"[assistant] lease_seconds must be a number of seconds from {SHORTEST:g} to {LONGEST:g}, not {text!r}",
+            safe=NOTHING_SENT,
+            todo="Correct the option, then clear the task.",
         )
     return LeaseSettings(seconds)

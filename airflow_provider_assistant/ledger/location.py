@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook, conf
 
-from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.database import NAME
 
 log = logging.getLogger(__name__)
@@ -137,9 +137,11 @@ def _check_file(name: str) -> None:
     log.error("Give all workers one ledger. %s", SET_UP)
     raise AssistantLedgerPermanentError(
         f"the ledger would be {name} on this machine, but {reason}: each machine would have its own ledger and create "
-        "all documents again. Nothing was sent. Set AIRFLOW__ASSISTANT__LEDGER_CONN_ID=assistant_ledger and "
+        "all documents again",
+        safe=NOTHING_SENT,
+        todo="Set AIRFLOW__ASSISTANT__LEDGER_CONN_ID=assistant_ledger and "
         f"AIRFLOW_CONN_ASSISTANT_LEDGER={DATABASE} for all workers, or the lines in the log. If all workers do share "
-        "the file, set [assistant] ledger_file_is_shared = True instead."
+        "the file, set [assistant] ledger_file_is_shared = True instead.",
     )
 
 
@@ -155,8 +157,9 @@ def _engine_of(location: LedgerLocation) -> sa.Engine:
         engine: sa.Engine = BaseHook.get_hook(location.conn_id).get_sqlalchemy_engine()
     except (AirflowException, AttributeError, ImportError, ValueError, sa.exc.ArgumentError) as error:
         raise AssistantLedgerPermanentError(
-            f"the ledger cannot be opened: {name}, cannot be used for SQL ({type(error).__name__}). Nothing was sent. "
-            "Correct the connection or install its provider, then clear the task."
+            f"the ledger cannot be opened: {name}, cannot be used for SQL ({type(error).__name__})",
+            safe=NOTHING_SENT,
+            todo="Correct the connection or install its provider, then clear the task.",
         ) from error
     if engine.dialect.name not in {"sqlite", "postgresql"}:
         raise AssistantLedgerPermanentError(

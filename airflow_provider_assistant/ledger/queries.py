@@ -183,7 +183,8 @@ def find_ambiguous(ledger: Ledger, prefix: str, site_id: str | None = None) -> A
     if len(found) > 1:
         listed = "; ".join(f"{entry.kind} {entry.key} on {entry.site_id}" for entry in found[:5])
         raise AssistantInputError(
-            f"{len(found)} entries have keys that begin with {prefix!r}: {listed}. Give more of it, or the site.",
+            f"{len(found)} entries have keys that begin with {prefix!r}: {listed}",
+            todo="Give more of it, or the site.",
             field="entry",
         )
     return found[0]

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry
 from airflow_provider_assistant.ledger.store import Ledger
@@ -34,13 +34,13 @@ def check_not_under_way(entry: AmbiguousEntry, advice: str) -> None:
     Check that no task is sending an entry.
 
     :param entry: The entry.
-    :param advice: What to do otherwise, the last sentence of the message.
+    :param advice: What to do otherwise, as a sentence.
     :raises AssistantInputError: A task may be sending it right now.
     """
     if entry.may_be_under_way:
         raise AssistantInputError(
-            f"{entry.run} claimed {entry.label} at {entry.claimed_at:%H:%M:%S} UTC and may still be sending "
-            f"it. {advice}",
+            f"{entry.run} claimed {entry.label} at {entry.claimed_at:%H:%M:%S} UTC and may still be sending it",
+            todo=advice,
             field="entry",
         )
 
@@ -87,7 +87,9 @@ def resolve(
             changed = not connection.execute(update).rowcount
         if changed:
             raise AssistantInputError(
-                f"{entry.kind} {entry.key} has changed since it was read. Nothing was changed. List the entries again.",
+                f"{entry.kind} {entry.key} has changed since it was read",
+                safe=NOTHING_CHANGED,
+                todo="List the entries again.",
                 field="entry",
             )
 
@@ -102,12 +104,13 @@ def _facts(
         return {}
     if entry.kind == "submission":
         if outcome == "created" and not identifier:
-            raise AssistantInputError("a created submission needs the id of its request; pass --id", field="id")
+            raise AssistantInputError("a created submission needs the id of its request", todo="Pass --id.", field="id")
         return {"request_id": identifier}
     if entry.kind == "question":
         if outcome == "created":
             raise AssistantInputError(
-                "a question can only be resolved as not-created; the next try of its task then asks it again",
+                "a question can only be resolved as not-created",
+                todo="The next try of its task then asks it again.",
                 field="as",
             )
         return {"ambiguous": 0}
@@ -117,8 +120,8 @@ def _facts(
     content_hash = content_hash or row.sent_hash
     if content_hash is None:
         raise AssistantInputError(
-            "a created document needs its content; without it, the next load would treat the row as changed. Pass "
-            "--file, with the --key, --column and --constant of the load",
+            "a created document needs its content; without it, the next load would treat the row as changed",
+            todo="Pass --file, with the --key, --column and --constant of the load.",
             field="file",
         )
     facts = {"ambiguous": 0, "sent_hash": None, "content_hash": content_hash, "document_id": identifier}

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.claims import BatchLedger
 from airflow_provider_assistant.ledger.database import attempts_on, ledger_errors, name_of, transaction
 from airflow_provider_assistant.ledger.effects import EffectLedger
@@ -53,12 +53,14 @@ class Ledger(EffectLedger):
     ) -> None:
         super().__init__(engine, now=now)
         self.leases = leases or configured()
-        with ledger_errors(engine, "cannot be opened", "Nothing was sent."):
+        with ledger_errors(engine, "cannot be opened", NOTHING_SENT):
             found, version = attempts_on(engine.dialect.name)(migrate, engine)
         if version > SCHEMA_VERSION:
             raise AssistantLedgerPermanentError(
                 f"the ledger ({name_of(engine)}) has schema version {version}, but this package supports up to "
-                f"{SCHEMA_VERSION}. Nothing was sent. Upgrade airflow-provider-assistant on this worker."
+                f"{SCHEMA_VERSION}",
+                safe=NOTHING_SENT,
+                todo="Upgrade airflow-provider-assistant on this worker.",
             )
         if found is None:
             log.warning(

@@ -257,7 +257,7 @@ def test_a_resumed_task_uses_the_ledger_it_began_with(name, service, connection,
     kind, arguments = task(name)
     trigger = execute(kind, **{**arguments, "deferrable": True}, ledger_conn_id="by_task")
     resumed = kind(task_id="task", **arguments, ledger_conn_id="rendered_again")
-    error = {"type": "AssistantRequestTimeoutError", "message": "late", "fields": {}}
+    error = {"type": "AssistantRequestTimeoutError", "fields": {"happened": "late"}}
     with pytest.raises(AirflowException, match="late"):
         resumed.execute_complete(context(), {"error": error, "rendered": trigger.rendered})
     assert resumed.ledger_location.conn_id == "by_task"
