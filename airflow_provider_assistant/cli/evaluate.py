@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.summary import Summary
     from airflow_provider_assistant.operators.judging import Judged
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.addresses import is_address
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
@@ -31,67 +29,6 @@ _WORDS = {
 _NAMED = 5
 # Beyond this, floats are approximations, and a Decimal may have millions of digits.
 LARGE = 2**63
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """
-    One question with its answer and its expectations.
-
-    :param key: Key of the question.
-    :param message: Text of the question. The key if the tables have no column ``message``.
-    :param answer: Text of the answer. None unless the status is ``complete``.
-    :param status: Status as in the file of the chat batch, or ``not_asked``: among the expectations, but not among the
-        answers.
-    :param error: Why there is no answer, or None.
-    :param seconds: Latency in seconds by the service's timestamps, or None if not known.
-    :param session_id: Session of the question, or None.
-    :param request_id: Id of the chat request, or None.
-    :param expected: The expected answer, or None.
-    :param must_include: Phrases that a correct answer contains.
-    :param must_not_include: Phrases that a correct answer does not contain.
-    :param expect_no_answer: Whether a correct answer says that it does not know. None if not specified.
-    :param weight: Weight in weighted means, relative to the other questions.
-    :param tags: Tags by which the report groups the questions.
-    :param row: All columns of both tables, for user-defined scorers.
-    :param noticed_after: Seconds from submission to the poll that found the answer. None without polls.
-    :param repetition: Number of the repetition, from 1. Repetitions of a question have the same key.
-    :param transcript: Message and answer of the earlier turns, if the question is a turn of a conversation.
-    :param expected_url: Addresses that a correct answer names.
-    """
-
-    key: str
-    message: str
-    answer: str | None
-    status: str
-    error: str | None
-    seconds: float | None
-    session_id: str | None
-    request_id: str | None
-    expected: str | None
-    must_include: tuple[str, ...]
-    must_not_include: tuple[str, ...]
-    expect_no_answer: bool | None
-    weight: float
-    tags: tuple[str, ...]
-    row: Mapping[str, Any]
-    noticed_after: float | None = None
-    repetition: int = 1
-    transcript: tuple[tuple[str, str | None], ...] = ()
-    expected_url: tuple[str, ...] = ()
-
-    @property
-    def digest(self) -> str:
-        """
-        Content hash of question and expectations. Two evaluations compare questions with equal hashes.
-
-        A turn of a conversation is another question if an earlier message of the conversation is another one.
-        """
-        said = tuple(message for message, _ in self.transcript)
-        asked = (self.message, self.expected, self.must_include, self.must_not_include, self.expect_no_answer, *said)
-        # Without addresses, the hash is as before: an expectation that is not used makes no question another one.
-        named = (*asked, {"expected_url": self.expected_url}) if self.expected_url else asked
-        return hashlib.blake2b(json.dumps(named).encode(), digest_size=16).hexdigest()
 
 
 def read_cases(

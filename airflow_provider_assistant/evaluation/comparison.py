@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_provider_assistant.evaluation.case import Identity
 from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, interval
 from airflow_provider_assistant.evaluation.summary import Change, Comparison, Difference
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 NAMED = 50
 # Smaller differences are rounding errors.
 NO_CHANGE = 1e-9
-COLUMNS = ("key", "case", "scorer", "score", "status")
+COLUMNS = ("key", "case", "scorer", "score", "status", "outcome", "repetition", "weight", "tags")
 
 
 class Scored(NamedTuple):
@@ -29,15 +31,25 @@ class Scored(NamedTuple):
     tags: tuple[str, ...]
     repetition: int = 1
 
+    @property
+    def identity(self) -> Identity:
+        """Key and number of the repetition, as of the case."""
+        return self.key, self.repetition
 
-class _Pair(NamedTuple):
-    """The two scores of a question, with its weight and tags."""
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The two scores of a question, with the weight and the tags that it has now."""
 
     key: str
     before: float
     after: float
     weight: float
     tags: tuple[str, ...]
+
+    @property
+    def difference(self) -> float:
+        return self.after - self.before
 
 
 def compare(
@@ -66,60 +78,41 @@ def compare(
     :return: The counts and the differences by scorer and by tag.
     :raises AssistantInputError: ``baseline_scores`` is not a table of scores.
     """
-    if missing := [name for name in COLUMNS if name not in baseline_scores.column_names]:
+    missing = [name for name in COLUMNS if name not in baseline_scores.column_names]
+    if missing:
         raise AssistantInputError(
             f"baseline {baseline.get('path')!r} is not a table of scores: it has no column {', '.join(missing)}",
             field="baseline",
         )
     now, before = _hashes(scores), _hashes(baseline_scores)
     same = {key for key, content_hash in now.items() if before.get(key) == content_hash}
-    had = set(baseline_scores["scorer"].unique().to_pylist())
-    changed = [name for name in changed_judges if name in had]
-    higher_is_better = {name: is_up for name, is_up in higher_is_better.items() if name in had and name not in changed}
-    pairs = {
-        name: _pairs(by_question(of_scorer(scores, name)), _scores(baseline_scores, name), same)
-        for name in higher_is_better
-    }
-    tags = sorted({tag for found in pairs.values() for pair in found for tag in pair.tags})
+    known = set(baseline_scores["scorer"].unique().to_pylist())
+    changed = [name for name in changed_judges if name in known]
+    pairs = {}
+    for name in higher_is_better:
+        if name in known and name not in changed:
+            pairs[name] = _pairs(of_scorer(scores, name), of_scorer(baseline_scores, name), same)
+    differences = {}
+    tags: dict[str, dict[str, Difference]] = {}
+    for name, found in pairs.items():
+        differences[name] = _difference(found, higher_is_better[name], NAMED)
+    for tag in sorted(_tags(pairs.values())):
+        tags[tag] = {}
+        for name, found in pairs.items():
+            tagged = [pair for pair in found if tag in pair.tags]
+            tags[tag][name] = _difference(tagged, higher_is_better[name], 0)
     return Comparison(
         baseline=dict(baseline),
         confidence=CONFIDENCE,
         same=len(same),
-        changed=sum(key in before for key in now) - len(same),
-        added=sum(key not in before for key in now),
-        removed=sum(key not in now for key in before),
+        changed=len(now.keys() & before.keys()) - len(same),
+        added=len(now.keys() - before.keys()),
+        removed=len(before.keys() - now.keys()),
         coverage_before=_coverage(baseline_scores),
-        scorers={name: _difference(pairs[name], is_up, NAMED) for name, is_up in higher_is_better.items()},
-        tags={
-            tag: {
-                name: _difference([pair for pair in pairs[name] if tag in pair.tags], is_up, 0)
-                for name, is_up in higher_is_better.items()
-            }
-            for tag in tags
-        },
+        scorers=differences,
+        tags=tags,
         changed_judges=changed,
     )
-
-
-def _hashes(scores: pa.Table) -> dict[str, str]:
-    return dict(zip(scores["key"].to_pylist(), scores["case"].to_pylist(), strict=True))
-
-
-def _coverage(scores: pa.Table) -> float:
-    identities = zip(scores["key"].to_pylist(), repetition_column(scores), strict=True)
-    statuses = dict(zip(identities, scores["status"].to_pylist(), strict=True))
-    return sum(status == "complete" for status in statuses.values()) / len(statuses) if statuses else 0.0
-
-
-def repetition_column(scores: pa.Table) -> list[int]:
-    """
-    Return the repetition of each row. A table without this column has no repetitions.
-
-    :param scores: The table of scores.
-    """
-    if "repetition" not in scores.column_names:
-        return [1] * scores.num_rows
-    return [1 if number is None else number for number in scores["repetition"].to_pylist()]
 
 
 def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
@@ -132,9 +125,9 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
     import pyarrow.compute as pc
 
     rows = scores.filter(pc.equal(scores["scorer"], scorer))
+    columns = [rows[name].to_pylist() for name in ("key", "score", "outcome", "weight")]
     tags = [tuple(found or ()) for found in rows["tags"].to_pylist()]
-    columns = (rows[name].to_pylist() for name in ("key", "score", "outcome", "weight"))
-    return [Scored(*values) for values in zip(*columns, tags, repetition_column(rows), strict=True)]
+    return list(map(Scored, *columns, tags, rows["repetition"].to_pylist()))
 
 
 def by_question(rows: Sequence[Scored]) -> Sequence[Scored]:
@@ -145,49 +138,54 @@ def by_question(rows: Sequence[Scored]) -> Sequence[Scored]:
     """
     if all(row.repetition == 1 for row in rows):
         return rows
-    grouped: dict[str, list[Scored]] = {}
+    questions: dict[str, list[Scored]] = {}
     for row in rows:
-        grouped.setdefault(row.key, []).append(row)
-    return [_mean_row(group) for group in grouped.values()]
+        questions.setdefault(row.key, []).append(row)
+    return [_mean_row(repetitions) for repetitions in questions.values()]
 
 
 def _mean_row(rows: Sequence[Scored]) -> Scored:
     """Return the repetitions of one question as one row."""
-    scored = [row for row in rows if row.score is not None]
-    return (scored or rows)[0]._replace(score=_mean([row.score for row in rows]))
+    scores = [row.score for row in rows if row.score is not None]
+    if not scores:
+        return rows[0]
+    first = next(row for row in rows if row.score is not None)
+    return first._replace(score=sum(scores) / len(scores))
 
 
-def _mean(scores: Sequence[float | None]) -> float | None:
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known) if known else None
+def _hashes(scores: pa.Table) -> dict[str, str]:
+    return dict(zip(scores["key"].to_pylist(), scores["case"].to_pylist(), strict=True))
 
 
-def _scores(scores: pa.Table, scorer: str) -> dict[str, float | None]:
-    """Return the score of one scorer by key, as :func:`by_question`. None means no score."""
-    import pyarrow.compute as pc
-
-    rows = scores.filter(pc.equal(scores["scorer"], scorer))
-    grouped: dict[str, list[float | None]] = {}
-    for key, score in zip(rows["key"].to_pylist(), rows["score"].to_pylist(), strict=True):
-        grouped.setdefault(key, []).append(score)
-    return {key: _mean(found) for key, found in grouped.items()}
+def _coverage(scores: pa.Table) -> float:
+    columns = [scores[name].to_pylist() for name in ("key", "repetition", "status")]
+    # The table has a row per scorer.
+    statuses = {(key, repetition): status for key, repetition, status in zip(*columns, strict=True)}
+    answered = list(statuses.values()).count("complete")
+    return answered / len(statuses) if statuses else 0.0
 
 
-def _pairs(now: Sequence[Scored], before: Mapping[str, float | None], same: set[str]) -> list[_Pair]:
+def _pairs(now: Sequence[Scored], before: Sequence[Scored], same: set[str]) -> list[_Pair]:
     """Return the questions that both have scored, sorted by key to make the result independent of the row order."""
-    return sorted(
-        _Pair(row.key, old, row.score, row.weight, row.tags)
-        for row in now
-        if row.key in same and row.score is not None and (old := before.get(row.key)) is not None
-    )
+    earlier = {row.key: row.score for row in by_question(before)}
+    pairs = []
+    for row in by_question(now):
+        old = earlier.get(row.key)
+        if row.key in same and row.score is not None and old is not None:
+            pairs.append(_Pair(row.key, old, row.score, row.weight, row.tags))
+    return sorted(pairs, key=lambda pair: pair.key)
+
+
+def _tags(pairs: Iterable[Sequence[_Pair]]) -> set[str]:
+    return {tag for found in pairs for pair in found for tag in pair.tags}
 
 
 def _difference(pairs: Sequence[_Pair], higher_is_better: bool, named: int) -> Difference:
-    found = interval([pair.after - pair.before for pair in pairs], [pair.weight for pair in pairs])
+    found = interval([pair.difference for pair in pairs], [pair.weight for pair in pairs])
     sign = 1 if higher_is_better else -1
-    changes = sorted(((sign * (pair.after - pair.before), pair) for pair in pairs), key=lambda c: (c[0], c[1].key))
-    worse = [pair for gain, pair in changes if gain < -NO_CHANGE]
-    better = [pair for gain, pair in reversed(changes) if gain > NO_CHANGE]
+    ranked = sorted(pairs, key=lambda pair: (sign * pair.difference, pair.key))
+    worse = [pair for pair in ranked if sign * pair.difference < -NO_CHANGE]
+    better = [pair for pair in reversed(ranked) if sign * pair.difference > NO_CHANGE]
     return Difference(
         paired=len(pairs),
         mean=found.mean if found else None,
@@ -196,6 +194,10 @@ def _difference(pairs: Sequence[_Pair], higher_is_better: bool, named: int) -> D
         worse=len(worse),
         better=len(better),
         unchanged=len(pairs) - len(worse) - len(better),
-        worst=[Change(key=pair.key, before=pair.before, after=pair.after) for pair in worse[:named]],
-        best=[Change(key=pair.key, before=pair.before, after=pair.after) for pair in better[:named]],
+        worst=[_change(pair) for pair in worse[:named]],
+        best=[_change(pair) for pair in better[:named]],
     )
+
+
+def _change(pair: _Pair) -> Change:
+    return Change(key=pair.key, before=pair.before, after=pair.after)

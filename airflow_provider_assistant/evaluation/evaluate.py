@@ -6,14 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_assistant.evaluation import statistics
+from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.comparison import Scored, by_question, compare, of_scorer
-from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
-from airflow_provider_assistant.evaluation.repetitions import repetitions_of
+from airflow_provider_assistant.evaluation.gate import check_rules, verdict_of
+from airflow_provider_assistant.evaluation.repetitions import Passed, repetitions_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.evaluation.summary import (
+    Comparison,
+    Distribution,
     Gate,
     JudgeSummary,
     PassRate,
@@ -26,7 +29,6 @@ from airflow_provider_assistant.evaluation.summary import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.cases import Case
     from airflow_provider_assistant.evaluation.rules import Condition, OnFail, Rule
     from airflow_provider_assistant.evaluation.scorers import Scorer
 
@@ -93,43 +95,31 @@ def summarise(
     :raises AssistantInputError: The baseline is not a table of scores.
     """
     by_scorer = {scorer.name: of_scorer(scores, scorer.name) for scorer in scorers}
-    passed = _passed(by_scorer, pass_if) if pass_if else {}
     higher_is_better = {scorer.name: scorer.higher_is_better for scorer in scorers}
-    findings = Findings(
-        _questions(cases),
-        {scorer.name: _scorer(scorer, by_scorer[scorer.name], judges.get(scorer.name)) for scorer in scorers},
-        _passes(pass_if, [passed[_identity(case)] for case in cases]) if pass_if else None,
-        statistics.distribution(_known(case.seconds for case in cases if case.answer is not None)),
-        _tags(cases, by_scorer, passed),
-        compare(
-            scores,
-            baseline.scores,
-            higher_is_better=higher_is_better,
-            baseline=baseline.about,
-            changed_judges=[name for name, own in judges.items() if not own.judges_like(baseline.judges.get(name))],
-        )
-        if baseline
-        else None,
-        statistics.distribution(_known(case.noticed_after for case in cases if case.answer is not None)),
-        repetitions_of(cases, by_scorer, higher_is_better, passed),
-    )
-    verdicts = judge(rules, findings, pass_if)
-    return Summary(
+    passed = _passed(by_scorer, pass_if) if pass_if else {}
+    answered = [case for case in cases if case.answer is not None]
+    summary = Summary(
         name=name,
         run=dict(run or {}),
         asked_at=_asked_at(cases),
         tag=tag,
-        **findings._asdict(),
-        gate=Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts),
+        questions=_questions(cases),
+        scorers={scorer.name: _scorer(scorer, by_scorer[scorer.name], judges) for scorer in scorers},
+        passes=_passes(pass_if, cases, passed) if pass_if else None,
+        latency=_distribution(case.seconds for case in answered),
+        noticed_after=_distribution(case.noticed_after for case in answered),
+        tags=_tags(cases, by_scorer, passed),
+        repetitions=repetitions_of(cases, by_scorer, higher_is_better, passed),
+        comparison=_comparison(scores, baseline, higher_is_better, judges) if baseline else None,
+        gate=Gate(verdict="none", on_fail=on_fail, rules=[]),
     )
+    verdicts = check_rules(rules, summary, pass_if)
+    gate = Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts)
+    return summary.model_copy(update={"gate": gate})
 
 
-def _identity(one: Case | Scored) -> tuple[str, int]:
-    return one.key, one.repetition
-
-
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
+def _distribution(values: Iterable[float | None]) -> Distribution:
+    return statistics.distribution([value for value in values if value is not None])
 
 
 def _questions(cases: Sequence[Case]) -> Questions:
@@ -143,9 +133,9 @@ def _questions(cases: Sequence[Case]) -> Questions:
     )
 
 
-def _scorer(scorer: Scorer, rows: Sequence[Scored], judged: JudgeSummary | None) -> ScorerSummary:
+def _scorer(scorer: Scorer, rows: Sequence[Scored], judges: Mapping[str, JudgeSummary]) -> ScorerSummary:
     outcomes = Counter(row.outcome for row in rows)
-    values, _ = _scored(rows)
+    values = [row.score for row in rows if row.score is not None]
     return ScorerSummary(
         kind=scorer.kind,
         higher_is_better=scorer.higher_is_better,
@@ -153,71 +143,89 @@ def _scorer(scorer: Scorer, rows: Sequence[Scored], judged: JudgeSummary | None)
         unanswered=outcomes["unanswered"],
         not_applicable=outcomes["not_applicable"],
         errors=outcomes["error"],
-        mean=statistics.weighted_mean(*_scored(by_question(rows))),
+        mean=_mean(rows),
         spread=statistics.distribution(values),
         histogram=statistics.histogram(values) if scorer.is_share else [],
-        judge=judged,
+        judge=judges.get(scorer.name),
     )
 
 
-def _scored(rows: Sequence[Scored]) -> tuple[list[float], list[float]]:
-    """Return the scores and the weights of the scored questions. Errors and missing answers do not count as 0."""
-    found = [(row.score, row.weight) for row in rows if row.score is not None]
-    return [score for score, _ in found], [weight for _, weight in found]
+def _mean(rows: Sequence[Scored]) -> float | None:
+    """Return the weighted mean of the questions. Errors and missing answers do not count as 0."""
+    scores: list[float] = []
+    weights: list[float] = []
+    for row in by_question(rows):
+        if row.score is not None:
+            scores.append(row.score)
+            weights.append(row.weight)
+    return statistics.weighted_mean(scores, weights)
 
 
-def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> dict[tuple[str, int], bool | None]:
-    """Return whether each question fulfils the condition, or None if it cannot be judged, by key and repetition."""
-    found: dict[tuple[str, int], dict[str, float | None]] = defaultdict(dict)
+def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> Passed:
+    """Return whether each answer fulfils the condition, or None if it cannot be judged."""
+    found: dict[Identity, dict[str, float | None]] = defaultdict(dict)
     for scorer in condition.names:
         for row in by_scorer[scorer]:
-            scores = found[_identity(row)]
+            scores = found[row.identity]
             if row.outcome != "not_applicable":
                 scores[scorer] = row.score
     return {identity: condition.holds(scores) for identity, scores in found.items()}
 
 
-def _passes(condition: Condition, results: Sequence[bool | None]) -> PassRate:
-    passed, failed, not_judged = (results.count(result) for result in (True, False, None))
+def _passes(condition: Condition, cases: Sequence[Case], passed: Passed) -> PassRate:
+    counts = Counter(passed[case.identity] for case in cases)
     return PassRate(
-        condition=condition.text, passed=passed, failed=failed, not_judged=not_judged, rate=_rate(passed, failed)
+        condition=condition.text,
+        passed=counts[True],
+        failed=counts[False],
+        not_judged=counts[None],
+        rate=_rate(counts),
     )
 
 
-def _rate(passed: int, failed: int) -> float | None:
-    return passed / (passed + failed) if passed or failed else None
+def _rate(counts: Counter[bool | None]) -> float | None:
+    judged = counts[True] + counts[False]
+    return counts[True] / judged if judged else None
 
 
-def _tags(
-    cases: Sequence[Case],
-    by_scorer: Mapping[str, Sequence[Scored]],
-    passed: Mapping[tuple[str, int], bool | None],
-) -> dict[str, TagSummary]:
+def _tags(cases: Sequence[Case], by_scorer: Mapping[str, Sequence[Scored]], passed: Passed) -> dict[str, TagSummary]:
     tagged: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         for tag in case.tags:
             tagged[tag].append(case)
-    scored: dict[tuple[str, str], list[Scored]] = defaultdict(list)
-    for scorer, rows in by_scorer.items():
-        for row in rows:
+    rows: dict[tuple[str, str], list[Scored]] = defaultdict(list)
+    for scorer, scored in by_scorer.items():
+        for row in scored:
             for tag in row.tags:
-                scored[tag, scorer].append(row)
-    return {
-        tag: TagSummary(
+                rows[tag, scorer].append(row)
+    summaries = {}
+    for tag, found in sorted(tagged.items()):
+        summaries[tag] = TagSummary(
             questions=len(found),
             answered=sum(case.answer is not None for case in found),
-            means={
-                scorer: statistics.weighted_mean(*_scored(by_question(scored[tag, scorer]))) for scorer in by_scorer
-            },
-            pass_rate=_rate(*_counts(passed.get(_identity(case)) for case in found)),
+            means={scorer: _mean(rows[tag, scorer]) for scorer in by_scorer},
+            pass_rate=_rate(Counter(passed.get(case.identity) for case in found)),
         )
-        for tag, found in sorted(tagged.items())
-    }
+    return summaries
 
 
-def _counts(results: Any) -> tuple[int, int]:
-    counts = Counter(results)
-    return counts[True], counts[False]
+def _comparison(
+    scores: pa.Table,
+    baseline: Baseline,
+    higher_is_better: Mapping[str, bool],
+    judges: Mapping[str, JudgeSummary],
+) -> Comparison:
+    changed = []
+    for name, judge in judges.items():
+        if not judge.judges_like(baseline.judges.get(name)):
+            changed.append(name)
+    return compare(
+        scores,
+        baseline.scores,
+        higher_is_better=higher_is_better,
+        baseline=baseline.about,
+        changed_judges=changed,
+    )
 
 
 def _asked_at(cases: Sequence[Case]) -> str | None:

@@ -18,7 +18,7 @@ from airflow_provider_assistant.observability.events import LOWEST_SDK, send_eve
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.rules import Condition
     from airflow_provider_assistant.evaluation.summary import Summary
 

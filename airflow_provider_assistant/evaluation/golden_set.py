@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from airflow_provider_assistant.evaluation.cases import Case, read_cases
+from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.text import normalise
 from airflow_provider_assistant.exceptions import AssistantInputError

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from airflow_provider_assistant.evaluation.report.formats import legible
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.summary import Summary
 
 # Maximum number of unanswered questions in the output of the suite.

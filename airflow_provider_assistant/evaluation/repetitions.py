@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeAlias
 
+from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.comparison import NO_CHANGE, Scored, by_question
 from airflow_provider_assistant.evaluation.statistics import interval, weighted_mean
 from airflow_provider_assistant.evaluation.summary import RepeatedScorer, Repetitions
 from airflow_provider_assistant.evaluation.text import normalise
 
-if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.cases import Case
-
-Value = TypeVar("Value")
+# Whether each answer passes; None if it was not judged. Empty without a condition.
+Passed: TypeAlias = Mapping[Identity, bool | None]
 
 
 def repetitions_of(
     cases: Sequence[Case],
     by_scorer: Mapping[str, Sequence[Scored]],
     higher_is_better: Mapping[str, bool],
-    passed: Mapping[tuple[str, int], bool | None],
+    passed: Passed,
 ) -> Repetitions | None:
     """
     Return the figures of the repetitions, or None if every question was asked once.
@@ -28,21 +28,30 @@ def repetitions_of(
     :param cases: The questions.
     :param by_scorer: The rows of the table of scores by scorer.
     :param higher_is_better: Whether a higher score is better, by scorer.
-    :param passed: Whether a repetition passes, by key and repetition; None if it was not judged. Empty without a
-        condition.
+    :param passed: Whether each answer passes.
     """
     if all(case.repetition == 1 for case in cases):
         return None
-    answers = _grouped((case.key, case.answer) for case in cases)
+    answers: dict[str, list[str]] = defaultdict(list)
+    for case in cases:
+        if case.answer is not None:
+            answers[case.key].append(case.answer)
+    verdicts: dict[str, list[bool]] = defaultdict(list)
+    for (key, _), verdict in passed.items():
+        if verdict is not None:
+            verdicts[key].append(verdict)
     repeated = [texts for texts in answers.values() if len(texts) > 1]
-    judged = [found for found in _grouped((key, one) for (key, _), one in passed.items()).values() if len(found) > 1]
+    judged = [found for found in verdicts.values() if len(found) > 1]
+    scorers = {}
+    for name, rows in by_scorer.items():
+        scorers[name] = _scorer(rows, higher_is_better=higher_is_better[name])
     return Repetitions(
         most=max(case.repetition for case in cases),
         questions=len({case.key for case in cases}),
         repeated=len(repeated),
         disagreement=_share([disagree(texts) for texts in repeated]),
-        unstable=_share([True in found and False in found for found in judged]),
-        scorers={name: _scorer(rows, higher_is_better=higher_is_better[name]) for name, rows in by_scorer.items()},
+        unstable=_share([len(set(found)) > 1 for found in judged]),
+        scorers=scorers,
     )
 
 
@@ -56,27 +65,27 @@ def disagree(answers: Iterable[str]) -> bool:
 
 
 def _scorer(rows: Sequence[Scored], *, higher_is_better: bool) -> RepeatedScorer:
-    questions = [row for row in by_question(rows) if row.score is not None]
-    weights = {row.key: row.weight for row in questions}
-    scores = _grouped((row.key, row.score) for row in rows)
-    worst = [(min if higher_is_better else max)(found) for found in scores.values()]
-    found = interval([row.score for row in questions if row.score is not None], list(weights.values()))
+    means: list[float] = []
+    weights: dict[str, float] = {}
+    for row in by_question(rows):
+        if row.score is not None:
+            means.append(row.score)
+            weights[row.key] = row.weight
+    scores: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.score is not None:
+            scores[row.key].append(row.score)
+    worst_of = min if higher_is_better else max
+    worst = [worst_of(scores[key]) for key in weights]
+    repeated = [found for found in scores.values() if len(found) > 1]
+    mean = interval(means, list(weights.values()))
     return RepeatedScorer(
-        mean=found.mean if found else None,
-        low=found.low if found else None,
-        high=found.high if found else None,
-        worst=weighted_mean(worst, [weights[key] for key in scores]),
-        varying=_share([max(found) - min(found) > NO_CHANGE for found in scores.values() if len(found) > 1]),
+        mean=mean.mean if mean else None,
+        low=mean.low if mean else None,
+        high=mean.high if mean else None,
+        worst=weighted_mean(worst, list(weights.values())),
+        varying=_share([max(found) - min(found) > NO_CHANGE for found in repeated]),
     )
-
-
-def _grouped(values: Iterable[tuple[str, Value | None]]) -> dict[str, list[Value]]:
-    """Return the values by key, without None."""
-    groups: dict[str, list[Value]] = {}
-    for key, value in values:
-        if value is not None:
-            groups.setdefault(key, []).append(value)
-    return groups
 
 
 def _share(found: Sequence[bool]) -> float | None:

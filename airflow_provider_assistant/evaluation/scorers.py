@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from airflow_provider_assistant.evaluation.addresses import address, addresses_in
-from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.refusals import refuses

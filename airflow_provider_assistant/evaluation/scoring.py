@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.scorers import Scorer
 
 if TYPE_CHECKING:

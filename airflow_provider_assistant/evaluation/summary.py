@@ -142,9 +142,10 @@ class JudgeSummary(_Model):
 
         :param other: The judge of the other evaluation, or None if it is not known.
         """
-        return other is not None and all(
-            getattr(self, name) == getattr(other, name) for name in ("model", "rubric", "prompt_version")
-        )
+        if other is None:
+            return False
+        mine = (self.model, self.rubric, self.prompt_version)
+        return mine == (other.model, other.rubric, other.prompt_version)
 
 
 class ScorerSummary(_Model):
@@ -380,6 +381,16 @@ class Summary(_Model):
     repetitions: Repetitions | None = None
     comparison: Comparison | None = None
     gate: Gate
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Pass rate; None without a condition, or if no question was judged."""
+        return self.passes.rate if self.passes else None
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        """Weighted mean by scorer."""
+        return {name: scorer.mean for name, scorer in self.scorers.items()}
 
     @property
     def pairs(self) -> PairCounts | None:

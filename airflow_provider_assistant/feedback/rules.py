@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.rules import Condition, parse_condition
 from airflow_provider_assistant.exceptions import AssistantInputError
 

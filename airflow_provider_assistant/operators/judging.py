@@ -14,7 +14,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.evaluate import Baseline
     from airflow_provider_assistant.evaluation.judging.judging import Judging
     from airflow_provider_assistant.evaluation.judging.requests import Verdict

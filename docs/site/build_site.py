@@ -95,8 +95,8 @@ MODULES = {
     "Exceptions": ["exceptions"],
     "Endpoints and replies": ["api.endpoints", "api.payloads", "api.replies"],
     "Evaluation": [
-        *("evaluation.cases", "evaluation.scorers", "evaluation.scoring", "evaluation.rules", "evaluation.refusals"),
-        *("evaluation.evaluate", "evaluation.summary"),
+        *("evaluation.case", "evaluation.cases", "evaluation.scorers", "evaluation.scoring", "evaluation.rules"),
+        *("evaluation.refusals", "evaluation.evaluate", "evaluation.summary"),
     ],
     "Embedded service": ["sandbox.server"],
 }

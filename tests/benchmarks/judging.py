@@ -18,7 +18,7 @@ from tests.benchmarks.measure import Figure, Size
 from tests.live.service import JUDGE, AssistantService
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from tests.benchmarks.service import Service
 
 IN_FLIGHT = 32

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.client.rate_limited import RateLimitedClient
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.judging.labels import Work
     from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions, Rubric

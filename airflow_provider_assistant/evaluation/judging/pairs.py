@@ -16,7 +16,7 @@ from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.summary import PairCounts
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.judging.requests import Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
 

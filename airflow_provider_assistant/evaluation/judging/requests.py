@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.api.call import Call, CallInfo
-from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.judging.prompts import ANSWER, PAIR, PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError

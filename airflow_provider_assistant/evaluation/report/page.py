@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from jinja2 import Template
 
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.summary import PairCounts, ScorerSummary, Summary
 
 HERE = Path(__file__).parent

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from airflow_provider_assistant.evaluation.comparison import repetition_column
 from airflow_provider_assistant.evaluation.repetitions import disagree
 from airflow_provider_assistant.evaluation.report import word_diff
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case, Identity
     from airflow_provider_assistant.evaluation.summary import Change, Difference, Summary
 
 Row = TypeVar("Row")
@@ -62,15 +61,6 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringError:
-    """A score that could not be computed."""
-
-    key: str
-    scorer: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
 class Changed:
     """A question whose score changed."""
 
@@ -108,74 +98,63 @@ def worst(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Ans
     Return the answered questions with the lowest mean score, lowest first.
 
     The mean includes only scores from 0 to 1 for which higher is better. Questions with a mean of 1 are not listed.
-
-    :param summary: The summary of the evaluation.
-    :param cases: The questions.
-    :param scores: The table of scores.
     """
     scored = _scores(scores)
-    ranked: list[tuple[float, Case, str]] = []
+    ranked: list[tuple[float, Case]] = []
     for case in cases:
-        mean = _mean_share(summary, scored[case.key, case.repetition])
+        mean = _mean_share(summary, scored[case.identity])
         if case.answer is not None and mean is not None and mean < 1:
-            ranked.append((mean, case, case.answer))
+            ranked.append((mean, case))
     ranked.sort(key=lambda one: one[0])
-    rows = [
-        _answered(case, answer, mean, scored[case.key, case.repetition]) for mean, case, answer in ranked[:MAX_WORST]
-    ]
+    rows = [_answered(case, mean, scored[case.identity]) for mean, case in ranked[:MAX_WORST]]
     return Some(rows, len(ranked) - len(rows))
 
 
 def repeated(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Repeated]:
-    """
-    Return the questions whose repetitions got different answers, with the greatest difference in score first.
-
-    :param summary: The summary of the evaluation.
-    :param cases: The questions.
-    :param scores: The table of scores.
-    """
+    """Return the questions whose repetitions got different answers, with the greatest difference in score first."""
     if summary.repetitions is None:
         return Some([], 0)
     scored = _scores(scores)
-    grouped: defaultdict[str, list[Case]] = defaultdict(list)
+    questions: dict[str, list[Case]] = {}
     for case in cases:
         if case.answer is not None:
-            grouped[case.key].append(case)
-    found = [
-        Repeated(group[0], Counter(case.answer or "" for case in group).most_common(), _spread(summary, group, scored))
-        for group in grouped.values()
-        if disagree(case.answer or "" for case in group)
-    ]
+            questions.setdefault(case.key, []).append(case)
+    found = []
+    for repetitions in questions.values():
+        answers = [case.answer or "" for case in repetitions]
+        if not disagree(answers):
+            continue
+        means = [_mean_share(summary, scored[case.identity]) for case in repetitions]
+        known = [mean for mean in means if mean is not None]
+        spread = max(known) - min(known) if known else 0.0
+        found.append(Repeated(repetitions[0], Counter(answers).most_common(), spread))
     found.sort(key=lambda one: -one.spread)
     return _some(found, MAX_REPEATED)
 
 
-def _spread(
-    summary: Summary, group: Sequence[Case], scored: Mapping[tuple[str, int], Mapping[str, float | None]]
-) -> float:
-    means = [_mean_share(summary, scored[case.key, case.repetition]) for case in group]
-    known = [mean for mean in means if mean is not None]
-    return max(known) - min(known) if known else 0.0
-
-
 def _mean_share(summary: Summary, scores: Mapping[str, float | None]) -> float | None:
     """Return the mean of the scores from 0 to 1 for which higher is better."""
-    shares = (name for name, scorer in summary.scorers.items() if scorer.histogram and scorer.higher_is_better)
-    known = [value for name in shares if (value := scores.get(name)) is not None]
+    known = []
+    for name, scorer in summary.scorers.items():
+        score = scores.get(name)
+        if scorer.histogram and scorer.higher_is_better and score is not None:
+            known.append(score)
     return sum(known) / len(known) if known else None
 
 
-def _answered(case: Case, answer: str, mean: float, scores: Mapping[str, float | None]) -> Answered:
+def _answered(case: Case, mean: float, scores: Mapping[str, float | None]) -> Answered:
+    answer = case.answer or ""
     if case.expected is None:
         return Answered(case, mean, scores, None, word_diff.plain(answer))
-    return Answered(case, mean, scores, *word_diff.compare(case.expected, answer))
+    expected, given = word_diff.compare(case.expected, answer)
+    return Answered(case, mean, scores, expected, given)
 
 
-def _scores(scores: pa.Table) -> Mapping[tuple[str, int], Mapping[str, float | None]]:
-    """Return the scores by scorer, by key and repetition."""
-    found: defaultdict[tuple[str, int], dict[str, float | None]] = defaultdict(dict)
-    columns = (scores.column(name).to_pylist() for name in ("key", "scorer", "score"))
-    for key, scorer, value, repetition in zip(*columns, repetition_column(scores), strict=True):
+def _scores(scores: pa.Table) -> Mapping[Identity, Mapping[str, float | None]]:
+    """Return the scores by scorer of each answer."""
+    found: defaultdict[Identity, dict[str, float | None]] = defaultdict(dict)
+    columns = [scores[name].to_pylist() for name in ("key", "repetition", "scorer", "score")]
+    for key, repetition, scorer, value in zip(*columns, strict=True):
         found[key, repetition][scorer] = value
     return found
 
@@ -185,13 +164,12 @@ def unanswered(cases: Iterable[Case]) -> Some[Case]:
     return _some([case for case in cases if case.answer is None], MAX_UNANSWERED)
 
 
-def scoring_errors(scores: pa.Table) -> Some[ScoringError]:
-    """Return the scores that could not be computed."""
+def scoring_errors(scores: pa.Table) -> Some[dict[str, str]]:
+    """Return ``key``, ``scorer`` and ``error`` of the scores that could not be computed."""
     import pyarrow.compute as pc
 
-    failed = scores.filter(pc.equal(scores.column("outcome"), "error"))
-    shown = failed.slice(0, MAX_ERRORS).select(["key", "scorer", "error"]).to_pylist()
-    rows = [ScoringError(row["key"], row["scorer"], row["error"] or "") for row in shown]
+    failed = scores.filter(pc.equal(scores["outcome"], "error"))
+    rows = failed.slice(0, MAX_ERRORS).select(["key", "scorer", "error"]).to_pylist()
     return Some(rows, failed.num_rows - len(rows))
 
 
@@ -200,16 +178,18 @@ def changes(summary: Summary, cases: Iterable[Case]) -> list[Changes]:
     if summary.comparison is None:
         return []
     messages = {case.key: case.message for case in cases}
+    found = []
+    for name, difference in summary.comparison.scorers.items():
+        if difference.worst or difference.best:
+            worse = _changed(difference.worst, difference.worse, messages)
+            better = _changed(difference.best, difference.better, messages)
+            found.append(Changes(name, difference, worse, better))
+    return found
 
-    def named(rows: Sequence[Change], total: int) -> Some[Changed]:
-        shown = [Changed(row, messages.get(row.key, "")) for row in rows[:MAX_CHANGES]]
-        return Some(shown, total - len(shown))
 
-    return [
-        Changes(name, found, named(found.worst, found.worse), named(found.best, found.better))
-        for name, found in summary.comparison.scorers.items()
-        if found.worst or found.best
-    ]
+def _changed(rows: Sequence[Change], total: int, messages: Mapping[str, str]) -> Some[Changed]:
+    shown = [Changed(row, messages.get(row.key, "")) for row in rows[:MAX_CHANGES]]
+    return Some(shown, total - len(shown))
 
 
 def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
@@ -226,10 +206,8 @@ def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
 
 def tags(summary: Summary) -> Some[str]:
     """Return the tags. If there are more than ``MAX_TAGS``, return those with the most questions."""
-    names = list(summary.tags)
-    if len(names) > MAX_TAGS:
-        common = set(sorted(names, key=lambda name: -summary.tags[name].questions)[:MAX_TAGS])
-        names = [name for name in names if name in common]
+    common = sorted(summary.tags, key=lambda name: -summary.tags[name].questions)[:MAX_TAGS]
+    names = sorted(common)
     return Some(names, len(summary.tags) - len(names))
 
 

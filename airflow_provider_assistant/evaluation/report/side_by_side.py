@@ -11,7 +11,7 @@ from airflow_provider_assistant.evaluation.report.sections import Some
 from airflow_provider_assistant.evaluation.rules import PAIRWISE
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.summary import Change, Summary
 
 MAX_PAIRS = 20

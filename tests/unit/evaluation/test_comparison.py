@@ -17,6 +17,7 @@ def row(key, score, *, case="same", scorer="token_f1", outcome=None, status=None
     status = status or ("failed" if outcome == "unanswered" else "complete")
     return {
         "key": key,
+        "repetition": 1,
         "case": case,
         "scorer": scorer,
         "score": score,

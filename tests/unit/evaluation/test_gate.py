@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_assistant.evaluation.gate import Findings, judge, verdict_of
+from airflow_provider_assistant.evaluation.gate import check_rules, verdict_of
 from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
 from airflow_provider_assistant.evaluation.summary import (
     Agreement,
     Comparison,
     Difference,
     Distribution,
+    Gate,
     JudgeSummary,
     PassRate,
     Questions,
     RepeatedScorer,
     Repetitions,
     ScorerSummary,
+    Summary,
     TagSummary,
 )
 
@@ -52,27 +54,30 @@ def comparison(scorers, tags=None, same=50, changed=0):
     )
 
 
-def findings(**changes):
-    found = Findings(
-        Questions(total=10, answered=8, unanswered={"failed": 2}, coverage=0.8),
-        {"token_f1": scorer(0.6, p5=0.1), "exact_match": scorer(None), "slow": scorer(4.0, up=False)},
-        PassRate(condition="token_f1 >= 0.5", passed=4, failed=1, not_judged=5, rate=0.8),
-        Distribution(count=8, p50=2.0, p95=20.0),
-        {"billing": TagSummary(questions=4, answered=3, means={"token_f1": 0.5, "exact_match": None}, pass_rate=1.0)},
-        None,
+def summary(**changes):
+    found = Summary(
+        name="n",
+        questions=Questions(total=10, answered=8, unanswered={"failed": 2}, coverage=0.8),
+        scorers={"token_f1": scorer(0.6, p5=0.1), "exact_match": scorer(None), "slow": scorer(4.0, up=False)},
+        passes=PassRate(condition="token_f1 >= 0.5", passed=4, failed=1, not_judged=5, rate=0.8),
+        latency=Distribution(count=8, p50=2.0, p95=20.0),
+        tags={
+            "billing": TagSummary(questions=4, answered=3, means={"token_f1": 0.5, "exact_match": None}, pass_rate=1.0)
+        },
+        gate=Gate(verdict="none", on_fail="report", rules=[]),
     )
-    return found._replace(**changes)
+    return found.model_copy(update=changes)
 
 
 def judged(rule, found=None):
-    (verdict,) = judge([parse_rule(rule)], found or findings())
+    (verdict,) = check_rules([parse_rule(rule)], found or summary())
     assert verdict.rule == rule
     return verdict
 
 
 def test_rules_on_repetitions():
     one = RepeatedScorer(mean=0.7, low=0.6, high=0.8, worst=0.4, varying=0.5)
-    found = findings(
+    found = summary(
         repetitions=Repetitions(
             most=3, questions=10, repeated=8, disagreement=0.25, unstable=None, scorers={"token_f1": one}
         )
@@ -93,13 +98,13 @@ def test_rules_on_repetitions():
 
 
 def test_latency_is_not_judged_by_when_polls_noticed_the_answers():
-    polled = findings(latency=Distribution(count=0), noticed_after=Distribution(count=8, p50=8.0, p95=60.0))
+    polled = summary(latency=Distribution(count=0), noticed_after=Distribution(count=8, p50=8.0, p95=60.0))
     verdict = judged("latency p95 <= 20", polled)
     assert (verdict.verdict, verdict.value) == ("not_judged", None)
     assert "noticed_after p95" in verdict.reason
     assert judged("noticed_after p95 <= 20", polled).verdict == "failed"
     assert judged("noticed_after p95 <= 90", polled).verdict == "passed"
-    assert judged("latency p95 <= 20", findings(latency=Distribution(count=0))).verdict == "failed"
+    assert judged("latency p95 <= 20", summary(latency=Distribution(count=0))).verdict == "failed"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_a_rule_passes_at_its_threshold_and_fails_beyond_it(rule, value):
 
 
 def test_a_reason_has_as_many_digits_as_it_takes_to_see_the_difference():
-    found = findings(scorers={"token_f1": scorer(0.5999999)})
+    found = summary(scorers={"token_f1": scorer(0.5999999)})
     assert judged("token_f1 >= 0.6", found).reason == "token_f1 is 0.5999999"
 
 
@@ -138,21 +143,21 @@ def test_a_mean_that_leaves_questions_out_says_so():
         ("exact_match p95 >= 0", None, "no question has such a score"),
         ("exact_match[billing] >= 0", None, "no question has such a score"),
         ("token_f1[typo] >= 0", None, "no question has the tag 'typo'"),
-        ("pass_rate >= 0", findings(passes=None), "no question was judged"),
-        ("latency p95 <= 9", findings(latency=Distribution(count=0)), "no question has such a score"),
+        ("pass_rate >= 0", summary(passes=None), "no question was judged"),
+        ("latency p95 <= 9", summary(latency=Distribution(count=0)), "no question has such a score"),
         (
             "token_f1 drop <= 1",
-            findings(comparison=comparison({"token_f1": difference(None, None, None, 0)}, same=0, changed=9)),
+            summary(comparison=comparison({"token_f1": difference(None, None, None, 0)}, same=0, changed=9)),
             "no question was scored here and in the baseline; 0 are the same, 9 changed",
         ),
         (
             "token_f1 drop <= 1",
-            findings(comparison=comparison({"token_f1": difference(0.0, None, None, 1)})),
+            summary(comparison=comparison({"token_f1": difference(0.0, None, None, 1)})),
             "1 question in common is too few",
         ),
         (
             "token_f1[typo] drop <= 1",
-            findings(comparison=comparison({"token_f1": difference(0.0, 0.0, 0.0)})),
+            summary(comparison=comparison({"token_f1": difference(0.0, 0.0, 0.0)})),
             "no question with the tag 'typo' was scored",
         ),
     ],
@@ -167,25 +172,25 @@ def test_a_rule_with_nothing_to_judge_by_fails(rule, found, says):
 
 @pytest.mark.parametrize(("low", "verdict"), [(-0.02, "passed"), (-0.0201, "failed"), (0.01, "passed")])
 def test_a_drop_is_judged_by_the_lower_end_of_the_interval(low, verdict):
-    found = findings(comparison=comparison({"token_f1": difference(0.015, low, 0.03)}))
+    found = summary(comparison=comparison({"token_f1": difference(0.015, low, 0.03)}))
     assert judged("token_f1 drop <= 0.02", found).verdict == verdict
     assert judged("token_f1 drop <= 0.02", found).value == -low
 
 
 def test_no_change_is_a_loss_of_zero_without_a_sign():
-    verdict = judged("token_f1 drop <= 0.02", findings(comparison=comparison({"token_f1": difference(0.0, 0.0, 0.0)})))
+    verdict = judged("token_f1 drop <= 0.02", summary(comparison=comparison({"token_f1": difference(0.0, 0.0, 0.0)})))
     assert str(verdict.value) == "0.0"
     assert verdict.reason.endswith("at worst it lost 0")
 
 
 @pytest.mark.parametrize(("high", "verdict"), [(2.0, "passed"), (2.1, "failed"), (-1.0, "passed")])
 def test_where_less_is_better_a_drop_is_a_rise(high, verdict):
-    found = findings(comparison=comparison({"slow": difference(0.1, -9.0, high)}))
+    found = summary(comparison=comparison({"slow": difference(0.1, -9.0, high)}))
     assert judged("slow drop <= 2", found).verdict == verdict
 
 
 def test_a_drop_of_a_tag_looks_at_its_questions():
-    found = findings(
+    found = summary(
         comparison=comparison(
             {"token_f1": difference(0.0, 0.0, 0.0)}, {"billing": {"token_f1": difference(-0.2, -0.3, -0.1)}}
         )
@@ -201,8 +206,8 @@ def test_a_drop_of_a_tag_looks_at_its_questions():
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (findings(), "there is no baseline yet"),
-        (findings(comparison=comparison({})), "the baseline was not scored with token_f1"),
+        (summary(), "there is no baseline yet"),
+        (summary(comparison=comparison({})), "the baseline was not scored with token_f1"),
     ],
 )
 def test_a_comparison_with_what_is_not_there_yet_is_not_judged_and_does_not_fail(found, says):
@@ -214,13 +219,13 @@ def test_a_comparison_with_what_is_not_there_yet_is_not_judged_and_does_not_fail
 
 def test_one_failed_rule_fails_the_gate():
     rules = [parse_rule(rule) for rule in ("coverage >= 0.5", "token_f1 >= 0.99", "token_f1 drop <= 0.1")]
-    verdicts = judge(rules, findings())
+    verdicts = check_rules(rules, summary())
     assert [verdict.verdict for verdict in verdicts] == ["passed", "failed", "not_judged"]
     assert verdict_of(verdicts) == "failed"
 
 
 def test_no_rules_are_no_verdict():
-    assert verdict_of(judge([], findings())) == "none"
+    assert verdict_of(check_rules([], summary())) == "none"
 
 
 def by_judge(kappa, labels=50, mean=0.9):
@@ -229,7 +234,7 @@ def by_judge(kappa, labels=50, mean=0.9):
     rates = {"true_pass_rate": 0.9, "true_fail_rate": 0.9}
     found = Agreement(labels=labels, **counts, kappa=kappa, low=ends[0], high=ends[1], **rates) if labels else None
     judged = JudgeSummary(model="m", rubric="r", prompt_version=1, input_tokens=1, output_tokens=1, agreement=found)
-    return findings(scorers={"judge.tone": scorer(mean).model_copy(update={"judge": judged})})
+    return summary(scorers={"judge.tone": scorer(mean).model_copy(update={"judge": judged})})
 
 
 AGREES = "judge.tone agreement >= 0.6 on >= 50 labels"
@@ -256,14 +261,14 @@ def test_the_agreement_of_a_judge_is_kappa_over_enough_labels(kappa, labels, ver
 )
 def test_a_judge_without_agreement_decides_nothing(rule):
     rules, pass_if = [parse_rule(rule), parse_rule(AGREES)], parse_condition("judge.tone >= 0.5")
-    [first, second] = judge(rules, by_judge(0.1), pass_if)
+    [first, second] = check_rules(rules, by_judge(0.1), pass_if)
     assert (first.verdict, second.verdict) == ("not_judged", "failed")
     assert "agreement of judge.tone with people" in first.reason
-    assert judge(rules[:1], by_judge(0.1))[0].rule == rule
+    assert check_rules(rules[:1], by_judge(0.1))[0].rule == rule
 
 
 def test_a_drop_of_a_changed_judge_is_not_judged():
     changed = comparison({}).model_copy(update={"changed_judges": ["judge.tone"]})
-    found = judged("judge.tone drop <= 0.02", by_judge(0.9)._replace(comparison=changed))
+    found = judged("judge.tone drop <= 0.02", by_judge(0.9).model_copy(update={"comparison": changed}))
     assert found.verdict == "not_judged"
     assert "another model, rubric or prompt for judge.tone" in found.reason

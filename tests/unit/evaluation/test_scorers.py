@@ -12,7 +12,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.refusals import refuses
 from airflow_provider_assistant.evaluation.scorers import SCORERS, chrf, ratio, scorers_of, token_f1, token_set_ratio
 from airflow_provider_assistant.exceptions import AssistantInputError

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_assistant.evaluation import summary as parts
-from airflow_provider_assistant.evaluation.cases import Case
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases, scores_schema
 from airflow_provider_assistant.evaluation.summary import HISTOGRAM_BINS, Distribution, Summary
@@ -67,6 +67,7 @@ def scored(cases: list[Case], **scores: Any) -> pa.Table:
     rows = [
         {
             "key": one.key,
+            "repetition": one.repetition,
             "case": one.key,
             "scorer": scorer,
             "score": value if isinstance(value, int | float) else None,

@@ -10,7 +10,7 @@ from tests.unit.evaluation.report.examples import case, scored, summary_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.cases import Case
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.summary import Summary
 
 CANARY = "sung"

@@ -1,0 +1,84 @@
+"""A question with its answer and its expectations."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Identity: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """
+    One question with its answer and its expectations.
+
+    :param key: Key of the question.
+    :param message: Text of the question. The key if the tables have no column ``message``.
+    :param answer: Text of the answer. None unless the status is ``complete``.
+    :param status: Status as in the file of the chat batch, or ``not_asked``: among the expectations, but not among the
+        answers.
+    :param error: Why there is no answer, or None.
+    :param seconds: Latency in seconds by the service's timestamps, or None if not known.
+    :param session_id: Session of the question, or None.
+    :param request_id: Id of the chat request, or None.
+    :param expected: The expected answer, or None.
+    :param must_include: Phrases that a correct answer contains.
+    :param must_not_include: Phrases that a correct answer does not contain.
+    :param expect_no_answer: Whether a correct answer says that it does not know. None if not specified.
+    :param weight: Weight in weighted means, relative to the other questions.
+    :param tags: Tags by which the report groups the questions.
+    :param row: All columns of both tables, for user-defined scorers.
+    :param noticed_after: Seconds from submission to the poll that found the answer. None without polls.
+    :param repetition: Number of the repetition, from 1. Repetitions of a question have the same key.
+    :param transcript: Message and answer of the earlier turns, if the question is a turn of a conversation.
+    :param expected_url: Addresses that a correct answer names.
+    """
+
+    key: str
+    message: str
+    answer: str | None
+    status: str
+    error: str | None
+    seconds: float | None
+    session_id: str | None
+    request_id: str | None
+    expected: str | None
+    must_include: tuple[str, ...]
+    must_not_include: tuple[str, ...]
+    expect_no_answer: bool | None
+    weight: float
+    tags: tuple[str, ...]
+    row: Mapping[str, Any]
+    noticed_after: float | None = None
+    repetition: int = 1
+    transcript: tuple[tuple[str, str | None], ...] = ()
+    expected_url: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """Key and number of the repetition, which identify an answer in an evaluation."""
+        return self.key, self.repetition
+
+    @property
+    def digest(self) -> str:
+        """
+        Content hash of question and expectations. Two evaluations compare questions with equal hashes.
+
+        A turn of a conversation is another question if an earlier message of the conversation is another one.
+        """
+        asked: list[Any] = [
+            self.message,
+            self.expected,
+            self.must_include,
+            self.must_not_include,
+            self.expect_no_answer,
+        ]
+        asked += [message for message, _ in self.transcript]
+        # Without addresses, the hash does not contain them: an expectation that is not used changes no question.
+        if self.expected_url:
+            asked.append({"expected_url": self.expected_url})
+        return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
