@@ -1,13 +1,11 @@
-"""Which tests run on one worker, and which of them start first, when pytest-xdist runs the tests in parallel."""
+"""A plugin of pytest: which tests run on one worker of pytest-xdist, and which of them start first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pytest
+import pytest
 
 # Tests of the first group share one Airflow and one embedded service; those of the second start Airflows of their own.
 LIVE_AIRFLOW, OTHER_AIRFLOWS = "live Airflow", "other Airflows"
@@ -62,7 +60,15 @@ def places(groups: Iterable[str]) -> dict[str, float]:
     }
 
 
-def scheduler(config: pytest.Config, log: Any) -> Any:
+@pytest.hookimpl(trylast=True)  # after the order is shuffled, if it is
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the groups of tests, so that several workers use the cores all the time."""
+    place_of = places([group(item.nodeid) for item in items])
+    items.sort(key=lambda item: place_of[group(item.nodeid)])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     Return a scheduler that gives each group to one worker.
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import create_engine, text
 
 from tests.integration.faults.storage import Fault, Storage
-from tests.live.cluster import LEDGER, LiveCluster
+from tests.live.cluster import LEDGER, CeleryAirflow
 from tests.live.requests import rows_of
 from tests.live.service import AssistantService
 
@@ -57,7 +57,7 @@ class Cluster:
     :param storage: an S3 in this process, which can fail
     """
 
-    airflow: LiveCluster
+    airflow: CeleryAirflow
     service: AssistantService
     storage: Storage
 
@@ -253,7 +253,7 @@ def running(home: Path) -> Iterator[Cluster]:
             "AIRFLOW_CONN_LAKE": json.dumps(s3),
             "AIRFLOW_VAR_ASSISTANT_LAKE": f"s3://lake@{BUCKET}/lake",
         }
-        cluster = Cluster(LiveCluster(home / "airflow", DAGS, env), service, storage)
+        cluster = Cluster(CeleryAirflow(home / "airflow", DAGS, env), service, storage)
         cluster.create_bucket()
         with cluster.airflow:
             yield cluster

@@ -18,8 +18,8 @@ from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.lake.warehouse import load as load_days
 from airflow_provider_assistant.sandbox import SandboxServer
-from tests.execution_api import in_process_api_server
 from tests.live import handbook
+from tests.task_runs.execution_api import in_process_api_server
 from tests.versions import bag_of
 
 DAGS = Path(__file__).parents[2] / "dags"

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.faults.storage import Storage
-from tests.isolated.places import EdgeWorker, Pods
-from tests.live.airflow import LiveAirflow
+from tests.live.isolated import EdgeAirflow, PodAirflow
 from tests.live.postgres import PostgresServer
 from tests.live.process import WAIT
 from tests.live.service import AssistantService
@@ -36,12 +35,11 @@ class Site:
     def __init__(
         self,
         home: Path,
-        place: Pods | EdgeWorker,
+        deployment: type[PodAirflow | EdgeAirflow],
         service: AssistantService,
         storage: Storage,
         ledger: PostgresServer,
     ) -> None:
-        self.place = place
         self.service = service
         self.ledger = ledger
         self.s3 = boto3.client(
@@ -63,9 +61,8 @@ class Site:
             "AIRFLOW__CORE__PARALLELISM": "2",
             # Seconds. The first request of a task takes long: the API server then builds its routes.
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "120",
-            **place.env,
         }
-        self.airflow = LiveAirflow(home / "airflow", Path(__file__).with_name("dags"), env)
+        self.airflow = deployment(home / "airflow", Path(__file__).with_name("dags"), env)
 
     def put(self, key: str, lines: list[str]) -> None:
         self.s3.put_object(Bucket=BUCKET, Key=f"lake/{key}", Body="\n".join(lines).encode())
@@ -92,9 +89,9 @@ class Site:
             connection.close()
 
 
-@pytest.fixture(scope="module", params=[Pods, EdgeWorker])
+@pytest.fixture(scope="module", params=[PodAirflow, EdgeAirflow])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    if request.param is EdgeWorker and not EdgeWorker.is_installed():
+    if request.param is EdgeAirflow and not EdgeAirflow.is_installed():
         pytest.skip("apache-airflow-providers-edge3 is not installed")
     home = tmp_path_factory.mktemp("isolated")
     with (
@@ -102,14 +99,14 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         PostgresServer() as ledger,
         AssistantService(home / "service", fail_messages=FAILING) as service,
     ):
-        site = Site(home, request.param(home / "tasks"), service, storage, ledger)
+        site = Site(home, request.param, service, storage, ledger)
         faq = [f"{number},Title {number},Question {number}?,Answer {number}" for number in range(ROWS)]
         site.put("faq.csv", ["id,title,question,answer", *faq, f"{ROWS},No answer,Question?,"])
         for number in range(3):
             site.put(f"guides/guide-{number}.md", [f"# Guide {number}", "Text."])
         asked = [f"{number},Question {number}?,Answer {number}" for number in range(QUESTIONS - 1)]
         site.put("questions.csv", ["key,message,expected", *asked, f"{QUESTIONS - 1},This {FAILING}?,Never"])
-        with site.airflow, site.place.workers(site.airflow):
+        with site.airflow:
             yield site
 
 
@@ -126,7 +123,7 @@ def run_id(site: Site) -> str:
 
 
 def test_no_task_leaves_a_file(site: Site, run_id: str) -> None:
-    assert site.place.left(len(TASKS)) == []
+    assert site.airflow.left(len(TASKS)) == []
     # Neither do the components, such as the triggerer.
     assert [file for file in site.airflow.home.rglob("assistant*") if "logs" not in file.parts] == []
 
@@ -161,4 +158,4 @@ def test_a_cleared_load_in_another_home_creates_nothing(site: Site, run_id: str)
     again = site.result(run_id, "load")
     assert (again["created"], again["unchanged"]) == (0, ROWS)
     assert site.service.count_documents() == ROWS + 3
-    assert site.place.left(len(TASKS) + 1) == []
+    assert site.airflow.left(len(TASKS) + 1) == []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 import psycopg2
 
+from tests.live.environment import ROOT, environment
 from tests.live.fork_server import ForkedProcess, ForkServer
 from tests.live.postgres import PostgresServer
 from tests.live.process import WAIT, NotReadyError, Process, free_port, running
@@ -22,32 +23,32 @@ from tests.live.rest import AirflowApi
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
-
-ROOT = Path(__file__).parents[2]
-EXECUTOR = "tests.live.executor.DeferralSafeExecutor"
-COMPONENTS: dict[str, list[str]] = {
-    "api-server": ["api-server", "--workers", "1"],
-    "scheduler": ["scheduler", "--skip-serve-logs"],
-    "dag-processor": ["dag-processor"],
-    "triggerer": ["triggerer", "--skip-serve-logs"],
-}
 
 
 class LiveAirflow(AirflowApi):
-    """A running Airflow, and its REST API as an administrator.
+    """
+    A running Airflow, and its REST API as an administrator.
 
-    Entering the context starts everything and waits until it is healthy; leaving it, in whatever
-    way, ends every process, those of running tasks too.
+    Entering the context starts everything and waits until it is healthy; leaving it, in whatever way, ends every
+    process, those of running tasks too. Subclasses are other deployments: see ``isolated.py`` and ``cluster.py``.
+
+    The components are forked from one process that has imported Airflow, which saves 3 s of processor time for each.
+    Their execution API has only its newest version.
 
     :param home: becomes AIRFLOW_HOME; its logs and settings are kept there
     :param dags: the folder with the DAGs
     :param env: more environment variables for all components, e.g. ``AIRFLOW_CONN_…``
     :param roles: more users and their roles: ``viewer``, ``user`` or ``op``; their password is that of the
         administrator
-    :param forked: fork all components from one process that has imported Airflow, which saves 3 s of processor time
-        per component. Their execution API has only its newest version.
     """
+
+    # Each component, and its command line.
+    COMPONENTS: Mapping[str, tuple[str, ...]] = {
+        "api-server": ("api-server", "--workers", "1"),
+        "scheduler": ("scheduler", "--skip-serve-logs"),
+        "dag-processor": ("dag-processor",),
+        "triggerer": ("triggerer", "--skip-serve-logs"),
+    }
 
     def __init__(
         self,
@@ -55,45 +56,38 @@ class LiveAirflow(AirflowApi):
         dags: Path,
         env: Mapping[str, str] | None = None,
         roles: Mapping[str, str] | None = None,
-        *,
-        forked: bool = False,
     ) -> None:
         self.home = home.resolve()
         self.dags = dags.resolve()
         # On a busy machine SQLite answers "database is locked" to a component now and then.
         self.database = PostgresServer()
-        port = free_port()
-        super().__init__(f"http://127.0.0.1:{port}", "admin", secrets.token_urlsafe(12))
+        self.port = free_port()
+        super().__init__(f"http://127.0.0.1:{self.port}", "admin", secrets.token_urlsafe(12))
         self.roles = {self.user: "admin", **(roles or {})}
-        self.env = self._environment(port) | dict(env or {})
-        self._forks = self._fork_server() if forked else None
-        self.components = {name: self._process(name, *arguments) for name, arguments in COMPONENTS.items()}
+        self.env = environment(self.home, self.settings()) | {
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),  # for the executor
+            "PYTHONUNBUFFERED": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+            **(env or {}),
+        }
+        self.components: dict[str, Process] = {}
         self._stack = ExitStack()
 
-    def _fork_server(self) -> ForkServer:
-        command = [sys.executable, "-m", "tests.live.forked_airflow"]
-        return ForkServer(command, env=self.env, cwd=self.home, log=self.log_path("fork-server"))
-
-    def _process(self, name: str, *arguments: str) -> Process:
-        log = self.log_path(name)
-        if self._forks:
-            return ForkedProcess(name, arguments, self._forks, log)
-        return Process(name, [sys.executable, "-m", "airflow", *arguments], env=self.env, cwd=self.home, log=log)
-
-    def _environment(self, port: int) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW"))}
-        settings: dict[str, str | int | float | bool | Path] = {
+    def settings(self) -> dict[str, object]:
+        """Return Airflow's configuration, which the environment of a test can change."""
+        return {
             "CORE__LOAD_EXAMPLES": False,
             "CORE__DAGS_FOLDER": self.dags,
-            "CORE__EXECUTOR": EXECUTOR,
+            "CORE__EXECUTOR": "tests.live.executor.LiveExecutor",
             "CORE__PARALLELISM": 4,
             "CORE__EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
             "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             "CORE__TEST_CONNECTION": "Enabled",
             "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in self.roles.items()),
-            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
+            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self._passwords,
             "API__HOST": "127.0.0.1",
-            "API__PORT": port,
+            "API__PORT": self.port,
             "API__BASE_URL": self.base_url,
             "API__SECRET_KEY": secrets.token_urlsafe(32),
             "API_AUTH__JWT_SECRET": secrets.token_urlsafe(48),
@@ -106,9 +100,9 @@ class LiveAirflow(AirflowApi):
             "SCHEDULER__JOB_HEARTBEAT_SEC": 1,
             "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": 2,
             # Seconds after which the end of a worker is noticed at the latest.
+            "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
             # On a busy machine, the API server needs longer than the default of 5 s; a task would end with SIGKILL.
             "WORKERS__EXECUTION_API_TIMEOUT": 30,
-            "WORKERS__MIN_HEARTBEAT_INTERVAL": 1,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 5,
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 5,
@@ -116,46 +110,55 @@ class LiveAirflow(AirflowApi):
             # Seconds after which the triggers of a killed triggerer move to another one.
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 6,
         }
-        return {
-            **inherited,
-            "AIRFLOW_HOME": str(self.home),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),  # for the executor
-            "PYTHONUNBUFFERED": "1",
-            "NO_PROXY": "127.0.0.1,localhost",
-            "no_proxy": "127.0.0.1,localhost",
-            **{f"AIRFLOW__{name}": str(value) for name, value in settings.items()},
-        }
+
+    def environment_of(self, component: str) -> dict[str, str]:
+        """Return the environment of one component. If it is not that of all, the component is started, not forked."""
+        return self.env
+
+    @property
+    def _passwords(self) -> Path:
+        return self.home / "passwords.json"
 
     # -- life --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Create the database, start the components, wait until they are healthy."""
+        """Start everything, and wait until it is healthy."""
         with ExitStack() as stack:
-            stack.callback(self.close)
-            stack.enter_context(self.database)
-            if self._forks:
-                stack.enter_context(self._forks)
-            self._prepare()
-            stack.enter_context(running(list(self.components.values())))
-            self.wait_ready()
+            self.start_all(stack)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End every process."""
         self._stack.close()
 
-    def _prepare(self) -> None:
+    def start_all(self, stack: ExitStack) -> None:
+        """Create the database, start the components, wait until they are healthy; the stack ends them."""
+        stack.callback(self.close)
+        stack.enter_context(self.database)
+        preloaded = [sys.executable, "-m", "tests.live.forked_airflow"]
+        log = self.log_path("fork-server")
+        self._forks = stack.enter_context(ForkServer(preloaded, env=self.env, cwd=self.home, log=log))
+        self.prepare()
+        self.components = {name: self.process(name, *command) for name, command in self.COMPONENTS.items()}
+        stack.enter_context(running(list(self.components.values())))
+        self.wait_ready()
+
+    def process(self, name: str, *arguments: str) -> Process:
+        """Return the process of a command of Airflow, to be started."""
+        log = self.log_path(name)
+        env = self.environment_of(name)
+        if env is self.env:
+            return ForkedProcess(name, arguments, self._forks, log)
+        command = [sys.executable, "-m", "airflow", *arguments]
+        return Process(name, command, env=env, cwd=self.home, log=log)
+
+    def prepare(self) -> None:
+        """Create the users and the tables."""
         self.home.mkdir(parents=True, exist_ok=True)
-        passwords = self.home / "passwords.json"
-        passwords.touch(mode=0o600)
-        passwords.write_text(json.dumps(dict.fromkeys(self.roles, self.password)))
-        self._process("migrate", "db", "migrate").run(timeout=WAIT)
+        self._passwords.touch(mode=0o600)
+        self._passwords.write_text(json.dumps(dict.fromkeys(self.roles, self.password)))
+        self.process("migrate", "db", "migrate").run(timeout=WAIT)
 
     def check(self) -> None:
         """Raise, with the end of its log, if a component has ended by itself."""

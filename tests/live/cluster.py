@@ -8,6 +8,7 @@ cluster share: PostgreSQL (three databases), Redis, the api-server, the folder o
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,7 @@ import httpx
 
 from tests.live import machine
 from tests.live.airflow import LiveAirflow
-from tests.live.process import WAIT, NotReadyError, Process, wait_for
+from tests.live.process import WAIT, NotReadyError, wait_for
 from tests.live.redis import RedisServer
 from tests.live.rest import JSON
 
@@ -37,7 +38,14 @@ POLL = 1.5
 RESTARTS = 5
 
 
-class LiveCluster(LiveAirflow):
+def _worker(name: str) -> tuple[str, ...]:
+    # If two workers on one host have the same name, Celery counts them as one. The queue with the worker's name is
+    # for tasks that a test needs on this machine.
+    named = ("--celery-hostname", f"{name}@%h", "--queues", f"default,{name}")
+    return ("celery", "worker", "--skip-serve-logs", "--concurrency", str(SLOTS), *named)
+
+
+class CeleryAirflow(LiveAirflow):
     """
     A running cluster, and its REST API as an administrator.
 
@@ -46,34 +54,26 @@ class LiveCluster(LiveAirflow):
     :param env: more environment variables for all components
     """
 
+    COMPONENTS: Mapping[str, tuple[str, ...]] = {
+        "api-server": ("api-server", "--workers", "1"),
+        "dag-processor": ("dag-processor",),
+        **dict.fromkeys(SCHEDULERS, ("scheduler", "--skip-serve-logs")),
+        **dict.fromkeys(TRIGGERERS, ("triggerer", "--skip-serve-logs")),
+        **{name: _worker(name) for name in WORKERS},
+    }
+
     def __init__(self, home: Path, dags: Path, env: Mapping[str, str] | None = None) -> None:
         self.redis = RedisServer(home.resolve() / "redis")
         # How often each component has ended by itself and was started again.
         self.restarts: Counter[str] = Counter()
         super().__init__(home, dags, env)
-        self.components = {
-            "api-server": self._process("api-server", "api-server", "--workers", "1"),
-            "dag-processor": self._process("dag-processor", "dag-processor"),
-            **{name: self._process(name, "scheduler", "--skip-serve-logs") for name in SCHEDULERS},
-            **{name: self._process(name, "triggerer", "--skip-serve-logs") for name in TRIGGERERS},
-            **{
-                # If two workers on one host have the same name, Celery counts them as one. The queue with the worker's
-                # name is for tasks that a test needs on this machine.
-                name: self._process(
-                    *(name, "celery", "worker", "--skip-serve-logs", "--celery-hostname", f"{name}@%h"),
-                    *("--concurrency", str(SLOTS), "--queues", f"default,{name}"),
-                )
-                for name in WORKERS
-            },
-        }
+        ledger = self.database.url_of(LEDGER).replace("postgresql+psycopg2", "postgres")
+        self.env[f"AIRFLOW_CONN_{LEDGER_CONNECTION.upper()}"] = ledger
 
-    def _process(self, name: str, *arguments: str) -> Process:
-        process = super()._process(name, *arguments)
-        process.env |= {"AIRFLOW_HOME": str(self.machine(name)), machine.VARIABLE: name}
-        return process
-
-    def _environment(self, port: int) -> dict[str, str]:
-        settings: dict[str, str | int | bool] = {
+    def settings(self) -> dict[str, object]:
+        """Return the configuration of an Airflow with Celery."""
+        return {
+            **super().settings(),
             "ASSISTANT__LEDGER_CONN_ID": LEDGER_CONNECTION,
             "CELERY__BROKER_URL": self.redis.url,
             "CELERY__RESULT_BACKEND": f"db+{self.database.url_of(RESULTS)}",
@@ -95,15 +95,12 @@ class LiveCluster(LiveAirflow):
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 1,
             "TRIGGERER__JOB_HEARTBEAT_SEC": 2,
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 20,
-            "WORKERS__EXECUTION_API_TIMEOUT": 30,
             "WORKERS__MIN_HEARTBEAT_INTERVAL": 5,
         }
-        ledger = self.database.url_of(LEDGER).replace("postgresql+psycopg2", "postgres")
-        return {
-            **super()._environment(port),
-            f"AIRFLOW_CONN_{LEDGER_CONNECTION.upper()}": ledger,
-            **{f"AIRFLOW__{name}": str(value) for name, value in settings.items()},
-        }
+
+    def environment_of(self, component: str) -> dict[str, str]:
+        """Return the environment of a component on a machine of its own."""
+        return {**self.env, "AIRFLOW_HOME": str(self.machine(component)), machine.VARIABLE: component}
 
     def machine(self, component: str) -> Path:
         """Return the home of the machine on which a component runs."""
@@ -111,11 +108,17 @@ class LiveCluster(LiveAirflow):
 
     # -- life --------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def start_all(self, stack: ExitStack) -> None:
+        """Start Redis, then the components."""
+        stack.callback(self.redis.stop)
         self.redis.start()
+        super().start_all(stack)
+
+    def prepare(self) -> None:
+        """Create the databases, the users and the tables."""
         for name in (METADATA, RESULTS, LEDGER):
             self.database.create(name)
-        super()._prepare()
+        super().prepare()
 
     def wait_ready(self, timeout: float = WAIT) -> None:
         """Wait until every component has a heartbeat, and both workers take tasks."""
@@ -156,11 +159,6 @@ class LiveCluster(LiveAirflow):
                 self.restarts[name] += 1
                 component.start()
 
-    def close(self) -> None:
-        """End Redis, and close the connections."""
-        self.redis.stop()
-        super().close()
-
     # -- accidents ---------------------------------------------------------------------------------
 
     def restart_database(self) -> None:
@@ -199,7 +197,7 @@ class LiveCluster(LiveAirflow):
         def answer() -> httpx.Response | None:
             self.check()
             try:
-                answer = super(LiveCluster, self).send(method, path, **kwargs)
+                answer = super(CeleryAirflow, self).send(method, path, **kwargs)
             except httpx.TransportError:
                 return None
             return answer if answer.status_code < 500 else None

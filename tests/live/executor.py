@@ -26,8 +26,6 @@ PRELOADED = (
     "pyarrow.dataset",
     "pyarrow.parquet",
 )
-# Since Airflow 3.4, the LocalExecutor itself counts how often it has started a task.
-COUNTS_ITSELF = hasattr(LocalExecutor, "_finish_dispatch")
 
 
 class DeferralSafe(BaseExecutor):
@@ -71,12 +69,9 @@ class PreloadedExecutor(LocalExecutor):
         super().start()
 
 
-if COUNTS_ITSELF:
+class CountingExecutor(DeferralSafe, PreloadedExecutor):
+    """The same with a correct record of tasks that run again after a deferral."""
 
-    class DeferralSafeExecutor(PreloadedExecutor):
-        """The executor of the live Airflows."""
 
-else:
-
-    class DeferralSafeExecutor(DeferralSafe, PreloadedExecutor):
-        """The executor of the live Airflows."""
+# Since Airflow 3.4, the LocalExecutor itself counts how often it has started a task.
+LiveExecutor = PreloadedExecutor if hasattr(LocalExecutor, "_finish_dispatch") else CountingExecutor

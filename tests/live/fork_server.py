@@ -16,7 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, Self
 
@@ -41,19 +41,18 @@ class ForkServer:
         self._folder = tempfile.TemporaryDirectory(prefix="assistant-forks-", dir="/tmp")
         self._address = str(Path(self._folder.name) / "socket")
         self.process = Process("fork-server", [*command, self._address], env=env, cwd=cwd, log=log)
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.callback(self._folder.cleanup)
-        self._stack.callback(self.process.stop)
-        self.process.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.process.stop()
+        self._folder.cleanup()
 
     def connect(self) -> socket.socket:
-        """Return a connection as soon as the server accepts it."""
+        """Return a connection as soon as the server accepts it; the first one starts the server."""
+        if not self.process.was_started:
+            self.process.start()
 
         def connected() -> socket.socket | None:
             self.process.check()

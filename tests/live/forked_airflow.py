@@ -15,8 +15,8 @@ from airflow.models import import_all_models
 from setproctitle import setproctitle
 from sqlalchemy.orm import configure_mappers
 
-from tests.execution_api import keep_newest_version
 from tests.live.fork_server import serve
+from tests.task_runs.execution_api import keep_newest_version
 
 # What at least two components import. An import must not start threads, because they do not survive a fork.
 PRELOADED = (

@@ -1,155 +1,91 @@
-"""An executor whose tasks run as in pods: each in a new process with an empty home and without Airflow's database."""
+"""Airflows whose tasks have neither a home nor a database: as in pods, or on an edge worker."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow.executors.base_executor import BaseExecutor
-
-from tests.live.executor import DeferralSafe
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow.executors.workloads.types import WorkloadKey
-
-# Environment variable of the scheduler: folder for the homes of the tasks and the records of what they leave.
-FOLDER = "ASSISTANT_TEST_ISOLATED"
-RECORDS = "tasks.jsonl"
-# What only Airflow's own components know. Tasks get connections and variables from the API server.
-SECRET = (
-    "AIRFLOW_CONN_",
-    "AIRFLOW_VAR_",
-    "AIRFLOW__API__SECRET_KEY",
-    "AIRFLOW__API_AUTH__",
-    "AIRFLOW__CORE__FERNET_KEY",
-    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER",
-    "AIRFLOW__DATABASE__",
-)
-# Port 9 of the loopback interface refuses connections.
-NO_DATABASE = "postgresql+psycopg2://nobody@127.0.0.1:9/none"
-# Airflow writes its default configuration to every new home.
-FILES_OF_AIRFLOW = {"airflow.cfg"}
+from tests.live.airflow import LiveAirflow
+from tests.live.environment import isolated
+from tests.live.isolated_executor import FILES_OF_AIRFLOW, FOLDER, ended_tasks
+from tests.live.process import WAIT, running, wait_for
 
 
-class Task(NamedTuple):
-    """
-    A task that has ended.
+class PodAirflow(LiveAirflow):
+    """An Airflow that runs each task in a new process with an empty home."""
 
-    :param task_id: Id of the task.
-    :param home: Its home, deleted in the meantime.
-    :param left: The files that it left in its home and in its folder for temporary files.
-    """
+    def __init__(self, home: Path, dags: Path, env: Mapping[str, str]) -> None:
+        self._tasks = home / "tasks"
+        super().__init__(home, dags, {**env, FOLDER: str(self._tasks)})
 
-    task_id: str
-    home: str
-    left: list[str]
+    def settings(self) -> dict[str, object]:
+        """Return the configuration of an Airflow with an executor that starts a process for each task."""
+        executor = "tests.live.isolated_executor.IsolatedExecutor"
+        return {**super().settings(), "CORE__EXECUTOR": executor}
 
-
-def ended_tasks(folder: Path) -> list[Task]:
-    """Return the tasks that have ended, in the order of their ends."""
-    return [Task(**json.loads(line)) for line in (folder / RECORDS).read_text().splitlines()]
-
-
-class Worker:
-    """
-    The process of one task.
-
-    :param workload: What Airflow asks the executor to run.
-    :param folder: Folder of the homes and the records.
-    """
-
-    def __init__(self, workload: Any, folder: Path) -> None:
-        self.key: WorkloadKey = workload.key
-        self._task_id: str = workload.ti.task_id
-        self._records = folder / RECORDS
-        self._place = Path(tempfile.mkdtemp(prefix="task-", dir=folder))
-        home, temporary = self._place / "home", self._place / "tmp"
-        home.mkdir()
-        temporary.mkdir()
-        with (folder / "output.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                # What a pod of the KubernetesExecutor runs.
-                [
-                    *(sys.executable, "-m", "airflow.sdk.execution_time.execute_workload"),
-                    *("--json-string", workload.model_dump_json()),
-                ],
-                env={
-                    **{name: value for name, value in os.environ.items() if not name.startswith(SECRET)},
-                    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": NO_DATABASE,
-                    "AIRFLOW_HOME": str(home),
-                    "HOME": str(home),
-                    "TMPDIR": str(temporary),
-                },
-                cwd=home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-
-    def exit_code(self) -> int | None:
-        """Return the exit code of a task that has ended, after recording and deleting what it left; otherwise None."""
-        code = self._process.poll()
-        if code is not None:
-            files = (str(file.relative_to(self._place)) for file in self._place.rglob("*") if not file.is_dir())
-            left = sorted(file for file in files if Path(file).name not in FILES_OF_AIRFLOW)
-            with self._records.open("a") as records:
-                records.write(json.dumps(Task(self._task_id, str(self._place), left)._asdict()) + "\n")
-            shutil.rmtree(self._place)
-        return code
-
-    def kill(self) -> None:
-        """Kill the process."""
-        self._process.kill()
-        self._process.wait()
+    def left(self, count: int) -> list[str]:
+        """Wait for the ends of this many tasks, and return the files that they left."""
+        wait_for("the ends of all processes", lambda: len(ended_tasks(self._tasks)) >= count, timeout=WAIT)
+        ended = ended_tasks(self._tasks)
+        assert len({task.home for task in ended}) == len(ended)
+        return [file for task in ended for file in task.left]
 
 
-class ProcessExecutor(BaseExecutor):
-    """Run every task in a :class:`Worker`."""
+class EdgeAirflow(LiveAirflow):
+    """An Airflow with a worker of the edge executor, which has a separate home."""
 
-    def start(self) -> None:
-        """Create the folder of the homes."""
-        self._folder = Path(os.environ[FOLDER])
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._workers: list[Worker] = []
+    WORKER = "edge worker"
 
-    def _process_workloads(self, workload_list: Sequence[Any]) -> None:
-        for workload in workload_list:
-            self.queued_tasks.pop(workload.key)
-            self.running.add(workload.key)
-            self._workers.append(Worker(workload, self._folder))
+    @staticmethod
+    def is_installed() -> bool:
+        """Return whether the provider of the edge executor is installed."""
+        return find_spec("airflow.providers.edge3") is not None
 
-    def sync(self) -> None:
-        """Tell the scheduler which tasks have ended."""
-        for worker in list(self._workers):
-            if (code := worker.exit_code()) is not None:
-                self._workers.remove(worker)
-                if code:
-                    self.fail(worker.key)
-                else:
-                    self.success(worker.key)
+    def settings(self) -> dict[str, object]:
+        """Return the configuration of an Airflow with the edge executor."""
+        return {
+            **super().settings(),
+            "CORE__EXECUTOR": "airflow.providers.edge3.executors.EdgeExecutor",
+            "EDGE__API_ENABLED": True,
+            "EDGE__API_URL": f"{self.base_url}/edge_worker/v1/rpcapi",
+            "EDGE__JOB_POLL_INTERVAL": 1,
+        }
 
-    def end(self) -> None:
-        """Kill the tasks."""
-        self.terminate()
+    def start_all(self, stack: ExitStack) -> None:
+        """Start Airflow, then the worker."""
+        super().start_all(stack)
+        for folder in (self._worker_home, self._worker_tmp):
+            folder.mkdir(parents=True)
+        worker = self.process(self.WORKER, "edge", "worker", "--concurrency", "2", "--edge-hostname", "edge")
+        stack.enter_context(running([worker]))
 
-    def terminate(self) -> None:
-        """Kill the tasks."""
-        for worker in self._workers:
-            worker.kill()
+    def environment_of(self, component: str) -> dict[str, str]:
+        """Return the environment of one component; the worker has that of a task."""
+        if component != self.WORKER:
+            return super().environment_of(component)
+        secret = "AIRFLOW__API_AUTH__JWT_SECRET"
+        return {
+            **isolated(self.env, self._worker_home, self._worker_tmp),
+            secret: self.env[secret],  # it signs its requests
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._worker_home / "logs"),
+        }
 
+    @property
+    def _worker_home(self) -> Path:
+        return self.home / "worker" / "home"
 
-class IsolatedExecutor(DeferralSafe, ProcessExecutor):
-    """
-    Run every task in a new process with a new, empty AIRFLOW_HOME and without access to Airflow's database.
+    @property
+    def _worker_tmp(self) -> Path:
+        return self.home / "worker" / "tmp"
 
-    Connections and variables come from Airflow's API server. When a task has ended, the executor records the files that
-    it left in its home and in its folder for temporary files.
-    """
+    def left(self, count: int) -> list[str]:
+        """Return the files that the tasks left, without the logs and the state of the worker."""
+        found = [*self._worker_home.rglob("*"), *self._worker_tmp.rglob("*")]
+        return [str(file) for file in found if file.is_file() and not self._is_of_worker(file)]
+
+    def _is_of_worker(self, file: Path) -> bool:
+        if file.suffix in {".pid", ".status"} or file.name.startswith("airflow-edge-task-"):
+            return True
+        return file.name in FILES_OF_AIRFLOW or self._worker_home / "logs" in file.parents

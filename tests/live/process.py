@@ -69,6 +69,11 @@ class Process:
         self._guard: GuardProcess | None = None
         self._meant_to_run = False
 
+    @property
+    def was_started(self) -> bool:
+        """Whether the command has ever been started."""
+        return self._guard is not None
+
     def start(self) -> None:
         """Start the command, unless it is running."""
         if self._guard and self._guard.poll() is None:

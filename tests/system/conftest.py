@@ -112,7 +112,7 @@ def airflow(
         "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",
     }
     roles = {"viewer": "viewer", "editor": "user"}
-    with LiveAirflow(home / "airflow", dags, env, roles, forked=True) as airflow:
+    with LiveAirflow(home / "airflow", dags, env, roles) as airflow:
         yield airflow
 
 

@@ -78,7 +78,7 @@ def test_by_default_tasks_run_on_one_machine():
         "LocalExecutor, company_executors.Nearby",
         "company_executors.Nearby",
         "near:company_executors.Nearby",
-        "tests.live.executor.DeferralSafeExecutor",
+        "tests.live.executor.LiveExecutor",
         "=LocalExecutor",
     ],
 )

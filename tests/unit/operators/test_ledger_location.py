@@ -176,7 +176,7 @@ def test_a_file_that_is_shared_is_used(name, service, connection, cluster, task,
 
 
 def test_a_local_executor_keeps_the_file(service, connection, task, ran, ledger_home, monkeypatch):
-    monkeypatch.setenv(EXECUTOR, "tests.live.executor.DeferralSafeExecutor")
+    monkeypatch.setenv(EXECUTOR, "tests.live.executor.LiveExecutor")
     kind, arguments = task("qa")
     ran(kind, **arguments)
     assert (ledger_home / "assistant_ledger.db").is_file()

@@ -75,10 +75,12 @@ def _store_xcom(dag_id: str, run_id: str, task_id: str, key: str, value: Any) ->
 
 def keep_newest_version() -> None:
     """
-    Drop all versions of the API but the one that this Airflow's tasks ask for.
+    Drop all versions of the API but the one that this Airflow's tasks ask for, from Airflow 3.3 on.
 
     Airflow generates the routes of nine versions for the first request, which takes 6 s of processor time.
     """
+    if AIRFLOW < (3, 3):
+        return
     from airflow.api_fastapi.execution_api import versions
     from airflow.api_fastapi.execution_api.routes import execution_api_router
     from cadwyn import HeadVersion, Version, VersionBundle
@@ -96,10 +98,24 @@ def in_process_api_server() -> SimpleNamespace:
     """Return Airflow's Execution API and a transport to it; ``dag.test()`` creates both for every task."""
     from airflow.api_fastapi.execution_api.app import InProcessExecutionAPI
 
-    if AIRFLOW >= (3, 3):
-        keep_newest_version()
+    keep_newest_version()
     app = InProcessExecutionAPI().app
     # Ids for logs and new tokens, of which dag.test() uses neither, take several asyncio tasks for every request.
     unused = {"CorrelationIdMiddleware", "JWTReissueMiddleware"}
     app.user_middleware[:] = [known for known in app.user_middleware if known.cls.__name__ not in unused]
     return SimpleNamespace(app=app, transport=DirectTransport(app))
+
+
+def remember_dependants() -> None:
+    """Airflow's API inspects the signatures of its dependencies in every request."""
+    from fastapi.dependencies import utils
+
+    get_dependant, known = utils.get_dependant, {}
+
+    def remembered(**arguments: Any) -> Any:
+        key = repr(sorted(arguments.items()))
+        if key not in known:
+            known[key] = get_dependant(**arguments)
+        return known[key]
+
+    utils.get_dependant = remembered

@@ -1,0 +1,1 @@
+"""Run operators and DAGs in the process of the tests."""
