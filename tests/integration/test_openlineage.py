@@ -1,4 +1,4 @@
-"""OpenLineage's classes and file transport accept the operators' lineage, if its provider is installed."""
+"""OpenLineage's classes and file transport accept the operators' lineage."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import pytest
 from airflow_provider_assistant.assets import assistant_asset
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-
-pytest.importorskip("airflow.providers.openlineage", reason="needs apache-airflow-providers-openlineage")
 
 ROWS = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In five days.", "category": "faq"}]
 

@@ -1,4 +1,4 @@
-"""OpenLineage events of a running Airflow, if OpenLineage's provider is installed."""
+"""OpenLineage events of a running Airflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from tests.live.process import WAIT, wait_for
 
 pytestmark = pytest.mark.system
-pytest.importorskip("airflow.providers.openlineage", reason="needs apache-airflow-providers-openlineage")
 
 
 @pytest.mark.usefixtures("parrots")

@@ -6,6 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from airflow.providers.common.compat.openlineage.facet import (
+    Dataset,
+    InputDataset,
+    OutputDataset,
+    OutputStatisticsOutputDatasetFacet,
+    SchemaDatasetFacet,
+    SchemaDatasetFacetFields,
+)
 from airflow.sdk import Asset
 
 from airflow_provider_assistant.assets import convert_asset_to_openlineage
@@ -15,15 +23,6 @@ from airflow_provider_assistant.observability.lineage import (
     merged,
     operator_lineage,
     table_at,
-)
-from tests.openlineage import (
-    Dataset,
-    InputDataset,
-    OutputDataset,
-    OutputStatisticsOutputDatasetFacet,
-    SchemaDatasetFacet,
-    SchemaDatasetFacetFields,
-    stand_in,
 )
 
 
@@ -56,8 +55,7 @@ def test_parts_of_a_dataset_count_together() -> None:
     assert merged([other, other]) == [LineageDataset("/lake/loads", rows=2)]
 
 
-def test_what_openlineage_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch)
+def test_what_openlineage_is_told() -> None:
     lineage = operator_lineage(
         [LineageDataset("/a/faq.csv")],
         [LineageDataset("assistant://host/help/documents", {"title": "string"}, 3), LineageDataset("s3://b/k")],
@@ -68,14 +66,13 @@ def test_what_openlineage_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         OutputDataset(
             "assistant://host",
             "help/documents",
-            {"schema": schema},
-            {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=3)},
+            facets={"schema": schema},
+            outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=3)},
         ),
-        OutputDataset("s3://b", "k", {}, {"outputStatistics": OutputStatisticsOutputDatasetFacet()}),
+        OutputDataset("s3://b", "k", outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet()}),
     ]
 
 
-def test_an_asset_and_what_a_load_writes_are_one_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch)
+def test_an_asset_and_what_a_load_writes_are_one_dataset() -> None:
     asset = Asset(uri="assistant://Host/help/documents/")
     assert convert_asset_to_openlineage(asset, None) == Dataset(*dataset_name("assistant://host/help/documents"))
