@@ -42,8 +42,9 @@ from airflow_provider_assistant.ledger.queries import (
 )
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import leases, metadata
-from tests.integration.faults.conftest import Case, _process, remote
-from tests.integration.faults.loads import CONCURRENCY, listed
+from tests.integration.faults.attempts import CONCURRENCY, listed
+from tests.integration.faults.conftest import _process, remote
+from tests.integration.faults.loads import LoadAttempts
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
 from tests.unit.ledger.outage import READ_ONLY, away
@@ -455,7 +456,7 @@ def test_an_unreachable_server(server, monkeypatch):
         Ledger(away)
 
 
-class PostgresCase(Case):
+class PostgresCase(LoadAttempts):
     """A load with a ledger on PostgreSQL, opened through an Airflow connection."""
 
     engine: sa.Engine

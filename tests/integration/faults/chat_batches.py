@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import sqlite3
-import threading
-import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import airflow.configuration
 import pyarrow.parquet as pq
-import pytest
 
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
-from tests.integration.faults.loads import CONCURRENCY, CONNECTION, FinishedRequest, Loader, listed
+from tests.integration.faults.attempts import CONCURRENCY, Attempt, Attempts, listed
 from tests.live.requests import requests_of
-from tests.live.service import AssistantService
 from tests.processes import preload
 
 preload(__name__, "airflow_provider_assistant.chat_batch.batch", "airflow_provider_assistant.chat_batch.sessions")
@@ -38,22 +29,13 @@ def questions(count: int) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Try:
+class ChatBatchAttempt(Attempt):
     """One attempt of a chat batch task with a number of questions."""
 
-    home: Path
-    connection: str
     count: int
-    run_id: str = "run"
-    max_tries: int = 3
-    setup: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    task_id: str = "chat_batch"
 
-    def execute(self) -> dict[str, Any]:
-        """Run the operator like a task; SIGTERM is handled like in Airflow's task runner."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        airflow.configuration.AIRFLOW_HOME = str(self.home)
-        os.environ[CONNECTION] = self.connection
+    def operator(self) -> AssistantChatBatchOperator:
         options = {
             "max_concurrency": CONCURRENCY,
             "poll_interval": 0.4,
@@ -62,67 +44,36 @@ class Try:
             "close_sessions": False,
             **self.options,
         }
-        operator = AssistantChatBatchOperator(
-            task_id="chat_batch",
+        return AssistantChatBatchOperator(
+            task_id=self.task_id,
             source=questions(self.count),
             output_path=str(self.home / OUTPUT),
             key_columns=["id"],
             **options,
         )
-        operator.render_template_fields({})
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
-        instance = SimpleNamespace(
-            dag_id="dag", run_id=self.run_id, task_id="chat_batch", map_index=-1, try_number=1, max_tries=self.max_tries
-        )
-        return operator.execute({"ti": instance, "outlet_events": {}})
 
 
-class ChatBatchCase:
-    """A chat batch, the attempts of its task, and an audit of their result."""
+class ChatBatchAttempts(Attempts):
+    """The attempts of a chat batch task, and an audit of their result."""
 
-    def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.service = service
-        self.home = home
-        self.output = home / OUTPUT
-        self.findings = home / ".answers.findings.parquet"
-        self._monkeypatch = monkeypatch
+    @property
+    def output(self) -> Path:
+        return self.home / OUTPUT
 
-    def attempt(self, count: int, *, retries: int = 3, extra: dict[str, Any] | None = None, **changes: Any) -> Try:
-        connection = {**self.service.connection}
-        connection["extra"] = {**connection["extra"], "retries": retries, **(extra or {})}
-        return Try(home=self.home, connection=json.dumps(connection), count=count, **changes)
+    @property
+    def findings(self) -> Path:
+        return self.home / ".answers.findings.parquet"
 
-    def start(self, attempt: Try) -> Loader:
-        self.home.mkdir(parents=True, exist_ok=True)
-        return Loader(attempt)  # type: ignore[arg-type]
-
-    def run(self, attempt: Try) -> dict[str, Any]:
-        """Run an attempt in this process."""
-        self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
-        return attempt.execute()
-
-    def run_apart(self, attempt: Try) -> FinishedRequest:
-        """Start an attempt in a separate process."""
-        return self.start(attempt).wait()
+    def attempt(self, count: int, *, retries: int = 3, extra: dict[str, Any] | None = None, **changes: Any) -> Any:
+        connection = self.connection(retries=retries, **(extra or {}))
+        return ChatBatchAttempt(home=self.home, connection=connection, count=count, **changes)
 
     # -- at the service ----------------------------------------------------------------------------
-
-    def seen(self, path: str, status: int | None = None) -> int:
-        """Return how many requests the service's journal has."""
-        params: dict[str, Any] = {"path": path, "limit": 1} | ({"status": status} if status else {})
-        return self.service.control("GET", "journal", params=params)["count"]
 
     def polls(self) -> Counter[str]:
         """Return the number of polls by request id, from the service's journal."""
         entries = self.service.journal(method="GET", path=POLLS, limit=100_000)
         return Counter(entry["path"].rpartition("/")[2] for entry in entries)
-
-    def wait_seen(self, count: int, path: str, status: int | None = None) -> None:
-        deadline = time.monotonic() + 120
-        while (seen := self.seen(path, status)) < count:
-            assert time.monotonic() < deadline, f"{seen} of {count} requests"
-            time.sleep(0.01)
 
     def submitted(self, count: int) -> None:
         """Wait until the service has a number of questions."""

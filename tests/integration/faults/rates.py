@@ -2,71 +2,46 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import sqlite3
-import threading
-import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
-import airflow.configuration
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from tests.integration.faults import chat_batches
-from tests.integration.faults.loads import CONCURRENCY, CONNECTION, FinishedRequest, Loader, findings
+from tests.integration.faults.attempts import CONCURRENCY, Attempt, Attempts, findings
 from tests.live.requests import rows_of
-from tests.live.service import AssistantService
 
 FEEDBACK = r"/chat/feedback$"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Try:
+class RatingAttempt(Attempt):
     """One attempt of a task that rates the answers in a folder."""
 
-    home: Path
-    connection: str
-    setup: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    task_id: str = "rate"
 
-    def execute(self) -> dict[str, Any]:
-        """Run the operator like a task; SIGTERM is handled like in Airflow's task runner."""
-        airflow.configuration.AIRFLOW_HOME = str(self.home)
-        os.environ[CONNECTION] = self.connection
-        operator = AssistantRateAnswersOperator(
-            task_id="rate",
+    def operator(self) -> AssistantRateAnswersOperator:
+        return AssistantRateAnswersOperator(
+            task_id=self.task_id,
             answers=str(self.home / chat_batches.OUTPUT),
             scores=str(self.home / "scores.parquet"),
             rules={"good": "token_f1 >= 0.5", "bad": "token_f1 < 0.5"},
             max_concurrency=CONCURRENCY,
             **self.options,
         )
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
-        instance = SimpleNamespace(dag_id="dag", run_id="run", task_id="rate", map_index=-1, max_tries=3)
-        return operator.execute({"ti": instance, "outlet_events": {}})
 
 
-class Rating:
+class RatingAttempts(Attempts):
     """Answers and their scores, the attempts of a task that rates them, and an audit of their result."""
-
-    def __init__(self, service: AssistantService, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.service = service
-        self.home = home
-        self._monkeypatch = monkeypatch
 
     def ask(self, count: int) -> None:
         """Create a number of answers; every third is bad."""
-        batch = chat_batches.ChatBatchCase(self.service, self.home, self._monkeypatch)
+        batch = chat_batches.ChatBatchAttempts(self.service, self.home, self._monkeypatch)
         batch.run(batch.attempt(count, options={"mode": "sync"}))
         scores = [
             {
@@ -81,30 +56,8 @@ class Rating:
         ]
         pq.write_table(pa.Table.from_pylist(scores), self.home / "scores.parquet")
 
-    def attempt(self, **changes: Any) -> Try:
-        return Try(home=self.home, connection=json.dumps(self.service.connection), **changes)
-
-    def start(self, attempt: Try) -> Loader:
-        return Loader(attempt)  # type: ignore[arg-type]
-
-    def run(self, attempt: Try) -> dict[str, Any]:
-        """Run an attempt in this process."""
-        self._monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", airflow.configuration.AIRFLOW_HOME)
-        return attempt.execute()
-
-    def run_apart(self, attempt: Try) -> FinishedRequest:
-        """Start an attempt in a separate process."""
-        return self.start(attempt).wait()
-
-    def seen(self) -> int:
-        """Return how many ratings the service has received."""
-        return self.service.control("GET", "journal", params={"path": FEEDBACK, "limit": 1})["count"]
-
-    def wait_seen(self, count: int) -> None:
-        deadline = time.monotonic() + 120
-        while (seen := self.seen()) < count:
-            assert time.monotonic() < deadline, f"{seen} of {count} ratings"
-            time.sleep(0.005)
+    def attempt(self, **changes: Any) -> RatingAttempt:
+        return RatingAttempt(home=self.home, connection=self.connection(), **changes)
 
     def rated(self) -> Counter[tuple[str, str]]:
         """Return how often each chat request got each rating."""

@@ -15,8 +15,8 @@ from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
 from airflow_provider_assistant.chat_batch.schedule import PollSchedule
-from tests.integration.faults.chat_batches import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
-from tests.integration.faults.loads import no_garbage_collection
+from tests.integration.faults.attempts import CONCURRENCY, no_garbage_collection
+from tests.integration.faults.chat_batches import NEVER, POLLS, SOON, SUBMITS
 from tests.live.process import wait_for
 
 COUNT = 120

@@ -14,7 +14,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLostError,
     AssistantRequestTimeoutError,
 )
-from tests.integration.faults.chat_batches import CONCURRENCY, NEVER, POLLS, SOON, SUBMITS
+from tests.integration.faults.attempts import CONCURRENCY
+from tests.integration.faults.chat_batches import NEVER, POLLS, SOON, SUBMITS
 from tests.integration.faults.conftest import in_slow
 
 COUNT = 100

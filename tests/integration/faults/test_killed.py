@@ -10,8 +10,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import TimeoutPosix
 
-from tests.integration.faults.conftest import DOCUMENTS
-from tests.integration.faults.loads import CONCURRENCY, findings, listed, no_garbage_collection, rows_of
+from tests.integration.faults.attempts import CONCURRENCY, findings, listed, no_garbage_collection
+from tests.integration.faults.loads import DOCUMENTS, rows_of
 from tests.live.process import wait_for
 
 ROWS, MANY = range(300), range(900)

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.integration.faults.loads import CONCURRENCY, listed
+from tests.integration.faults.attempts import CONCURRENCY, listed
 from tests.integration.faults.setups import FILE_LIMIT
 
 ROWS = range(300)

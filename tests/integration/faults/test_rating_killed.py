@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.integration.faults.loads import CONCURRENCY
+from tests.integration.faults.attempts import CONCURRENCY
 from tests.integration.faults.rates import FEEDBACK
 
 COUNT = 120
@@ -22,7 +22,7 @@ def test_killed_while_it_rates(seed, rating, measured):
     count = int(random.Random(seed).uniform(0.02, 0.9) * COUNT)
     rating.service.hold(FEEDBACK, skip=min(count + CONCURRENCY, COUNT - 1))
     task = rating.start(attempt)
-    rating.wait_seen(count)
+    rating.wait_seen(count, FEEDBACK)
     task.kill()
     assert task.wait().exitcode == -signal.SIGKILL
     rating.service.faults(rules=[])
@@ -33,9 +33,9 @@ def test_killed_while_it_rates(seed, rating, measured):
     assert twice <= result["possibly_duplicated"] == len(rating.suspected()) == ambiguous
     assert result["sent"] + result["already_sent"] == result["rows"] == COUNT
     measured(killed_at=there, listed=ambiguous, twice=twice)
-    sent = rating.seen()
+    sent = rating.seen(FEEDBACK)
     assert rating.run(attempt)["already_sent"] == COUNT
-    assert rating.seen() == sent
+    assert rating.seen(FEEDBACK) == sent
 
 
 @pytest.mark.parametrize(("setup", "sent"), [("dies_before_sending", False), ("dies_after_sending", True)])
@@ -54,7 +54,7 @@ def test_terminated_while_it_rates(rating, measured):
     attempt = rating.attempt(setup="waits_for_every_response")
     rating.service.hold(FEEDBACK, skip=COUNT // 2)
     task = rating.start(attempt)
-    rating.wait_seen(COUNT // 3)
+    rating.wait_seen(COUNT // 3, FEEDBACK)
     task.kill(signal.SIGTERM)
     rating.service.faults(rules=[])
     ended = task.wait()

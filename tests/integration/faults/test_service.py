@@ -8,8 +8,8 @@ import time
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteError
+from tests.integration.faults.attempts import CONCURRENCY, findings
 from tests.integration.faults.conftest import in_slow
-from tests.integration.faults.loads import CONCURRENCY, findings
 
 ROWS = range(300)
 SHARE = 0.1

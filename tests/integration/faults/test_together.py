@@ -10,7 +10,7 @@ from contextlib import closing
 import psutil
 import pytest
 
-from tests.integration.faults.loads import listed
+from tests.integration.faults.attempts import listed
 from tests.live.process import wait_for
 
 HALF, ROWS = range(300), range(450)
