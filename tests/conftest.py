@@ -21,6 +21,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests.live.clients import local_client
 from tests.live.environment import environment
+from tests.task_runs import BUNDLE
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox import SandboxServer
@@ -56,7 +57,7 @@ ENVIRONMENT = environment(
         "CORE__DAGS_FOLDER": HOME / "dags",
         # dag.test() deletes what it knows of bundles that are not configured.
         "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(
-            [{"name": "tests", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle", "kwargs": {}}]
+            [{"name": BUNDLE, "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle", "kwargs": {}}]
         ),
         "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
         "LOGGING__BASE_LOG_FOLDER": HOME / "logs",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Run, RunningService
+    from tests.conftest import RunningService
+    from tests.task_runs.run import Run
 
 CHAT_BATCH, LEDGER, OPERATORS, ERRORS = (
     "docs/howto/chat-batch.md",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import DAG
 
-    from tests.conftest import Run, RunningService
+    from tests.conftest import RunningService
+    from tests.task_runs.run import Run
 
 DEFINES_DAG = re.compile(r"^@dag\b|\bDAG\(", re.MULTILINE)
 BLOCKS = blocks("python", "py", "python3")

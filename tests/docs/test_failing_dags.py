@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import DAG
 
-    from tests.conftest import Run, RunningService
+    from tests.conftest import RunningService
+    from tests.task_runs.run import Run
 
 DAG_BLOCKS = [block for block in BLOCKS if is_dag(block)]
 EXAMPLES = sorted((ROOT / "dags").glob("*.py"))

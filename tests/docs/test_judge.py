@@ -11,8 +11,9 @@ import pytest
 
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, POLICY, JudgeOptions
 from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_schema
-from tests.conftest import Run, RunningService
+from tests.conftest import RunningService
 from tests.docs.pages import ROOT, blocks_of, codes, section, table
+from tests.task_runs.run import Run
 
 PAGE = "docs/howto/judge.md"
 

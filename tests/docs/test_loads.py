@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import DAG
 
-    from tests.conftest import Run, RunningService
+    from tests.conftest import RunningService
+    from tests.task_runs.run import Run
 
 INCREMENTAL, FILES = "docs/howto/incremental-loads.md", "docs/howto/load-files-of-rows.md"
 LEDGER, PACE = "docs/concepts/ledger.md", "docs/concepts/rate-limiting.md"

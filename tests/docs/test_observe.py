@@ -18,7 +18,8 @@ from tests.docs.pages import ROOT, blocks_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.conftest import Run, RunningService
+    from tests.conftest import RunningService
+    from tests.task_runs.run import Run
 
 ROW = {"title": "t", "question": "q", "answer": "a", "category": "faq"}
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import DAG
 
-    from tests.conftest import Run, RunningService
+    from tests.conftest import RunningService
+    from tests.task_runs.run import Run
     from tests.unit.cli.conftest import Ran
 
 TUTORIALS = ROOT / "docs" / "tutorials"

@@ -1,1 +1,4 @@
 """Run operators and DAGs in the process of the tests."""
+
+# The bundle of all DAGs of the tests.
+BUNDLE = "tests"

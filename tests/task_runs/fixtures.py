@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.task_runs import BUNDLE
 from tests.task_runs.execution_api import in_process_api_server, remember_dependants
 from tests.task_runs.in_memory import run_single
 from tests.task_runs.run import Run
@@ -72,9 +73,9 @@ def run_dag(_airflow_database: None) -> Callable[..., Run]:
         from airflow.utils.session import create_session
 
         with create_session() as session:
-            SerializedDAG.bulk_write_to_db("tests", None, [dag], session=session)
+            SerializedDAG.bulk_write_to_db(BUNDLE, None, [dag], session=session)
             serialized = LazyDeserializedDAG(data=DagSerialization.to_dict(dag))
-            SerializedDagModel.write_dag(serialized, "tests", session=session)
+            SerializedDagModel.write_dag(serialized, BUNDLE, session=session)
         with _errors_of_tasks() as errors:
             ran = dag.test(**options)
         instances = {(ti.task_id, ti.map_index): (str(ti.state), ti.try_number) for ti in ran.get_task_instances()}

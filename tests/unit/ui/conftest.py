@@ -13,7 +13,8 @@ from fastapi.testclient import TestClient
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.schema import loads
 from airflow_provider_assistant.ui.app import app
-from tests.conftest import BUNDLE, Run
+from tests.task_runs import BUNDLE
+from tests.task_runs.run import Run
 
 SITE_URL = "https://a.example.com/m2m/sites/help"
 HOSTILE = "<script>alert(1)</script>\x07=cmd()"

@@ -12,7 +12,7 @@ from unittest import mock
 _ENVIRONMENT = dict(os.environ)
 # Airflow imports the modules of AWS for any asset and any path.
 _preloaded = [
-    "tests.forked",
+    "tests.processes.preloaded",
     "airflow.providers.amazon.aws.assets.s3",
     "airflow.providers.amazon.aws.fs.s3",
     "airflow.sdk.execution_time.supervisor",

@@ -1,4 +1,4 @@
-"""What the server of tests/processes.py imports first: looking for garbage among a million objects takes a second."""
+"""What the server of forked processes imports first: looking for garbage among a million objects takes a second."""
 
 from __future__ import annotations
 
