@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.evaluation import statistics
 from airflow_provider_assistant.evaluation.case import Case, Identity
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.scorers import Scorer
 
 
+# Reasons of judges by key of the question, number of its repetition, and scorer.
+Reasons: TypeAlias = Mapping[tuple[str, int, str], str]
+
+
 class Baseline(NamedTuple):
     """
     An earlier evaluation to compare with.
@@ -48,6 +53,27 @@ class Baseline(NamedTuple):
     about: Mapping[str, str | None]
     judges: Mapping[str, JudgeSummary] = MappingProxyType({})
     cases: Sequence[Case] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """
+    A finished evaluation, of which its files, the result of its task, its events and its pages are made.
+
+    :param summary: Its figures and its verdict, the content of ``summary.json``.
+    :param cases: The questions.
+    :param scores: The table of scores, one row per question and scorer.
+    :param pass_if: The condition for a question to pass. Default: None.
+    :param reasons: Reasons of the judges by key of the question, number of its repetition, and scorer. Default: none.
+    :param baseline_cases: The questions with the answers of the baseline. Default: not known.
+    """
+
+    summary: Summary
+    cases: Sequence[Case]
+    scores: pa.Table
+    pass_if: Condition | None = None
+    reasons: Reasons = field(default_factory=dict)
+    baseline_cases: Sequence[Case] = ()
 
 
 def baseline_of(cases: Sequence[Case], scorers: Sequence[Scorer], *, name: str | None, path: str | None) -> Baseline:

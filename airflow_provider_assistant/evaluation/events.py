@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.scoring import ERROR, SCORED
@@ -18,7 +19,7 @@ from airflow_provider_assistant.observability.events import LOWEST_SDK, send_eve
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.case import Case
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.rules import Condition
     from airflow_provider_assistant.evaluation.summary import Summary
 
@@ -39,24 +40,12 @@ _PIECE = 5000
 log = logging.getLogger(__name__)
 
 
-def send_scores(
-    summary: Summary,
-    scores: pa.Table,
-    cases: Sequence[Case],
-    reasons: Mapping[tuple[str, int, str], str],
-    pass_if: Condition | None,
-) -> None:
+def send_scores(evaluation: Evaluation) -> None:
     """
     Send an event for each score and each error of a scorer, if ``[assistant] evaluation_events`` is set.
 
     A collector that cannot be reached is a warning in the log, never an error: the evaluation is complete without it.
-
-    :param summary: The summary of the evaluation.
-    :param scores: The table of scores.
-    :param cases: The questions.
-    :param reasons: Reasons of the judges by key of the question, number of its repetition, and scorer. They are sent
-        only if the option is ``explanations``, because they may quote the answer.
-    :param pass_if: The condition for a question to pass, or None.
+    The reasons of the judges are sent only if the option is ``explanations``, because they may quote the answer.
     """
     from airflow.providers.common.compat.sdk import conf
 
@@ -66,9 +55,12 @@ def send_scores(
     if mode not in MODES:
         log.warning("[assistant] evaluation_events is %r, not one of %s: no events are sent.", mode, ", ".join(MODES))
         return
+    if mode != EXPLANATIONS:
+        evaluation = replace(evaluation, reasons={})
+    summary = evaluation.summary
     total = sum(scorer.scored + scorer.errors for scorer in summary.scorers.values())
     try:
-        sent = send_events(EVENT, events_of(summary, scores, cases, reasons if mode == EXPLANATIONS else {}, pass_if))
+        sent = send_events(EVENT, events_of(evaluation))
     except Exception as error:  # noqa: BLE001 (telemetry must not fail an evaluation)
         # Without the text of the error, which may contain the collector's address with a password.
         log.warning(
@@ -91,41 +83,30 @@ def send_scores(
         )
 
 
-def events_of(
-    summary: Summary,
-    scores: pa.Table,
-    cases: Sequence[Case],
-    reasons: Mapping[tuple[str, int, str], str],
-    pass_if: Condition | None,
-) -> Iterator[dict[str, str | float]]:
+def events_of(evaluation: Evaluation) -> Iterator[dict[str, str | float]]:
     """
     Yield the attributes of the events, one for each score and each error of a scorer.
 
     ``assistant.event.id`` is a hash of all attributes but the explanation, so an evaluation of the same answers by the
     same task instance yields the same ids.
-
-    :param summary: The summary of the evaluation.
-    :param scores: The table of scores.
-    :param cases: The questions.
-    :param reasons: Reasons by key of the question, number of its repetition, and scorer, for the explanations.
-    :param pass_if: The condition for a question to pass, which decides the label ``pass`` or ``fail``; or None.
     """
-    of_run = _of_run(summary)
-    requests = {(case.key, case.repetition): case.request_id for case in cases}
-    for row in _rows(scores):
-        of_score = {
+    run = _run_attributes(evaluation.summary)
+    requests = {case.identity: case.request_id for case in evaluation.cases}
+    for row in _rows(evaluation.scores):
+        attributes = {
             "gen_ai.evaluation.name": row["scorer"],
             "gen_ai.evaluation.score.value": row["score"],
-            "gen_ai.evaluation.score.label": _label(pass_if, row["scorer"], row["score"]),
+            "gen_ai.evaluation.score.label": _label(evaluation.pass_if, row["scorer"], row["score"]),
             "gen_ai.response.id": requests[row["key"], row["repetition"]],
             "error.type": row["error"] and row["error"].partition(":")[0],
             "assistant.question.key": row["key"],
             "assistant.question.repetition": row["repetition"],
             "assistant.answer.seconds": row["seconds"],
         }
-        event = of_run | {name: value for name, value in of_score.items() if value is not None}
+        event = run | {name: value for name, value in attributes.items() if value is not None}
         event["assistant.event.id"] = _hash_of(event)
-        if reason := reasons.get((row["key"], row["repetition"], row["scorer"])):
+        reason = evaluation.reasons.get((row["key"], row["repetition"], row["scorer"]))
+        if reason:
             event[EXPLANATION] = reason
         yield event
 
@@ -133,19 +114,28 @@ def events_of(
 def _rows(scores: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield the scores and errors. In pieces: as Python objects, a table takes ten times the memory."""
     for start in range(0, scores.num_rows, _PIECE):
-        yield from (row for row in scores.slice(start, _PIECE).to_pylist() if row["outcome"] in {SCORED, ERROR})
+        for row in scores.slice(start, _PIECE).to_pylist():
+            if row["outcome"] in {SCORED, ERROR}:
+                yield row
 
 
-def _of_run(summary: Summary) -> dict[str, str | float]:
-    ids: dict[str, str | float] = {RUN[name]: value for name, value in summary.run.items() if value and name in RUN}
-    return ids | {RUN["map_index"]: int(summary.run.get("map_index") or -1), "assistant.evaluation.name": summary.name}
+def _run_attributes(summary: Summary) -> dict[str, str | float]:
+    attributes: dict[str, str | float] = {"assistant.evaluation.name": summary.name}
+    for name, attribute in RUN.items():
+        value = summary.run.get(name)
+        if value:
+            attributes[attribute] = value
+    attributes[RUN["map_index"]] = int(summary.run.get("map_index") or -1)
+    return attributes
 
 
 def _label(pass_if: Condition | None, scorer: str, score: float | None) -> str | None:
     if score is None or pass_if is None:
         return None
     verdict = pass_if.holds({scorer: score})
-    return None if verdict is None else "pass" if verdict else "fail"
+    if verdict is None:
+        return None
+    return "pass" if verdict else "fail"
 
 
 def _hash_of(event: Mapping[str, str | float]) -> str:

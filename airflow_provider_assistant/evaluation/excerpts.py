@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,48 +18,81 @@ FAILED_RULES_NAMED = 10
 REASON_LENGTH = 300
 
 
-def xcom_summary(summary: Summary, place: RunDirectory, lake_file: str | None) -> dict[str, Any]:
-    """Return the result of the task for XCom: a few kilobytes, whatever the size of the evaluation."""
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """
+    The main figures of an evaluation. Without answers, the defaults.
+
+    :param name: Name of the evaluation.
+    :param verdict: ``passed``, ``failed`` or ``none``.
+    :param questions: Number of questions.
+    :param answered: Number of questions with an answer.
+    :param coverage: Share of questions with an answer.
+    :param pass_rate: Share of the judged questions that passed; None without a condition.
+    :param means: Weighted mean by scorer.
+    """
+
+    name: str
+    verdict: str = "none"
+    questions: int = 0
+    answered: int = 0
+    coverage: float | None = None
+    pass_rate: float | None = None
+    means: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult(Figures):
+    """
+    What the task returns: a few kilobytes, whatever the size of the evaluation.
+
+    :param failed_rules: ``rule`` and ``reason`` of the first rules that failed.
+    :param baseline: Path of the scores compared with, or None.
+    :param scores_path: Path of the scores; None if no files were written, like the paths below.
+    :param summary_path: Path of the summary.
+    :param report_path: Path of the report.
+    :param lake_path: Path of the file in the dataset ``evaluations``; None if it is not written.
+    """
+
+    failed_rules: list[dict[str, str]] = field(default_factory=list)
+    baseline: str | None = None
+    scores_path: str | None = None
+    summary_path: str | None = None
+    report_path: str | None = None
+    lake_path: str | None = None
+
+
+def figures_of(summary: Summary) -> dict[str, Any]:
+    """Return the fields of :class:`Figures`."""
     return {
         "name": summary.name,
         "verdict": summary.gate.verdict,
         "questions": summary.questions.total,
         "answered": summary.questions.answered,
         "coverage": summary.questions.coverage,
-        "pass_rate": summary.passes.rate if summary.passes else None,
-        "means": {name: scorer.mean for name, scorer in summary.scorers.items()},
-        "failed_rules": [
-            {"rule": shortened(found.rule, REASON_LENGTH), "reason": shortened(found.reason, REASON_LENGTH)}
-            for found in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]
-        ],
-        "baseline": summary.comparison.baseline["path"] if summary.comparison else None,
-        "scores_path": str(place.scores),
-        "summary_path": str(place.summary),
-        "report_path": str(place.report),
-        "lake_path": lake_file,
+        "pass_rate": summary.pass_rate,
+        "means": summary.means,
     }
 
 
-def empty_head(name: str, scorers: Sequence[str]) -> dict[str, Any]:
-    """Return the result of the task for XCom if there are no answers."""
-    return {
-        "name": name,
-        "verdict": "none",
-        "questions": 0,
-        "answered": 0,
-        "coverage": None,
-        "pass_rate": None,
-        "means": dict.fromkeys(scorers),
-        "failed_rules": [],
-        "baseline": None,
-        "scores_path": None,
-        "summary_path": None,
-        "report_path": None,
-        "lake_path": None,
-    }
+def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None) -> TaskResult:
+    """Return the result of a task that has written the files of an evaluation."""
+    failed_rules = []
+    for found in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]:
+        rule = shortened(found.rule, REASON_LENGTH)
+        failed_rules.append({"rule": rule, "reason": shortened(found.reason, REASON_LENGTH)})
+    return TaskResult(
+        **figures_of(summary),
+        failed_rules=failed_rules,
+        baseline=summary.comparison.baseline["path"] if summary.comparison else None,
+        scores_path=str(directory.scores),
+        summary_path=str(directory.summary),
+        report_path=str(directory.report),
+        lake_path=lake_file,
+    )
 
 
-def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterable[dict[str, Any]]:
+def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterator[dict[str, Any]]:
     """
     Yield the rows of the dataset ``evaluations``, one per scorer.
 
@@ -66,35 +100,30 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
     :param path: Path of the summary.
     :param logical_date: Logical date of the DAG run, or None.
     """
-    comparison = summary.comparison
-    index = summary.run["map_index"]
+    figures = figures_of(summary)
+    means = figures.pop("means")
+    run = summary.run
+    evaluation = {
+        **figures,
+        "tag": summary.tag,
+        "dag_id": run["dag_id"],
+        "run_id": run["run_id"],
+        "task_id": run["task_id"],
+        "map_index": int(run["map_index"] or -1),
+        "logical_date": logical_date,
+        "asked_at": datetime.fromisoformat(summary.asked_at) if summary.asked_at else None,
+        "path": path,
+    }
     for name, scorer in summary.scorers.items():
-        difference = comparison.scorers.get(name) if comparison else None
-        yield {
-            "name": summary.name,
-            "tag": summary.tag,
-            **{item: summary.run[item] for item in ("dag_id", "run_id", "task_id")},
-            "map_index": -1 if index is None else int(index),
-            "logical_date": logical_date,
-            "asked_at": datetime.fromisoformat(summary.asked_at) if summary.asked_at else None,
-            "verdict": summary.gate.verdict,
-            "questions": summary.questions.total,
-            "answered": summary.questions.answered,
-            "coverage": summary.questions.coverage,
-            "pass_rate": summary.passes.rate if summary.passes else None,
-            "scorer": name,
-            "scored": scorer.scored,
-            "mean": scorer.mean,
-            "baseline": comparison.baseline["path"] if comparison else None,
-            "difference": difference.mean if difference else None,
-            "difference_low": difference.low if difference else None,
-            "difference_high": difference.high if difference else None,
-            "path": path,
-        }
-
-
-def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:
-    return [found for found in rules if found.verdict == "failed"]
+        row = {**evaluation, "scorer": name, "scored": scorer.scored, "mean": means[name]}
+        if summary.comparison:
+            row["baseline"] = summary.comparison.baseline["path"]
+            difference = summary.comparison.scorers.get(name)
+            if difference:
+                row["difference"] = difference.mean
+                row["difference_low"] = difference.low
+                row["difference_high"] = difference.high
+        yield row
 
 
 def failures_of(rules: Sequence[RuleVerdict]) -> str:
@@ -104,11 +133,18 @@ def failures_of(rules: Sequence[RuleVerdict]) -> str:
     for found in failed[:FAILED_RULES_NAMED]:
         reason = shortened(found.reason, REASON_LENGTH)
         named.append(f"{shortened(found.rule, REASON_LENGTH)!r} ({reason})")
-    if more := len(failed) - len(named):
-        named.append(f"and {more} more, see the log")
+    if len(failed) > len(named):
+        named.append(f"and {len(failed) - len(named)} more, see the log")
     return f"{len(failed)} of {len(rules)} rules failed: {', '.join(named)}"
 
 
-def means_of(head: Mapping[str, Any]) -> str:
+def means_of(means: Mapping[str, float | None]) -> str:
     """Return the means by scorer, as text."""
-    return ", ".join(f"{name} {'none' if mean is None else f'{mean:.4g}'}" for name, mean in head["means"].items())
+    texts = []
+    for name, mean in means.items():
+        texts.append(f"{name} none" if mean is None else f"{name} {mean:.4g}")
+    return ", ".join(texts)
+
+
+def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:
+    return [found for found in rules if found.verdict == "failed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -10,28 +11,28 @@ from airflow_provider_assistant.evaluation.report.formats import legible
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.case import Case
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.summary import Summary
 
 # Maximum number of unanswered questions in the output of the suite.
 NAMED = 50
 
 
-def junit_xml(summary: Summary, cases: Sequence[Case]) -> str:
+def junit_xml(evaluation: Evaluation) -> str:
     """
     Return the verdict as JUnit XML: one test case per rule of the gate.
 
     The file has a failure exactly if the gate failed. So questions are not test cases: a gate usually tolerates some
     that do not pass. The output of the suite has the figures and the questions without an answer.
-
-    :param summary: The summary of the evaluation.
-    :param cases: The questions.
     """
+    summary = evaluation.summary
     rules = summary.gate.rules
+    verdicts = Counter(rule.verdict for rule in rules)
     counts = {
         "tests": str(len(rules)),
-        "failures": str(sum(rule.verdict == "failed" for rule in rules)),
+        "failures": str(verdicts["failed"]),
         "errors": "0",
-        "skipped": str(sum(rule.verdict == "not_judged" for rule in rules)),
+        "skipped": str(verdicts["not_judged"]),
     }
     root = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(root, "testsuite", {"name": legible(summary.name), **counts})
@@ -43,7 +44,8 @@ def junit_xml(summary: Summary, cases: Sequence[Case]) -> str:
         if rule.verdict != "passed":
             kind = "failure" if rule.verdict == "failed" else "skipped"
             ElementTree.SubElement(test, kind, {"message": legible(rule.reason)})
-    ElementTree.SubElement(suite, "system-out").text = legible("\n".join(_lines(summary, cases)))
+    output = "\n".join(_lines(summary, evaluation.cases))
+    ElementTree.SubElement(suite, "system-out").text = legible(output)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
@@ -51,13 +53,14 @@ def junit_xml(summary: Summary, cases: Sequence[Case]) -> str:
 def _lines(summary: Summary, cases: Sequence[Case]) -> list[str]:
     questions, passes = summary.questions, summary.passes
     lines = [f"coverage {questions.coverage:.4g}: {questions.answered} of {questions.total} questions have an answer"]
-    lines += [f"{name} {scorer.mean:.4g}" for name, scorer in summary.scorers.items() if scorer.mean is not None]
+    lines += [f"{name} {mean:.4g}" for name, mean in summary.means.items() if mean is not None]
     if passes:
         lines.append(
             f"{passes.passed} passed, {passes.failed} failed, {passes.not_judged} not judged: {passes.condition}"
         )
     unanswered = [case for case in cases if case.answer is None]
-    lines += [f"{case.key}: {case.status}: {case.error or 'no reason known'}" for case in unanswered[:NAMED]]
-    if more := len(unanswered) - NAMED:
-        lines += [f"and {more} more"] if more > 0 else []
+    for case in unanswered[:NAMED]:
+        lines.append(f"{case.key}: {case.status}: {case.error or 'no reason known'}")
+    if len(unanswered) > NAMED:
+        lines.append(f"and {len(unanswered) - NAMED} more")
     return lines

@@ -382,6 +382,10 @@ class Summary(_Model):
     comparison: Comparison | None = None
     gate: Gate
 
+    def as_json(self) -> bytes:
+        """Return the content of ``summary.json``."""
+        return f"{self.model_dump_json(indent=1)}\n".encode()
+
     @property
     def pass_rate(self) -> float | None:
         """Pass rate; None without a condition, or if no question was judged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,7 +12,13 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-co
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
-from airflow_provider_assistant.evaluation.excerpts import empty_head, failures_of, means_of, rows_of, xcom_summary
+from airflow_provider_assistant.evaluation.excerpts import (
+    TaskResult,
+    failures_of,
+    means_of,
+    rows_of,
+    task_result,
+)
 from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.rules import (
     ANSWERS,
@@ -37,6 +44,7 @@ from airflow_provider_assistant.storage.paths import files_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import Summary
 
@@ -171,16 +179,15 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         """
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
-        from airflow_provider_assistant.evaluation.evaluate import summarise
         from airflow_provider_assistant.evaluation.events import send_scores
+        from airflow_provider_assistant.evaluation.report import render
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
-        from airflow_provider_assistant.evaluation.scoring import score_cases
-        from airflow_provider_assistant.operators.judging import JudgeTask
+        from airflow_provider_assistant.operators.judging import JudgeTask, OtherAnswers, evaluate
 
         scorers = scorers_of(self.scorers)
         names = [scorer.name for scorer in scorers]
-        pass_if, rules = self._parsed(names)
+        criteria = self._parsed(names)
         self.judges = JudgeTask(self.judge, names)
         check_extra()
         run, moment = self._run(context)
@@ -189,34 +196,31 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         answers = self._table(self.answers)
         if not answers.num_rows:
             return self._empty(context, names)
-        other = self._other_answers()
-        baseline = None if other else find_baseline(directory, self.baseline)
+        other_path = self._other_answers()
+        baseline = None if other_path else find_baseline(directory, self.baseline)
         expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
-        others = read_cases(self._table(other), expectations, key_columns=self.key_columns) if other else None
-        judged = self.judges.judged(cases, scorers, rules, directory.verdicts, others)
-        if others is not None:
-            baseline = self.judges.baseline(others, judged, directory.baseline_verdicts, name=None, path=other)
-        scores = score_cases(cases, judged.scorers)
-        summary = summarise(
+        other = None
+        if other_path:
+            others = read_cases(self._table(other_path), expectations, key_columns=self.key_columns)
+            other = OtherAnswers(others, path=other_path)
+        evaluation = evaluate(
             cases,
-            scores,
             scorers,
+            criteria,
+            self.judges,
+            directory,
             name=self._name(context),
+            baseline=baseline,
+            other=other,
             run=run,
             tag=self.tag,
-            pass_if=pass_if,
-            rules=rules,
             on_fail=self.on_fail,
-            baseline=baseline,
-            judges=judged.summaries,
         )
-        from airflow_provider_assistant.evaluation.report import render
-
-        page = render(summary, cases, scores, directory.trend(), judged.reasons, baseline_cases=others or ())
-        lake_file = self._write(context, directory, summary, scores, page)
-        send_scores(summary, scores, cases, judged.reasons, pass_if)
-        return self._finished(context, summary, xcom_summary(summary, directory, lake_file))
+        page = render(evaluation, directory.trend())
+        lake_file = self._write(context, directory, evaluation, page)
+        send_scores(evaluation)
+        return self._finished(context, evaluation.summary, task_result(evaluation.summary, directory, lake_file))
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
@@ -289,7 +293,8 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
                 field="answers",
             )
         self.log.info("%s: no answers; no files are written and the gate is not judged.", self._name(context))
-        return self.emit_asset_events(context, empty_head(self._name(context), scorers))
+        result = TaskResult(self._name(context), means=dict.fromkeys(scorers))
+        return self.emit_asset_events(context, asdict(result))
 
     def _name(self, context: Context) -> str:
         return self.name or self.part_name(context)
@@ -311,56 +316,55 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         }
         return about, moment
 
-    def _write(
-        self, context: Context, directory: RunDirectory, summary: Summary, scores: pa.Table, page: str
-    ) -> str | None:
-        """Write all files. The summary marks a complete evaluation: it is deleted first and written last."""
+    def _write(self, context: Context, directory: RunDirectory, evaluation: Evaluation, page: str) -> str | None:
+        """Write all files, and return the path of that in the dataset ``evaluations``."""
+        from airflow_provider_assistant.operators.judging import write
+
+        # The summary marks a complete evaluation, so that of an earlier try goes first, and the new one comes last.
         directory.summary.unlink(missing_ok=True)
-        lake.replace(scores, directory.scores)
-        lake.replace_bytes(page.encode(), directory.report)
-        lake_file = self._publish(context, summary, directory) if self.lake_path else None
-        lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), directory.summary)
+        lake_file = self._publish(context, evaluation.summary, directory) if self.lake_path else None
+        write(evaluation, directory, page)
         self.report = directory.report
-        self.lineage_outputs = (table_at(str(directory.scores), scores), *self.lineage_outputs)
+        scores = table_at(str(directory.scores), evaluation.scores)
+        self.lineage_outputs = (scores, *self.lineage_outputs)
         return lake_file
 
     def _publish(self, context: Context, summary: Summary, directory: RunDirectory) -> str:
         """Replace this run's file in the dataset ``evaluations``."""
-        table = lake.rows_table(
-            lake.EVALUATIONS, rows_of(summary, str(directory.summary), context["dag_run"].logical_date)
-        )
+        rows = rows_of(summary, str(directory.summary), context["dag_run"].logical_date)
+        table = lake.rows_table(lake.EVALUATIONS, rows)
         part_name = f"{self.part_name(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
         return self.publish(context, table, str(self.lake_path), "evaluations", day, part_name=part_name).path
 
-    def _finished(self, context: Context, summary: Summary, head: dict[str, Any]) -> dict[str, Any]:
+    def _finished(self, context: Context, summary: Summary, result: TaskResult) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""
         self.log.info(
             "%s: %s. Coverage %.4g, %s. Report: %s",
-            summary.name,
-            head["verdict"],
-            head["coverage"],
-            means_of(head),
-            head["report_path"],
+            result.name,
+            result.verdict,
+            result.coverage,
+            means_of(result.means),
+            result.report_path,
         )
         for rule in summary.gate.rules:
             self.log.info("%s: %s (%s)", rule.verdict, rule.rule, rule.reason)
         metrics.evaluation(
-            summary.name,
-            head["verdict"],
-            means=head["means"],
-            coverage=head["coverage"],
-            pass_rate=head["pass_rate"],
+            result.name,
+            result.verdict,
+            means=result.means,
+            coverage=summary.questions.coverage,
+            pass_rate=result.pass_rate,
         )
-        self.emit_asset_events(context, head)
+        returned = self.emit_asset_events(context, asdict(result))
         if summary.gate.verdict != "failed" or self.on_fail == "report":
-            return head
+            return returned
         # Push here: Airflow does not push the return value of a task that ends with an exception.
-        self._push(context, head)
+        self._push(context, returned)
         if self.on_fail == "fail":
             raise AssistantGateFailedError(
                 f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name}). Open the report: "
-                f"{head['report_path']}. A retry would judge the same answers: ask again, or change the gate."
+                f"{result.report_path}. A retry would judge the same answers: ask again, or change the gate."
             )
         downstream = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
         self.log.info(
@@ -368,13 +372,15 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
             ", ".join(task.task_id for task in downstream) or "nothing: this task has no downstream tasks",
         )
         self.skip(ti=context["ti"], tasks=downstream)
-        return head
+        return returned
 
-    def _push(self, context: Context, head: Mapping[str, Any]) -> None:
-        if self.do_xcom_push:
-            items = head.items() if self.multiple_outputs else ()
-            for key, value in (*items, ("return_value", dict(head))):
+    def _push(self, context: Context, returned: dict[str, Any]) -> None:
+        if not self.do_xcom_push:
+            return
+        if self.multiple_outputs:
+            for key, value in returned.items():
                 context["ti"].xcom_push(key, value)
+        context["ti"].xcom_push("return_value", returned)
 
 
 def _is_template(value: Any) -> bool:

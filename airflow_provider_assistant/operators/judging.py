@@ -1,10 +1,10 @@
-"""The judges of an evaluation in a task: their connection, their file of verdicts, and their end."""
+"""An evaluation in a task: its judges with their connection and file of verdicts, its steps, and its files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
@@ -15,26 +15,44 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     from airflow_provider_assistant.evaluation.case import Case
-    from airflow_provider_assistant.evaluation.evaluate import Baseline
+    from airflow_provider_assistant.evaluation.criteria import Criteria
+    from airflow_provider_assistant.evaluation.evaluate import Baseline, Evaluation, Reasons
     from airflow_provider_assistant.evaluation.judging.judging import Judging
     from airflow_provider_assistant.evaluation.judging.requests import Verdict
-    from airflow_provider_assistant.evaluation.rules import Rule
+    from airflow_provider_assistant.evaluation.rules import OnFail, Rule
+    from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.scorers import Scorer
     from airflow_provider_assistant.evaluation.summary import JudgeSummary
 
 
-class Judged(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Judged:
     """
     What the judges said.
 
     :param scorers: The scorers of the evaluation; those that are judges look up their verdicts.
-    :param summaries: Model, rubric, tokens and agreement by scorer.
-    :param reasons: Reasons by key of the question, number of its repetition, and scorer.
+    :param summaries: Model, rubric, tokens and agreement by scorer. Default: none.
+    :param reasons: Reasons by key of the question, number of its repetition, and scorer. Default: none.
     """
 
     scorers: Sequence[Scorer]
-    summaries: Mapping[str, JudgeSummary]
-    reasons: Mapping[tuple[str, int, str], str]
+    summaries: Mapping[str, JudgeSummary] = field(default_factory=dict)
+    reasons: Reasons = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherAnswers:
+    """
+    The answers of another site or another day, to compare with.
+
+    :param cases: The questions with these answers.
+    :param name: Name of the answers, such as their site. Default: None.
+    :param path: Path of the answers. Default: None.
+    """
+
+    cases: Sequence[Case]
+    name: str | None = None
+    path: str | None = None
 
 
 class JudgeTask:
@@ -76,7 +94,7 @@ class JudgeTask:
         """
         rubrics = [rubric for rubric in self._rubrics if others is not None or not rubric.is_pairwise]
         if not rubrics:
-            return Judged(scorers, {}, {})
+            return Judged(scorers)
         from airflow_provider_assistant.client.rate_limited import RateLimitedClient
         from airflow_provider_assistant.evaluation.judging.judging import Judging
         from airflow_provider_assistant.evaluation.judging.labels import check_labels, work_of
@@ -95,30 +113,96 @@ class JudgeTask:
         bound = [judging.bound(scorer) if scorer.name in asked else scorer for scorer in scorers]
         return Judged(bound, judging.summaries(rubrics), judging.reasons())
 
-    def baseline(
-        self, others: Sequence[Case], judged: Judged, file: ObjectStoragePath, *, name: str | None, path: str | None
-    ) -> Baseline:
+    def baseline(self, other: OtherAnswers, judged: Judged, file: ObjectStoragePath) -> Baseline:
         """
         Score the answers of another site or another day with the scorers of the evaluation, to compare with.
 
-        :param others: The questions with the other answers.
+        :param other: The other answers.
         :param judged: The result of :meth:`judged` for the answers of the evaluation and these.
         :param file: The file of verdicts on the other answers.
-        :param name: Name of the other answers, such as their site; or None.
-        :param path: Path of the other answers, or None.
         :raises AssistantError: See :meth:`.Judging.run`.
         """
         from airflow_provider_assistant.evaluation.evaluate import baseline_of
 
         scorers = [_even(scorer) if scorer.name == PAIRWISE else scorer for scorer in judged.scorers]
-        own = self.judged(others, scorers, (), file)
-        found = baseline_of(others, own.scorers, name=name, path=path)
+        own = self.judged(other.cases, scorers, (), file)
+        found = baseline_of(other.cases, own.scorers, name=other.name, path=other.path)
         return found._replace(judges={**judged.summaries, **own.summaries})
 
     def cancel(self) -> None:
         """Stop asking. The verdicts so far are saved. A signal handler may call this."""
         if self._running:
             self._running.cancel()
+
+
+def evaluate(
+    cases: Sequence[Case],
+    scorers: Sequence[Scorer],
+    criteria: Criteria,
+    judges: JudgeTask,
+    directory: RunDirectory,
+    *,
+    name: str,
+    baseline: Baseline | None = None,
+    other: OtherAnswers | None = None,
+    run: Mapping[str, str | None] | None = None,
+    tag: str | None = None,
+    on_fail: OnFail = "fail",
+) -> Evaluation:
+    """
+    Ask the judges, score the answers, compare them with the baseline, and check the gate.
+
+    :param cases: The questions.
+    :param scorers: The scorers.
+    :param criteria: Condition for passing, and rules of the gate.
+    :param judges: The judges among the scorers.
+    :param directory: Folder of the files of verdicts.
+    :param name: Name of the evaluation.
+    :param baseline: An earlier evaluation to compare with. Default: None.
+    :param other: Other answers to compare with, instead of an earlier evaluation. Default: None.
+    :param run: Ids of the task instance. Default: None.
+    :param tag: Tag of this evaluation. Default: None.
+    :param on_fail: What a failed gate does. Default: ``fail``.
+    :raises AssistantError: See :meth:`JudgeTask.judged`.
+    """
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
+    from airflow_provider_assistant.evaluation.scoring import score_cases
+
+    others = other.cases if other else None
+    judged = judges.judged(cases, scorers, criteria.rules, directory.verdicts, others)
+    if other:
+        baseline = judges.baseline(other, judged, directory.baseline_verdicts)
+    scores = score_cases(cases, judged.scorers)
+    summary = summarise(
+        cases,
+        scores,
+        scorers,
+        name=name,
+        run=run,
+        tag=tag,
+        pass_if=criteria.pass_if,
+        rules=criteria.rules,
+        on_fail=on_fail,
+        baseline=baseline,
+        judges=judged.summaries,
+    )
+    return Evaluation(summary, cases, scores, criteria.pass_if, judged.reasons, baseline.cases if baseline else ())
+
+
+def write(evaluation: Evaluation, directory: RunDirectory, page: str) -> None:
+    """
+    Write scores, report and summary.
+
+    The summary marks a complete evaluation: it is deleted first and written last.
+
+    :param evaluation: The evaluation.
+    :param directory: The folder.
+    :param page: The report.
+    """
+    directory.summary.unlink(missing_ok=True)
+    lake.replace(evaluation.scores, directory.scores)
+    lake.replace_bytes(page.encode(), directory.report)
+    lake.replace_bytes(evaluation.summary.as_json(), directory.summary)
 
 
 def _even(comparing: Scorer) -> Scorer:

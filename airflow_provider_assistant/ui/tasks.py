@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.evaluation.excerpts import Figures
 from airflow_provider_assistant.ledger import RunRef, overview
 from airflow_provider_assistant.operators.base import findings_file
 from airflow_provider_assistant.operators.links import PAGES, browser_url
@@ -209,9 +211,8 @@ def _evaluation(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any], where
         return None
     parts = "/".join(quote(str(part), safe="") for part in (key.dag_id, key.run_id, key.task_id, key.map_index))
     region = f"?region={key.region}" if key.region else ""
-    names = ("name", "verdict", "questions", "answered", "coverage", "pass_rate", "means")
     return Evaluation(
-        **{name: result.get(name) for name in names},
+        **{figure.name: result.get(figure.name) for figure in fields(Figures)},
         tag=None,
         at=facts.ended_at,
         worse=[],

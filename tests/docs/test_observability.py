@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,8 +122,8 @@ def test_alerts_are_those_of_the_page() -> None:
 
 def test_attributes_of_events_are_those_of_the_reference() -> None:
     run = {"dag_id": "nightly", "run_id": "r1", "task_id": "judge", "region": "4f"}
-    arguments = evaluated([{**ROW, "request_id": "req_1"}], pass_if="mark >= 0.5", run=run)
-    events = events_of(**{**arguments, "reasons": {(ROW["key"], 1, "mark"): "It is late."}})
+    evaluation = evaluated([{**ROW, "request_id": "req_1"}], pass_if="mark >= 0.5", run=run)
+    events = events_of(replace(evaluation, reasons={(ROW["key"], 1, "mark"): "It is late."}))
     rows = table(section("docs/reference/metrics.md", "Events"))
     listed = [name for row in rows for name in codes(row["Attribute"])]
     assert sorted(listed) == sorted({name for event in events for name in event})

@@ -16,7 +16,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.evaluate import summarise
+from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
 from airflow_provider_assistant.evaluation.events import send_scores
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
@@ -208,7 +208,8 @@ def collector(monkeypatch):
 def send(rows):
     cases, scorers = read_cases(pa.Table.from_pylist(rows)), scorers_of(["exact_match"])
     scores = score_cases(cases, scorers)
-    send_scores(summarise(cases, scores, scorers, name="golden"), scores, cases, REASONS, None)
+    summary = summarise(cases, scores, scorers, name="golden")
+    send_scores(Evaluation(summary, cases, scores, reasons=REASONS))
 
 
 def test_scores_of_an_evaluation_arrive_as_events(run_operator, collector, tmp_path):

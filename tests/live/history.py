@@ -126,7 +126,7 @@ def evaluate(root: str, day: date, table: pa.Table, task: Any) -> None:
     lake.replace(scores, place.scores)
     rows = lake.rows_table(lake.EVALUATIONS, rows_of(summary, str(place.summary), None))
     lake.publish(rows, root, "evaluations", day, f"{task.dag_id}.{task.task_id}.{run['run_id']}")
-    lake.replace_bytes(f"{summary.model_dump_json(indent=1)}\n".encode(), place.summary)
+    lake.replace_bytes(summary.as_json(), place.summary)
 
 
 def main(root: str) -> None:

@@ -10,11 +10,12 @@ from airflow_provider_assistant.evaluation.repetitions import disagree
 from airflow_provider_assistant.evaluation.report import word_diff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from airflow_provider_assistant.evaluation.case import Case, Identity
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.summary import Change, Difference, Summary
 
 Row = TypeVar("Row")
@@ -93,16 +94,16 @@ class Changes:
     better: Some[Changed]
 
 
-def worst(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Answered]:
+def worst(evaluation: Evaluation) -> Some[Answered]:
     """
     Return the answered questions with the lowest mean score, lowest first.
 
     The mean includes only scores from 0 to 1 for which higher is better. Questions with a mean of 1 are not listed.
     """
-    scored = _scores(scores)
+    scored = _scores(evaluation.scores)
     ranked: list[tuple[float, Case]] = []
-    for case in cases:
-        mean = _mean_share(summary, scored[case.identity])
+    for case in evaluation.cases:
+        mean = _mean_share(evaluation.summary, scored[case.identity])
         if case.answer is not None and mean is not None and mean < 1:
             ranked.append((mean, case))
     ranked.sort(key=lambda one: one[0])
@@ -110,13 +111,14 @@ def worst(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Ans
     return Some(rows, len(ranked) - len(rows))
 
 
-def repeated(summary: Summary, cases: Iterable[Case], scores: pa.Table) -> Some[Repeated]:
+def repeated(evaluation: Evaluation) -> Some[Repeated]:
     """Return the questions whose repetitions got different answers, with the greatest difference in score first."""
+    summary = evaluation.summary
     if summary.repetitions is None:
         return Some([], 0)
-    scored = _scores(scores)
+    scored = _scores(evaluation.scores)
     questions: dict[str, list[Case]] = {}
-    for case in cases:
+    for case in evaluation.cases:
         if case.answer is not None:
             questions.setdefault(case.key, []).append(case)
     found = []
@@ -159,27 +161,29 @@ def _scores(scores: pa.Table) -> Mapping[Identity, Mapping[str, float | None]]:
     return found
 
 
-def unanswered(cases: Iterable[Case]) -> Some[Case]:
+def unanswered(evaluation: Evaluation) -> Some[Case]:
     """Return the questions without an answer."""
-    return _some([case for case in cases if case.answer is None], MAX_UNANSWERED)
+    return _some([case for case in evaluation.cases if case.answer is None], MAX_UNANSWERED)
 
 
-def scoring_errors(scores: pa.Table) -> Some[dict[str, str]]:
+def scoring_errors(evaluation: Evaluation) -> Some[dict[str, str]]:
     """Return ``key``, ``scorer`` and ``error`` of the scores that could not be computed."""
     import pyarrow.compute as pc
 
+    scores = evaluation.scores
     failed = scores.filter(pc.equal(scores["outcome"], "error"))
     rows = failed.slice(0, MAX_ERRORS).select(["key", "scorer", "error"]).to_pylist()
     return Some(rows, failed.num_rows - len(rows))
 
 
-def changes(summary: Summary, cases: Iterable[Case]) -> list[Changes]:
+def changes(evaluation: Evaluation) -> list[Changes]:
     """Return the questions that got worse or better compared with the baseline, by scorer."""
-    if summary.comparison is None:
+    comparison = evaluation.summary.comparison
+    if comparison is None:
         return []
-    messages = {case.key: case.message for case in cases}
+    messages = {case.key: case.message for case in evaluation.cases}
     found = []
-    for name, difference in summary.comparison.scorers.items():
+    for name, difference in comparison.scorers.items():
         if difference.worst or difference.best:
             worse = _changed(difference.worst, difference.worse, messages)
             better = _changed(difference.best, difference.better, messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.evaluate import summarise
+from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
 from airflow_provider_assistant.evaluation.report import render
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
@@ -55,6 +55,6 @@ def test_scorers_see_the_transcript():
 def test_the_report_shows_the_transcript():
     cases, scorers = list(cases_of(TURNS).values()), scorers_of(["token_f1"])
     scores = score_cases(cases, scorers)
-    page = render(summarise(cases, scores, scorers, name="n"), cases, scores)
+    page = render(Evaluation(summarise(cases, scores, scorers, name="n"), cases, scores))
     assert "1. When are refunds paid? → In five days." in page
     assert "<dt>Turn</dt><dd>2</dd>" in page

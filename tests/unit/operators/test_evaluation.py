@@ -96,9 +96,7 @@ def operator(tmp_path):
 @pytest.fixture
 def evaluate(operator, monkeypatch):
     """Evaluate as the run of a given day, without charts, which are slow."""
-    monkeypatch.setattr(
-        report, "render", lambda summary, cases, scores, trend, reasons, **_: f"{len(trend)} runs before"
-    )
+    monkeypatch.setattr(report, "render", lambda evaluation, trend: f"{len(trend)} runs before")
 
     def run(answers, *, night=0, run_id=None, map_index=-1, **arguments):
         moment = NIGHT + timedelta(days=night)

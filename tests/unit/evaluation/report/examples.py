@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from airflow_provider_assistant.evaluation import summary as parts
 from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.evaluate import Evaluation
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases, scores_schema
 from airflow_provider_assistant.evaluation.summary import HISTOGRAM_BINS, Distribution, Summary
@@ -188,7 +189,7 @@ def _answer(sentences: list[str], chance: random.Random) -> str:
     return " ".join([*kept, *chance.sample(ADDED, chance.randint(0, 2))])
 
 
-def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
+def nightly(number: int = 400) -> tuple[Evaluation, list[Summary]]:
     """Return a typical nightly evaluation with a baseline, a failed gate, tags and a trend."""
     cases = questions(number)
     scores = score_cases(cases, scorers_of(["token_f1", "chrf", "must_include", "latency"]))
@@ -245,7 +246,7 @@ def nightly(number: int = 400) -> tuple[Summary, list[Case], pa.Table, list[Summ
             ),
         }
     )
-    return summary, cases, scores, _trend(summary)
+    return Evaluation(summary, cases, scores), _trend(summary)
 
 
 def token_f1(scores: pa.Table) -> dict[str, float]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.evaluation import summary as parts
+from airflow_provider_assistant.evaluation.evaluate import Evaluation
 from tests.unit.evaluation.report.examples import case, scored, summary_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.summary import Summary
 
 CANARY = "sung"
@@ -41,7 +39,7 @@ HOSTILE = [
 ]
 
 
-def hostile() -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
+def hostile() -> tuple[Evaluation, list[Summary]]:
     """Return an evaluation with these texts as names, messages, answers and reasons."""
     cases = []
     for number, text in enumerate(HOSTILE):
@@ -94,4 +92,4 @@ def hostile() -> tuple[Summary, list[Case], pa.Table, list[Summary]]:
             ),
         }
     )
-    return summary, cases, scores, [summary.model_copy(update={"asked_at": HOSTILE[6]})]
+    return Evaluation(summary, cases, scores), [summary.model_copy(update={"asked_at": HOSTILE[6]})]

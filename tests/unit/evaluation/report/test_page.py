@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_assistant.evaluation import summary as parts
 from airflow_provider_assistant.evaluation.comparison import compare
-from airflow_provider_assistant.evaluation.evaluate import summarise
+from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
 from airflow_provider_assistant.evaluation.report import render, sections
 from airflow_provider_assistant.evaluation.rules import parse_condition
 from airflow_provider_assistant.evaluation.scorers import scorers_of
@@ -63,12 +63,12 @@ class Page(HTMLParser):
 
 
 def page(summary: Summary, cases: list[Any], scores: Any, trend: list[Summary] | None = None) -> Page:
-    return Page(render(summary, cases, scores, trend or []))
+    return Page(render(Evaluation(summary, cases, scores), trend or []))
 
 
 @pytest.fixture(scope="module")
 def night() -> Page:
-    return page(*nightly())
+    return Page(render(*nightly()))
 
 
 def gate(verdict: Any, *verdicts: Any, on_fail: Any = "fail") -> parts.Gate:
@@ -121,7 +121,7 @@ def test_the_verdict_says_in_words_what_follows(gate: parts.Gate, told: list[str
 
 
 def test_coverage_and_counts(night: Page) -> None:
-    summary, *_ = nightly()
+    summary = nightly()[0].summary
     told = night.sections["coverage"]
     assert f"{summary.questions.answered} of 400 questions answered" in told
     assert "A question passes if token_f1 >= 0.7" in told
@@ -149,15 +149,17 @@ def test_figures_are_labelled_with_percentiles(night: Page) -> None:
 
 
 def test_the_trend_is_in_order_of_time_and_has_this_run_once() -> None:
-    summary, cases, scores, trend = nightly(40)
+    evaluation, trend = nightly(40)
+    summary = evaluation.summary
     runs = sections.runs(summary, [*reversed(trend), summary])
     assert [run.asked_at for run in runs] == sorted(run.asked_at or "" for run in [*trend, summary])
-    told = page(summary, cases, scores, trend).sections["trend"]
+    told = Page(render(evaluation, trend)).sections["trend"]
     assert "The last 15 evaluations, from 2026-11-06 00:03 UTC to 2026-11-20 00:03 UTC." in told
 
 
 def test_the_trend_is_of_the_last_runs() -> None:
-    summary, *_, trend = nightly(40)
+    evaluation, trend = nightly(40)
+    summary = evaluation.summary
     old = [
         run.model_copy(update={"asked_at": f"2025-01-{day:02}T00:00:00Z"}) for day in range(1, 29) for run in trend[:1]
     ]
@@ -230,7 +232,7 @@ def test_a_bad_answer_stands_beside_what_was_expected() -> None:
     assert "Must include: “five”" in told
     assert "Must not include: “ten”" in told
     assert "Must cite: “x.org”" in told
-    html = render(summary_of(cases, scores), cases, scores)
+    html = render(Evaluation(summary_of(cases, scores), cases, scores))
     assert "Within <del>five</del> working days." in html
     assert "Within <ins>ten</ins> working days." in html
 
@@ -257,8 +259,8 @@ def test_of_too_many_tags_the_common_ones_are_shown() -> None:
 
 
 def test_changes_are_named_and_the_changed_set_is_told(night: Page) -> None:
-    summary, cases, *_ = nightly()
-    comparison = summary.comparison
+    evaluation, _ = nightly()
+    cases, comparison = evaluation.cases, evaluation.summary.comparison
     assert comparison is not None
     worst = comparison.scorers["token_f1"].worst[0]
     [message] = [one.message for one in cases if one.key == worst.key]
@@ -284,7 +286,7 @@ def test_less_latency_is_better() -> None:
         scorers={"latency": faster},
     )
     summary = summary_of(cases, scores, comparison=comparison)
-    assert '<span class="better">−1.000</span>' in render(summary, cases, scores)
+    assert '<span class="better">−1.000</span>' in render(Evaluation(summary, cases, scores))
     assert "The set of questions has not changed." in page(summary, cases, scores).sections["changes"]
 
 
@@ -361,7 +363,7 @@ def test_repetitions_have_a_section_of_their_own() -> None:
     assert "1×: Within five working days. 1×: In <b>ten</b> days." in text
     assert "faq-0001" not in text
     assert "Repetition 2" in page(summary, cases, scores).sections["worst"]
-    assert "repetitions" not in page(*nightly()).sections
+    assert "repetitions" not in Page(render(*nightly())).sections
 
 
 def test_pairs_have_their_figures_and_the_reasons_of_the_greatest_changes() -> None:
@@ -378,7 +380,8 @@ def test_pairs_have_their_figures_and_the_reasons_of_the_greatest_changes() -> N
     comparison = compare(scores, old, higher_is_better={"judge.pairwise": True}, baseline={"name": "before"})
     summary = summary_of(now, scores, scorers={"judge.pairwise": scorer}, comparison=comparison)
     reasons = {("faq-0000", 1, "judge.pairwise"): "This answer first: the first is <i>better</i>."}
-    report = Page(render(summary, now, scores, [], reasons, baseline_cases=before))
+    evaluation = Evaluation(summary, now, scores, reasons=reasons, baseline_cases=before)
+    report = Page(render(evaluation))
     told = report.sections["changes"]
     for text in (
         "The judge read 8 pairs of answers in both orders.",

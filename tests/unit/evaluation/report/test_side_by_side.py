@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_assistant.evaluation.evaluate import baseline_of, summarise
+from airflow_provider_assistant.evaluation.evaluate import Evaluation, baseline_of, summarise
 from airflow_provider_assistant.evaluation.report.side_by_side import MAX_PAIRS, pairs
 from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
@@ -13,8 +13,13 @@ SCORERS = scorers_of(["token_f1", "latency"])
 
 def compared(now, before):
     baseline = baseline_of(before, SCORERS, name="before", path=None)
-    summary = summarise(now, score_cases(now, SCORERS), SCORERS, name="n", baseline=baseline)
-    return pairs(summary, now, baseline.cases)
+    return pairs(evaluated(now, SCORERS, baseline))
+
+
+def evaluated(cases, scorers, baseline):
+    scores = score_cases(cases, scorers)
+    summary = summarise(cases, scores, scorers, name="n", baseline=baseline)
+    return Evaluation(summary, cases, scores, baseline_cases=baseline.cases if baseline else cases)
 
 
 def texts(side):
@@ -49,8 +54,7 @@ def test_a_better_answer_is_a_change():
     baseline = baseline_of([case(0, answer="No."), case(1)], scorers, name="before", path=None)
     scorers = [Scorer("judge.pairwise", "judge", lambda one: float(one.answer != "Never."), is_share=False)]
     now = [case(0), case(1, answer="Never.")]
-    summary = summarise(now, score_cases(now, scorers), scorers, name="n", baseline=baseline)
-    (one,) = pairs(summary, now, baseline.cases).rows
+    (one,) = pairs(evaluated(now, scorers, baseline)).rows
     assert (one.case.key, list(one.changes)) == ("faq-0000", ["judge.pairwise"])
 
 
@@ -61,5 +65,4 @@ def test_a_long_list_is_shortened():
 
 
 def test_without_the_answers_of_the_baseline_there_are_no_pairs():
-    cases = [case(0)]
-    assert pairs(summarise(cases, score_cases(cases, SCORERS), SCORERS, name="n"), cases, cases).rows == []
+    assert pairs(evaluated([case(0)], SCORERS, None)).rows == []
