@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, whole_label
 from airflow_provider_assistant.ledger import DocumentGroup, document_group
-from airflow_provider_assistant.loading.columns import Batch
-from airflow_provider_assistant.loading.sources import Source
 
 # Raises a TypeError for anything but a string, unlike len().
 _length = str.__len__
@@ -35,133 +32,79 @@ class RowFingerprint(NamedTuple):
     has_key: bool = True
 
 
-class FingerprintedBatch(NamedTuple):
+class KeyTexts(NamedTuple):
     """
-    Hold the fingerprints of a batch.
+    Hold the values of key or group columns as text.
 
-    :param fingerprints: One per row.
-    :param keys: Values of the key columns as text, one tuple per row; empty if there are no key columns.
-    :param problems: Why a row is bad, by position in the batch.
+    :param columns: Values of each column, None for a value that identifies nothing.
+    :param problems: Why a row has no key, by its position from 0.
     """
 
-    fingerprints: list[RowFingerprint]
-    keys: list[tuple[str | None, ...]]
+    columns: list[list[str | None]]
     problems: dict[int, str]
 
 
-class DataframeFingerprints:
+def key_texts(columns: Mapping[str, Sequence[Any]], names: Sequence[str], what: str = "key column") -> KeyTexts:
     """
-    Hash the rows of a tabular source.
+    Return the values of the columns that identify rows or groups.
 
-    :param source: Source of the rows.
-    :param payload: Model of the document that a row becomes.
-    :param columns: Mapping of each field that varies by row to its column.
-    :param constants: Mapping of each field that is the same for all rows to its value.
-    :param key_columns: Columns that identify a row. If empty, the whole content identifies it.
-    :param group_columns: Columns that name the group of a row, such as its page. Default: none.
-    :param allow_empty: Whether the source may have no rows. Default: False.
+    :param columns: Values by column.
+    :param names: Names of the columns that identify.
+    :param what: Word for such a column in a problem. Default: ``key column``.
     """
-
-    def __init__(
-        self,
-        source: Source,
-        *,
-        payload: type[Payload],
-        columns: Mapping[str, str],
-        constants: Mapping[str, str],
-        key_columns: Sequence[str],
-        group_columns: Sequence[str] = (),
-        allow_empty: bool = False,
-    ) -> None:
-        self._source = source
-        self._columns = columns
-        self._key_columns = key_columns
-        self._group_columns = group_columns
-        self._allow_empty = allow_empty
-        self._content_prefix = encoded(
-            [payload.__name__, *(text for constant in sorted(constants.items()) for text in constant)]
-        )
-        self._optional = {name for name, field in payload.model_fields.items() if not field.is_required()}
-
-    def fingerprints(self) -> Iterator[list[RowFingerprint]]:
-        """
-        Yield the fingerprints of all rows, in batches.
-
-        :return: One list per batch.
-        :raises AssistantInputError: The source has no rows and ``allow_empty`` is False.
-        """
-        count = 0
-        for batch in self._source.batches():
-            count += len(batch)
-            yield self.of_batch(batch).fingerprints
-        check_count(count, self._allow_empty)
-
-    def of_batch(self, batch: Batch) -> FingerprintedBatch:
-        """
-        Hash the rows of one batch.
-
-        :param batch: The batch.
-        """
-        contents = _hashes(self._contents(batch), len(batch), self._content_prefix)
-        problems = dict(batch.problems)
-        texts = []
-        for name in self._key_columns:
-            column, bad = key_column(batch.columns[name])
-            for position, text in enumerate(column) if None in column else ():
-                if text is None:
-                    problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
-            texts.append(column)
-        keys = list(zip(*texts, strict=True))
-        hashes = [_hashes(texts, len(batch)) if texts else contents, contents]
-        groups, bad_groups = self._groups(batch) if self._group_columns else ((), {})
-        fingerprints = list(map(RowFingerprint, *hashes, groups) if groups else map(RowFingerprint, *hashes))
-        for position in problems:
-            # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
-            key = hash_of(encoded([None, str(batch.start + position)]))
-            fingerprints[position] = RowFingerprint(key, key, fingerprints[position].group, has_key=False)
-        for position in bad_groups.keys() - problems.keys():
-            # The row keeps its key, as the source contains it, but is never equal to the document of the key.
-            row = fingerprints[position]
-            fingerprints[position] = row._replace(content_hash=hash_of(encoded([None, row.content_hash])))
-        return FingerprintedBatch(fingerprints, keys, bad_groups | problems)
-
-    def _groups(self, batch: Batch) -> tuple[list[DocumentGroup | None], dict[int, str]]:
-        """Return the group of each row, and why a row has none, by position in the batch."""
-        texts: list[list[str | None]] = []
-        problems: dict[int, str] = {}
-        for name in self._group_columns:
-            column, bad = key_column(batch.columns[name])
-            texts.append(column)
-            for position in [position for position, text in enumerate(column) if text is None]:
-                problems.setdefault(position, f"group column {name!r} {bad.get(position, 'is empty')}")
-        # The rows of a page follow each other.
-        group = functools.lru_cache(lambda values: document_group(whole_label(self._group_columns, values)))
-        named = enumerate(zip(*texts, strict=True))
-        return [None if position in problems else group(values) for position, values in named], problems
-
-    def _contents(self, batch: Batch) -> list[list[Any]]:
-        """Return the fields by column; blank optional fields are None, because CSV has no other way to omit them."""
-        return [
-            _unless_blank(batch.columns[column]) if field in self._optional else batch.columns[column]
-            for field, column in self._columns.items()
-        ]
+    texts: list[list[str | None]] = []
+    problems: dict[int, str] = {}
+    for name in names:
+        column, invalid = key_column(columns[name])
+        texts.append(column)
+        if None not in column:
+            continue
+        for position, text in enumerate(column):
+            if text is None:
+                reason = invalid.get(position, "is empty")
+                problems.setdefault(position, f"{what} {name!r} {reason}")
+    return KeyTexts(texts, problems)
 
 
-def _unless_blank(column: list[Any]) -> list[Any]:
-    """Return a column with None for blank texts."""
+def groups_of(
+    columns: Mapping[str, Sequence[Any]], names: Sequence[str]
+) -> tuple[list[DocumentGroup | None], dict[int, str]]:
+    """
+    Return the group of each row.
+
+    :param columns: Values by column.
+    :param names: Names of the group columns.
+    :return: The groups; and why a row has none, by its position from 0.
+    """
+    # The rows of a page follow each other.
+    group = functools.lru_cache(lambda values: document_group(whole_label(names, values)))
+    texts, problems = key_texts(columns, names, "group column")
+    groups: list[DocumentGroup | None] = []
+    for position, values in enumerate(zip(*texts, strict=True)):
+        groups.append(None if position in problems else group(values))
+    return groups, problems
+
+
+def bad_row_key(number: int) -> str:
+    """
+    Return the key of a row without one, so that such rows do not count as duplicates of each other.
+
+    :param number: Number of the row in the source, from 1.
+    """
+    return hash_of(encoded([None, str(number)]))
+
+
+def without_blanks(column: list[Any]) -> list[Any]:
+    """
+    Return the values of an optional field, with None for blank text: CSV has no other way to omit a value.
+
+    :param column: The values.
+    """
     with contextlib.suppress(TypeError):
+        # Most columns are strings without blanks.
         if all(map(str.strip, column)):
             return column
-    return list(map(unless_blank, column))
-
-
-def unless_blank(value: Any) -> Any:
-    """
-    Return a value, or None for blank text.
-
-    :param value: The value.
-    """
-    return None if isinstance(value, str) and not value.strip() else value
+    return [None if isinstance(value, str) and not value.strip() else value for value in column]
 
 
 def check_count(count: int, allow_empty: bool) -> None:
@@ -179,11 +122,15 @@ def check_count(count: int, allow_empty: bool) -> None:
         )
 
 
-def _hashes(columns: Sequence[Sequence[Any]], count: int, prefix: str = "") -> list[str]:
+def hashes_of(columns: Sequence[Sequence[Any]], count: int, prefix: str = "") -> list[str]:
     """
     Return ``hash_of(prefix + encoded(row))`` of each row.
 
     A column of strings is formatted without a loop in Python, which halves the time of the preflight's hashing.
+
+    :param columns: Values of the rows by column.
+    :param count: Number of rows.
+    :param prefix: Text that all rows have in common. Default: none.
     """
     if not columns:
         return [hash_of(prefix)] * count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Payload, checked
@@ -13,10 +13,15 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_label
 from airflow_provider_assistant.loading.columns import Batch
 from airflow_provider_assistant.loading.fingerprints import (
-    DataframeFingerprints,
-    FingerprintedBatch,
     RowFingerprint,
-    unless_blank,
+    bad_row_key,
+    check_count,
+    encoded,
+    groups_of,
+    hash_of,
+    hashes_of,
+    key_texts,
+    without_blanks,
 )
 from airflow_provider_assistant.loading.sources import Source
 
@@ -65,7 +70,7 @@ class Rows(Protocol):
         """
 
 
-class DataframeRows(DataframeFingerprints):
+class DataframeRows:
     """
     Read the rows of a tabular source; each row is one document.
 
@@ -91,19 +96,18 @@ class DataframeRows(DataframeFingerprints):
         call: Callable[[Any], Call[Any]],
         allow_empty: bool = False,
     ) -> None:
-        super().__init__(
-            source,
-            payload=payload,
-            columns=columns,
-            constants=constants,
-            key_columns=key_columns,
-            group_columns=group_columns,
-            allow_empty=allow_empty,
-        )
+        self._source = source
         self._payload = payload
+        self._columns = columns
         self._constants = constants
+        self._key_columns = key_columns
+        self._group_columns = group_columns
         self._call = call
+        self._allow_empty = allow_empty
+        self._optional = {name for name, field in payload.model_fields.items() if not field.is_required()}
         self._names = {field: f"column {column!r}" for field, column in columns.items()}
+        common = [text for constant in sorted(constants.items()) for text in constant]
+        self._content_prefix = encoded([payload.__name__, *common])
         self._count: int | None = None
 
     def fingerprints(self) -> Iterator[list[RowFingerprint]]:
@@ -114,9 +118,10 @@ class DataframeRows(DataframeFingerprints):
         :raises AssistantInputError: The source has no rows and ``allow_empty`` is False.
         """
         count = 0
-        for fingerprints in super().fingerprints():
-            count += len(fingerprints)
-            yield fingerprints
+        for batch in self._source.batches():
+            count += len(batch)
+            yield self._read(batch).fingerprints
+        check_count(count, self._allow_empty)
         self._count = count
 
     def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
@@ -131,7 +136,7 @@ class DataframeRows(DataframeFingerprints):
             count += len(batch)
             if not any(map(is_wanted, range(batch.start, batch.start + len(batch)))):
                 continue
-            read = self.of_batch(batch)
+            read = self._read(batch)
             for position in range(len(batch)):
                 if is_wanted(batch.start + position):
                     yield self._prepare(batch, position, read)
@@ -143,10 +148,33 @@ class DataframeRows(DataframeFingerprints):
                 count,
             )
 
-    def _prepare(self, batch: Batch, position: int, read: FingerprintedBatch) -> PreparedRow:
-        fields = {field: batch.columns[column][position] for field, column in self._columns.items()}
-        fields |= {field: unless_blank(fields[field]) for field in self._optional & fields.keys()}
-        readable_key = self._readable_key(fields, read, position)
+    def _read(self, batch: Batch) -> _ReadBatch:
+        """Return the fields, keys and fingerprints of a batch of rows."""
+        fields = {field: batch.columns[column] for field, column in self._columns.items()}
+        for field in self._optional & fields.keys():
+            fields[field] = without_blanks(fields[field])
+        contents = hashes_of(list(fields.values()), len(batch), self._content_prefix)
+        keys, bad_keys = key_texts(batch.columns, self._key_columns)
+        key_hashes = hashes_of(keys, len(batch)) if keys else contents
+        bad_groups: dict[int, str] = {}
+        if self._group_columns:
+            groups, bad_groups = groups_of(batch.columns, self._group_columns)
+            fingerprints = list(map(RowFingerprint, key_hashes, contents, groups))
+        else:
+            fingerprints = list(map(RowFingerprint, key_hashes, contents))
+        unknown = bad_keys | dict(batch.problems)
+        for position in unknown:
+            key = bad_row_key(batch.start + position)
+            fingerprints[position] = RowFingerprint(key, key, fingerprints[position].group, has_key=False)
+        for position in bad_groups.keys() - unknown.keys():
+            # The row keeps its key, as the source contains it, but is never equal to the document of the key.
+            row = fingerprints[position]
+            other = hash_of(encoded([None, row.content_hash]))
+            fingerprints[position] = row._replace(content_hash=other)
+        return _ReadBatch(fields, keys, fingerprints, bad_groups | unknown)
+
+    def _prepare(self, batch: Batch, position: int, read: _ReadBatch) -> PreparedRow:
+        fields = {field: values[position] for field, values in read.fields.items()}
         place = batch.place(position)
         call, problem = None, read.problems.get(position)
         if problem is None:
@@ -156,11 +184,33 @@ class DataframeRows(DataframeFingerprints):
                 problem = str(error)
         if problem and batch.file:
             problem = f"{place}: {problem}"
-        fingerprint = read.fingerprints[position]
-        return PreparedRow(batch.start + position, fingerprint, readable_key, call, problem, place)
-
-    def _readable_key(self, fields: Mapping[str, Any], read: FingerprintedBatch, position: int) -> str:
+        label = content_label(fields)
         if read.keys:
-            return key_label(self._key_columns, read.keys[position])
-        values = {name: str(value) for name, value in fields.items() if value is not None}
-        return key_label(tuple(values), tuple(values.values()))
+            label = key_label(self._key_columns, [column[position] for column in read.keys])
+        return PreparedRow(batch.start + position, read.fingerprints[position], label, call, problem, place)
+
+
+class _ReadBatch(NamedTuple):
+    """
+    Hold a batch of rows with their fingerprints.
+
+    :param fields: Values by field.
+    :param keys: Values of each key column as text.
+    :param fingerprints: One per row.
+    :param problems: Why a row is bad, by position in the batch.
+    """
+
+    fields: dict[str, list[Any]]
+    keys: list[list[str | None]]
+    fingerprints: list[RowFingerprint]
+    problems: dict[int, str]
+
+
+def content_label(fields: Mapping[str, Any]) -> str:
+    """
+    Return the readable key of a row that its whole content identifies.
+
+    :param fields: Value by field.
+    """
+    texts = {name: str(value) for name, value in fields.items() if value is not None}
+    return key_label(tuple(texts), tuple(texts.values()))

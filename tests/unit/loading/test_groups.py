@@ -11,8 +11,9 @@ from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import document_group
 from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.fingerprints import DataframeFingerprints, RowFingerprint
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.groups import SeenGroups, SharedGroups
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 
 
@@ -22,8 +23,8 @@ def read(rows, *, group_columns=("page",), key_columns=("id",)):
         parts = {"payload": TextDocument, "columns": {"content": "content"}, "constants": {}}
         return [
             row
-            for batch in DataframeFingerprints(
-                source, **parts, key_columns=key_columns, group_columns=group_columns
+            for batch in DataframeRows(
+                source, **parts, key_columns=key_columns, group_columns=group_columns, call=None
             ).fingerprints()
             for row in batch
         ]
