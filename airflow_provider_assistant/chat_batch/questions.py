@@ -13,14 +13,26 @@ from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.chat_batch.conversations import read_conversations
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import key_column, key_label
+from airflow_provider_assistant.keys import key_label
 from airflow_provider_assistant.loading.columns import BATCH, ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint, encoded, hash_of
-from airflow_provider_assistant.loading.rows import PreparedRow
-from airflow_provider_assistant.loading.sources import Source, open_source
+from airflow_provider_assistant.loading.fingerprints import (
+    RowFingerprint,
+    bad_row_key,
+    check_count,
+    encoded,
+    hash_of,
+    hashes_of,
+    key_texts,
+    without_blanks,
+)
+from airflow_provider_assistant.loading.rows import PreparedRow, content_label
+from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.loading.tables import read_columns
 
 OPTIONAL = ("session_id", "email", "response_language")
+# Values of ``session`` that do not name a column.
+NO_COLUMN = (None, "per_row", "shared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +142,7 @@ class QuestionRows:
     def _prepared(self, position: int) -> PreparedRow:
         questions, number = self._questions, position + 1
         fields = {name: values[position] for name, values in questions.fields.items()}
-        label = questions.display_keys[position]
-        if not questions.has_key_columns:
-            texts = {name: str(value) for name, value in fields.items() if value is not None}
-            label = key_label(tuple(texts), tuple(texts.values()))
+        label = questions.display_keys[position] if questions.has_key_columns else content_label(fields)
         fingerprint = RowFingerprint(questions.keys[position], questions.question_ids[position])
         row = PreparedRow(number, fingerprint, label, place=f"row {questions.row_numbers[position]}")
         if problem := questions.problems.get(position):
@@ -184,75 +193,101 @@ def read_questions(
         name; ``repeat`` is more than 1 and the session ids are not generated; or ``turn`` is given without ``session``
         or ``key_columns``, or a value of it is invalid.
     """
-    names, constants = mapping_of(ChatMessage, columns, constants), dict(constants or {})
-    if "message" not in names:
-        raise AssistantInputError(
-            "constants: message must be a column, because a constant would ask the same question in every row",
-            field="constants",
-        )
+    names, constants = _mapping(columns, constants, session)
     required = [names["message"]]
-    if session not in {None, "per_row", "shared"}:
-        names["session_id"] = str(session)
-        constants.pop("session_id", None)
+    if session not in NO_COLUMN:
         required.append(names["session_id"])
-    required += [turn] if turn is not None else []
+    if turn is not None:
+        required.append(turn)
     required += [column for field, column in (columns or {}).items() if field in OPTIONAL]
     wanted = ColumnSelection(tuple(dict.fromkeys(required)), tuple(key_columns), rest=True)
     with open_source(source, wanted, allowed_root, csv_options=csv_options, allow_empty=allow_empty) as opened:
-        read, problems = _read_all(opened)
-    count = len(next(iter(read.values()), ()))
-    if not count:
-        if not allow_empty:
-            raise AssistantInputError(
-                "source has no rows; nothing was sent. If an empty source is valid, set allow_empty=True",
-                field="source",
-            )
-        read = {name: [] for name in (*required, *key_columns)} | read
-    names = {field: column for field, column in names.items() if column in read}
-    own_sessions = bool(turn) or session in {"per_row", "shared"} or not ({"session_id"} & {*names, *constants})
+        rows = read_columns(opened)
+    check_count(rows.count, allow_empty)
+    for name in (*required, *key_columns):
+        # A source without rows may have no columns.
+        rows.columns.setdefault(name, [])
+    names = {field: column for field, column in names.items() if column in rows.columns}
+    has_session = "session_id" in names or "session_id" in constants
+    own_sessions = turn is not None or session in {"per_row", "shared"} or not has_session
     _check_sessions(repeat, turn, session, key_columns, own_sessions=own_sessions)
     if own_sessions:
         names.pop("session_id", None)
-    read = {name: [value for value in values for _ in range(repeat)] for name, values in read.items()}
-    problems = {position * repeat + n: problem for position, problem in problems.items() for n in range(repeat)}
-    repetitions = list(range(1, repeat + 1)) * count
-    fields = {field: _without_blanks(read[column], field) for field, column in names.items()}
+
+    rows = rows.repeated(repeat)
+    repetitions = [number % repeat + 1 for number in range(rows.count)]
+    fields = _fields(rows.columns, names)
     turns = None
     if turn is not None:
+        conversations, numbers = rows.columns[str(session)], rows.columns[turn]
         fields["session_id"], turns = read_conversations(
-            read[str(session)], read[turn], fields["message"], repetitions, scope=scope, problems=problems
+            conversations, numbers, fields["message"], repetitions, scope=scope, problems=rows.problems
         )
-    keys, display_keys = _keys(read, tuple(key_columns), fields, constants, problems)
-    # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
-    keys = [key if n == 1 else hash_of(encoded([key, str(n)])) for key, n in zip(keys, repetitions, strict=True)]
+    texts, bad_keys = key_texts(rows.columns, key_columns)
+    problems = bad_keys | rows.problems
+    keys = hashes_of(texts, rows.count) if texts else _content_hashes(fields, constants, rows.count)
+    for position in problems:
+        keys[position] = bad_row_key(position + 1)
+    keys = [_key_of_repetition(key, number) for key, number in zip(keys, repetitions, strict=True)]
     if session == "shared":
         constants["session_id"] = session_id("thread", scope)
     elif own_sessions and turns is None:
         fields["session_id"] = [session_id("thread", scope, key) for key in keys]
+    question_ids = _content_hashes(fields, constants, rows.count, keys)
+    for position in problems:
+        question_ids[position] = keys[position]
     return Questions(
-        question_ids=[
-            key if position in problems else content
-            for position, (key, content) in enumerate(zip(keys, _hashes(fields, constants, keys), strict=True))
-        ],
+        question_ids=question_ids,
         keys=keys,
-        display_keys=display_keys,
+        display_keys=_key_labels(key_columns, texts, fields["message"]),
         repetitions=repetitions,
-        row_numbers=[row for row in range(1, count + 1) for _ in range(repeat)],
+        row_numbers=[number // repeat + 1 for number in range(rows.count)],
         turns=turns,
         has_key_columns=bool(key_columns),
         fields=fields,
         names={field: f"column {column!r}" for field, column in names.items()},
         constants=constants,
-        passthrough_columns=_passthrough_columns(read, {**names, "turn": turn or ""}, key_columns),
+        passthrough_columns=_passthrough_columns(rows.columns, {**names, "turn": turn or ""}, key_columns),
         own_sessions=own_sessions,
         problems=problems,
     )
 
 
+def _mapping(
+    columns: Mapping[str, str] | None, constants: Mapping[str, str] | None, session: str | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the column of each field that varies by question, and the value of each other field."""
+    names = mapping_of(ChatMessage, columns, constants)
+    if "message" not in names:
+        raise AssistantInputError(
+            "constants: message must be a column, because a constant would ask the same question in every row",
+            field="constants",
+        )
+    fixed = dict(constants or {})
+    if session not in NO_COLUMN:
+        names["session_id"] = str(session)
+        fixed.pop("session_id", None)
+    return names, fixed
+
+
+def _fields(columns: Mapping[str, list[Any]], names: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Return the values of each field."""
+    fields = {}
+    for field, column in names.items():
+        is_required = ChatMessage.model_fields[field].is_required()
+        fields[field] = columns[column] if is_required else without_blanks(columns[column])
+    return fields
+
+
+def _key_of_repetition(key: str, number: int) -> str:
+    # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
+    return key if number == 1 else hash_of(encoded([key, str(number)]))
+
+
 def _check_sessions(
     repeat: int, turn: str | None, session: str | None, key_columns: Sequence[str], *, own_sessions: bool
 ) -> None:
-    if turn is not None and (session in {None, "per_row", "shared"} or not key_columns):
+    if turn is not None and (session in NO_COLUMN or not key_columns):
         raise AssistantInputError(
             "turn needs session, the column with the conversation of each question, and key_columns. Nothing was sent.",
             field="turn",
@@ -265,64 +300,25 @@ def _check_sessions(
         )
 
 
-def _read_all(source: Source) -> tuple[dict[str, list[Any]], dict[int, str]]:
-    """Return the columns of a source, and the error of each row that cannot be read by its position."""
-    read: dict[str, list[Any]] = {}
-    problems: dict[int, str] = {}
-    count = 0
-    for batch in source.batches():
-        for name, values in batch.columns.items():
-            read.setdefault(name, [None] * count).extend(values)
-        problems |= {count + at: f"{batch.place(at)}: {problem}" for at, problem in batch.problems.items()}
-        count += len(batch)
-        for values in read.values():
-            values.extend([None] * (count - len(values)))
-    return read, problems
-
-
-def _without_blanks(values: list[Any], field: str) -> list[Any]:
-    """Return the values of a field, with None for blank text in optional fields: CSV has no other way to omit them."""
-    if ChatMessage.model_fields[field].is_required():
-        return values
-    return [None if isinstance(value, str) and not value.strip() else value for value in values]
-
-
-def _keys(
-    read: Mapping[str, list[Any]],
-    key_columns: tuple[str, ...],
-    fields: Mapping[str, list[Any]],
-    constants: Mapping[str, str],
-    problems: dict[int, str],
-) -> tuple[list[str], list[str]]:
-    """Return the hash of each question's key and its readable form; add rows without a key to ``problems``."""
-    if key_columns:
-        texts = []
-        for name in key_columns:
-            column, bad = key_column(read[name])
-            for position, text in enumerate(column) if None in column else ():
-                if text is None:
-                    problems.setdefault(position, f"key column {name!r} {bad.get(position, 'is empty')}")
-            texts.append(column)
-        values = list(zip(*texts, strict=True))
-        keys = [hash_of(encoded(value)) for value in values]
-        display_keys = [key_label(key_columns, value) for value in values]
-    else:
-        keys = _hashes(fields, constants)
-        display_keys = [key_label(("message",), [None if one is None else str(one)]) for one in fields["message"]]
-    for position in problems:
-        # Bad rows get distinct keys from their numbers; otherwise they would count as duplicates of each other.
-        keys[position] = hash_of(encoded([None, str(position + 1)]))
-    return keys, display_keys
-
-
-def _hashes(
-    fields: Mapping[str, list[Any]], constants: Mapping[str, str], keys: Sequence[str] | None = None
+def _content_hashes(
+    fields: Mapping[str, list[Any]], constants: Mapping[str, str], count: int, keys: list[str] | None = None
 ) -> list[str]:
     """Return a hash of everything that is sent for each question, and of its key if given."""
-    names = [text for item in sorted(constants.items()) for text in item]
-    same = encoded([*names, *fields])
-    columns = list(fields.values()) if keys is None else [keys, *fields.values()]
-    return [hash_of(same + encoded(values)) for values in zip(*columns, strict=True)]
+    same = [text for constant in sorted(constants.items()) for text in constant]
+    columns = list(fields.values())
+    if keys is not None:
+        columns.insert(0, keys)
+    return hashes_of(columns, count, encoded([*same, *fields]))
+
+
+def _key_labels(
+    key_columns: Sequence[str], texts: Sequence[Sequence[str | None]], messages: Sequence[Any]
+) -> list[str]:
+    """Return the readable key of each question: its key columns, or else its message."""
+    if texts:
+        return [key_label(key_columns, values) for values in zip(*texts, strict=True)]
+    shown = [None if message is None else str(message) for message in messages]
+    return [key_label(("message",), [message]) for message in shown]
 
 
 def _passthrough_columns(

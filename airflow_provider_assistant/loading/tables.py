@@ -1,8 +1,8 @@
-"""Read a whole source into one table."""
+"""Read a whole source at once."""
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -10,6 +10,53 @@ from airflow_provider_assistant.loading.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(slots=True)
+class SourceColumns:
+    """
+    Hold all rows of a source.
+
+    :param columns: Values by column.
+    :param problems: Why a row cannot be read, by its position from 0.
+    :param count: Number of rows.
+    """
+
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    problems: dict[int, str] = field(default_factory=dict)
+    count: int = 0
+
+    def repeated(self, times: int) -> SourceColumns:
+        """
+        Return each row several times, one after the other.
+
+        :param times: How often.
+        """
+        found = SourceColumns(count=self.count * times)
+        for name, values in self.columns.items():
+            found.columns[name] = [value for value in values for _ in range(times)]
+        for position, problem in self.problems.items():
+            first = position * times
+            found.problems |= dict.fromkeys(range(first, first + times), problem)
+        return found
+
+
+def read_columns(source: Source) -> SourceColumns:
+    """
+    Read all rows of a source. Where a batch lacks a column of another one, its values are None.
+
+    :param source: The open source.
+    """
+    found = SourceColumns()
+    for batch in source.batches():
+        for name, values in batch.columns.items():
+            found.columns.setdefault(name, [None] * found.count).extend(values)
+        for position, problem in batch.problems.items():
+            found.problems[found.count + position] = f"{batch.place(position)}: {problem}"
+        found.count += len(batch)
+        for values in found.columns.values():
+            values.extend([None] * (found.count - len(values)))
+    return found
 
 
 def table_of(source: Source) -> pa.Table:
@@ -21,15 +68,7 @@ def table_of(source: Source) -> pa.Table:
     """
     import pyarrow as pa
 
-    columns: dict[str, list[Any]] = {}
-    rows = 0
-    for batch in source.batches():
-        for name, values in batch.columns.items():
-            columns.setdefault(name, [None] * rows).extend(values)
-        rows += len(batch)
-        for values in columns.values():
-            values.extend(itertools.repeat(None, rows - len(values)))
     try:
-        return pa.table({name: pa.array(values) for name, values in columns.items()})
+        return pa.table(read_columns(source).columns)
     except (pa.ArrowException, TypeError) as error:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
