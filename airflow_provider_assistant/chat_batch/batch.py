@@ -28,6 +28,7 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
 from airflow_provider_assistant.ledger import BatchLedger, CreatedEntry, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
@@ -104,18 +105,21 @@ class Batch:
             sessions = questions.field("session_id")
             next_one = next_turn(turn, questions.turns, questions.question_ids, sessions, earlier.statuses)
             asked, blocked = questions.at(next_one.positions), next_one.blocked
-        with QuestionFindings(findings_of(self._output), asked, is_first=turn == 1) as findings:
+        with FindingsFile(findings_of(self._output), always=False) as file:
+            findings = QuestionFindings(file, asked)
+            if turn > 1:
+                findings.keep_earlier()
             findings.reasons |= {**earlier.reasons, **blocked}
             counts, submissions, error = run_coroutine(self._submit(asked, findings))
-        if not findings.count:
-            findings.path.unlink(missing_ok=True)  # the file of an earlier run
+        if not file.count:
+            file.path.unlink(missing_ok=True)  # the file of an earlier run
         submissions |= earlier.submissions | self._recorded_submissions(questions.question_ids)
         if error and not submissions:
             raise error
         facts = {
             "submitted": counts.created + earlier.facts.get("submitted", 0),
             "possibly_duplicated": counts.possibly_duplicated + earlier.facts.get("possibly_duplicated", 0),
-            "findings": findings.listed,
+            "findings": file.listed,
         }
         otherwise = {question_id: f"not submitted: {error}" for question_id in asked.question_ids if error}
         self._save_questions(questions, submissions, facts, {**otherwise, **findings.reasons}, turn)

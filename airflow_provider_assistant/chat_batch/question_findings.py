@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_provider_assistant.chat_batch.questions import Questions
-from airflow_provider_assistant.chat_batch.state import RETRY_CONTINUES
-from airflow_provider_assistant.lake import storing
-from airflow_provider_assistant.loading.findings import Findings, Kind
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.texts import storable
 
 
-class QuestionFindings(Findings):
+class QuestionFindings:
     """
-    Findings that also keep the reason of each question that was not submitted, for the output.
+    Write findings to a file, and keep the reason of each question that was not submitted, for the output.
 
-    :param path: Path of the file.
+    :param file: The file.
     :param questions: The questions that are submitted; ``row`` of a finding is the row of the source.
-    :param is_first: Whether these are the first questions of the batch; if not, the findings in the file are kept.
     """
 
-    def __init__(self, path: StoragePath, questions: Questions, *, is_first: bool) -> None:
-        super().__init__(path, always=False)
+    def __init__(self, file: FindingsFile, questions: Questions) -> None:
         self.reasons: dict[str, str] = {}
+        self._file = file
         self._questions = questions
-        if not is_first:
-            self._keep()
 
-    def _keep(self) -> None:
+    def keep_earlier(self) -> None:
+        """Keep the findings that are already in the file: those of the earlier turns."""
         import pyarrow.parquet as pq
 
-        if not self.path.is_file():
+        if not self._file.path.is_file():
             return
-        with self.path.open("rb") as file:
-            kept = pq.ParquetFile(file).read().to_pylist()
-        for row in kept:
-            super().add(**row)
+        with self._file.path.open("rb") as file:
+            rows = pq.ParquetFile(file).read().to_pylist()
+        for row in rows:
+            self._file.add(Finding(**row))
 
-    def add(
-        self,
-        kind: Kind,
-        key: str,
-        reason: str,
-        *,
-        row: int | None = None,
-        document_ids: list[str] | None = None,
-        group: str | None = None,
-    ) -> None:
-        """Add a finding, see :meth:`~airflow_provider_assistant.loading.findings.Findings.add`."""
-        source_row = row and self._questions.row_numbers[row - 1]
-        with storing(self.path, RETRY_CONTINUES):
-            super().add(kind, key, reason, row=source_row, document_ids=document_ids, group=group)
-        if row is not None and kind in {"rejected", "failed", "ambiguous", "skipped"}:
-            self.reasons[self._questions.question_ids[row - 1]] = storable(f"{kind}: {reason}")
+    def add(self, finding: Finding) -> None:
+        """
+        Add a finding about a question.
 
-    def close(self) -> None:
-        """Write the remaining findings and close the file."""
-        with storing(self.path, RETRY_CONTINUES):
-            super().close()
+        :param finding: The finding. Its ``row`` is the number of the question.
+        """
+        if finding.row is None:
+            self._file.add(finding)
+            return
+        position = finding.row - 1
+        self._file.add(replace(finding, row=self._questions.row_numbers[position]))
+        if finding.kind in {"rejected", "failed", "ambiguous", "skipped"}:
+            reason = storable(f"{finding.kind}: {finding.reason}")
+            self.reasons[self._questions.question_ids[position]] = reason

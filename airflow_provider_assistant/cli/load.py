@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
@@ -19,7 +19,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings, Kind, findings_folder
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder
 from airflow_provider_assistant.loading.limits import limits_reader
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -50,7 +50,8 @@ def load(out: Console, args: argparse.Namespace) -> int:
                 has_groups=bool(args.group),
             )
         )
-        findings = stack.enter_context(_Shown(_findings_path(args), write=not args.dry_run))
+        file = None if args.dry_run else stack.enter_context(FindingsFile(_findings_path(args), always=False))
+        findings = _Shown(file)
         record = LoadRecord() if args.dry_run else stack.enter_context(_record(ledger, hook, args))
         options = LoadOptions(
             max_concurrency=hook.settings.client.max_concurrency,
@@ -144,37 +145,29 @@ def _ended_by_signals(this: Load, done: _Done) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-class _Shown(Findings):
-    """Findings that keep the first rows for the output. Findings of a dry run are not written."""
+class _Shown:
+    """
+    Keep the first findings for the output, and write all of them to a file.
 
-    def __init__(self, path: StoragePath, *, write: bool) -> None:
-        super().__init__(path, always=False)
-        self.first: list[dict[str, Any]] = []
-        self._write = write
+    :param file: The file. None for a dry run.
+    """
 
-    def add(
-        self,
-        kind: Kind,
-        key: str,
-        reason: str,
-        *,
-        row: int | None = None,
-        document_ids: list[str] | None = None,
-        group: str | None = None,
-    ) -> None:
-        """Add a finding, see :meth:`~airflow_provider_assistant.loading.findings.Findings.add`."""
+    def __init__(self, file: FindingsFile | None) -> None:
+        self.file = file
+        self.count = 0
+        self.first: list[Finding] = []
+
+    def add(self, finding: Finding) -> None:
+        """
+        Add a finding.
+
+        :param finding: The finding.
+        """
+        self.count += 1
         if len(self.first) < SHOWN:
-            shown = {"kind": kind, "row": row, "key": key, "reason": reason}
-            self.first.append({**shown, "document_ids": document_ids or [], "group": group})
-        if self._write:
-            super().add(kind, key, reason, row=row, document_ids=document_ids, group=group)
-        else:
-            self.count += 1
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._write:
-            super().close()
+            self.first.append(finding)
+        if self.file:
+            self.file.add(finding)
 
 
 def _findings_path(args: argparse.Namespace) -> StoragePath:
@@ -188,7 +181,7 @@ def _show(
     out: Console, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str
 ) -> None:
     counts = done.counts
-    path = None if args.dry_run else findings.listed
+    path = findings.file.listed if findings.file else None
     out.result(
         {
             **counts.as_dict(),
@@ -197,12 +190,12 @@ def _show(
             "source": source_name(args),
             "sent": done.sent,
             "findings": path,
-            "listed": findings.first,
+            "listed": [asdict(finding) for finding in findings.first],
             "error": str(done.error) if done.error else None,
         }
     )
     if findings.count:
-        listed = [(one["kind"], one["row"], one["key"], one["reason"]) for one in findings.first]
+        listed = [(one.kind, one.row, one.key, one.reason) for one in findings.first]
         out.table(("finding", "row", "key", "reason"), listed)
     if args.dry_run:
         out.table(("would send",), [(label,) for label in done.sent])

@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import AssistantError, AssistantIncom
 from airflow_provider_assistant.feedback.rules import Rating
 from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, outcome_of, ratings
 from airflow_provider_assistant.ledger.schema import Outcome
-from airflow_provider_assistant.loading.findings import LOGGED, Findings, Kind
+from airflow_provider_assistant.loading.findings import LOGGED, Finding, FindingsFile, Kind
 
 # Consecutive transient failures, each after all its retries, after which the circuit breaker opens.
 BREAKER = 25
@@ -77,7 +77,7 @@ class FeedbackSender:
         scope: str,
         run: RunRef,
         ledger: Ledger | None,
-        findings: Findings,
+        findings: FindingsFile,
     ) -> None:
         self.counts = RatingCounts()
         self._settings = settings
@@ -203,7 +203,8 @@ class FeedbackSender:
             log.warning("The answer to %r could not be rated: %s", rating.key, error)
 
     def _add_finding(self, kind: Kind, rating: Rating, reason: str) -> None:
-        self._findings.add(kind, rating.key, f"{rating.word}: {reason}", document_ids=[rating.request_id])
+        reason = f"{rating.word}: {reason}"
+        self._findings.add(Finding(kind, rating.key, reason, document_ids=[rating.request_id]))
 
 
 def _key(rating: Rating) -> str:

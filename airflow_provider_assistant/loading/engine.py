@@ -54,7 +54,7 @@ class Load:
     :param rows: Rows to load.
     :param options: Options of the load.
     :param ledger: Ledger of the scope that is loaded. None sends every row and records nothing.
-    :param findings: File that lists the rows that a person should look at.
+    :param findings: Takes the rows that a person should look at.
     :param judge_stale: Whether the source is complete, so that documents missing from it are stale. Default: True.
     :param judge_groups: Whether the groups of the source are complete, so that documents missing from them are stale.
         Without effect with ``judge_stale``, or if the rows have no groups. Default: False.

@@ -1,11 +1,12 @@
-"""Findings: a Parquet file of the rows that a person should look at."""
+"""Findings: the rows that a person should look at, in a Parquet file."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeAlias, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, Self, TypeAlias, cast
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
@@ -24,55 +25,69 @@ LOGGED = 20
 log = logging.getLogger(__name__)
 
 
-class Findings:
+@dataclass(frozen=True, slots=True)
+class Finding:
     """
-    Write a Parquet file that lists the rows that a person should look at.
+    Hold a row that a person should look at. The fields are the columns of the findings.
 
-    Columns: ``kind``, ``row`` (number in the source, null if the row is no longer in it), ``key``, ``reason``,
-    ``document_ids``, the documents concerned, and ``group``, the page, file or ticket of the row (null if it has none).
+    :param kind: Kind of the finding.
+    :param key: Key of the row as readable text.
+    :param reason: Why a person should look at the row.
+    :param row: Number of the row in the source, from 1. Default: None, it is no longer in the source.
+    :param document_ids: Ids of the documents concerned. Default: none.
+    :param group: Name of the group of the row, such as its page. Default: None, it has none.
+    """
+
+    kind: Kind
+    key: str
+    reason: str
+    row: int | None = None
+    document_ids: Sequence[str] = ()
+    group: str | None = None
+
+
+class Findings(Protocol):
+    """Takes the findings of a load."""
+
+    def add(self, finding: Finding) -> None:
+        """
+        Add a finding.
+
+        :param finding: The finding.
+        """
+
+
+class FindingsFile:
+    """
+    Write findings to a Parquet file. Use it as a context manager.
 
     :param path: Path of the file.
-    :param always: Whether to write the file even if it has no rows. Default: True.
+    :param always: Whether to write the file even if there are no findings. Default: True.
     """
 
     def __init__(self, path: StoragePath, *, always: bool = True) -> None:
         self.path = path
         self.count = 0
         self._always = always
-        self._rows: list[dict[str, Any]] = []
+        self._waiting: list[Finding] = []
         self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
-        self._error: OSError | None = None
+        self._error: Exception | None = None
 
     @property
     def listed(self) -> str | None:
         """Path of the file as text, or None if there are no findings."""
         return str(self.path) if self.count else None
 
-    def add(
-        self,
-        kind: Kind,
-        key: str,
-        reason: str,
-        *,
-        row: int | None = None,
-        document_ids: list[str] | None = None,
-        group: str | None = None,
-    ) -> None:
+    def add(self, finding: Finding) -> None:
         """
         Add a finding.
 
-        :param kind: Kind of the finding.
-        :param key: Key of the row as readable text.
-        :param reason: Why a person should look at the row.
-        :param row: Number of the row in the source, from 1; None if it is no longer in the source.
-        :param document_ids: Ids of the documents concerned.
-        :param group: Name of the group of the row, see ``group_columns``; None if it has none.
+        :param finding: The finding.
         """
         self.count += 1
-        finding = {"kind": kind, "row": row, "key": key, "reason": storable(reason)}
-        self._rows.append({**finding, "document_ids": document_ids or [], "group": group})
-        if len(self._rows) >= FLUSH:
+        self._waiting.append(finding)
+        if len(self._waiting) >= FLUSH:
             self._flush()
 
     def close(self) -> None:
@@ -98,7 +113,7 @@ class Findings:
                 f"the findings cannot be written to {str(self.path)!r}: {self._error}. The ledger contains all created "
                 f"documents, but the list of {self.count} rows that need attention is lost. Free some space or set "
                 "another path, then run the task again to get the list.",
-                errno=self._error.errno,
+                errno=getattr(self._error, "errno", None),
             ) from self._error
 
     def __enter__(self) -> Self:
@@ -115,23 +130,19 @@ class Findings:
 
     @contextlib.contextmanager
     def _noting_errors(self) -> Iterator[None]:
-        """Defer a storage error until the file is closed: a load must not lose outcomes because it cannot list them."""
+        """Defer an error until the file is closed: a load must not lose outcomes because it cannot list them."""
         try:
             yield
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 (each storage raises different errors)
             self._error = self._error or error
-        except ValueError:
-            # pyarrow raises this for a file whose previous write failed.
-            if not self._error:
-                raise
 
     def _flush(self) -> None:
         if not self._error:
             with self._noting_errors():
-                self._append()
-        self._rows = []
+                self._write()
+        self._waiting = []
 
-    def _append(self) -> None:
+    def _write(self) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -140,8 +151,9 @@ class Findings:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = cast("BinaryIO", self.path.open("wb"))
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
-        if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=schema))
+        if self._waiting:
+            rows = [asdict(finding) | {"reason": storable(finding.reason)} for finding in self._waiting]
+            self._writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
 def findings_folder() -> StoragePath:

@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger import (
     StaleDocument,
 )
 from airflow_provider_assistant.loading.decisions import NotCreated
-from airflow_provider_assistant.loading.findings import LOGGED, Findings, Kind
+from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.texts import escaped
 
@@ -120,7 +120,7 @@ class LoadReport:
     Count the outcomes of rows, and add the rows that a person should look at to the findings.
 
     :param counts: Counts to increase.
-    :param findings: Findings to extend.
+    :param findings: Takes the findings.
     """
 
     def __init__(self, counts: Counts, findings: Findings) -> None:
@@ -173,10 +173,11 @@ class LoadReport:
             if ambiguous:
                 self._counts.possibly_duplicated += 1
                 reason = "an earlier try of this task may have created it as well"
-                self._findings.add("possibly_duplicated", key, reason, document_ids=_ids(document_id), group=group)
+                ids = _ids(document_id)
+                self._findings.add(Finding("possibly_duplicated", key, reason, document_ids=ids, group=group))
             if superseded:
                 reason = "its content has changed; the older documents remain on the site"
-                self._findings.add("superseded", key, reason, document_ids=superseded, group=group)
+                self._findings.add(Finding("superseded", key, reason, document_ids=superseded, group=group))
 
     def stale(self, found: Iterable[StaleDocument]) -> None:
         """
@@ -188,7 +189,7 @@ class LoadReport:
         for key, document_id, group in found:
             self._counts.stale += 1
             reason = "no longer in the source; the API cannot delete its document"
-            self._findings.add("stale", key, reason, document_ids=_ids(document_id), group=group)
+            self._findings.add(Finding("stale", key, reason, document_ids=_ids(document_id), group=group))
 
     def unrecorded(self, created: Iterable[ClaimOutcome]) -> None:
         """
@@ -197,10 +198,9 @@ class LoadReport:
         :param created: Their outcomes.
         """
         for outcome in created:
-            key, ids, group = outcome.claim.label, _ids(outcome.created_id), _label(outcome.claim.group)
+            key = outcome.claim.label
             log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(outcome.created_id)))
-            reason = "created, but the ledger could not record it"
-            self._findings.add("ambiguous", key, reason, document_ids=ids, group=group)
+            self._find_claimed("ambiguous", outcome, "created, but the ledger could not record it")
 
     def taken_over(self, outcomes: Collection[ClaimOutcome]) -> None:
         """
@@ -221,12 +221,15 @@ class LoadReport:
             if outcome.outcome == "created" and not is_listed:
                 self._counts.possibly_duplicated += 1
                 reason = "another run has taken this row over and may have created it as well"
-                ids, group = _ids(outcome.created_id), _label(claim.group)
-                self._findings.add("possibly_duplicated", claim.label, reason, document_ids=ids, group=group)
+                self._find_claimed("possibly_duplicated", outcome, reason)
 
     def _find(self, kind: Kind, row: PreparedRow, reason: str, document_id: str | None = None) -> None:
-        group = _label(row.fingerprint.group)
-        self._findings.add(kind, row.readable_key, reason, row=row.number, document_ids=_ids(document_id), group=group)
+        ids, group = _ids(document_id), _label(row.fingerprint.group)
+        self._findings.add(Finding(kind, row.readable_key, reason, row.number, ids, group))
+
+    def _find_claimed(self, kind: Kind, outcome: ClaimOutcome, reason: str) -> None:
+        ids, group = _ids(outcome.created_id), _label(outcome.claim.group)
+        self._findings.add(Finding(kind, outcome.claim.label, reason, document_ids=ids, group=group))
 
 
 async def report_progress(counts: Counts, limiter: AdaptiveRateLimiter, started: float) -> NoReturn:

@@ -19,7 +19,7 @@ from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.mixins import AssistantLedgerMixin, AssistantServiceMixin, AssistantTaskMixin
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.findings import Findings, findings_folder
+from airflow_provider_assistant.loading.findings import FindingsFile, findings_folder
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage, table_at
 from airflow_provider_assistant.storage.paths import StoragePath
@@ -263,14 +263,14 @@ def instance_suffix(run: RunRef) -> str:
     return mapped if run.region is None else f"{mapped}.loop{run.region}"
 
 
-def findings_of(run: RunRef) -> Findings:
+def findings_of(run: RunRef) -> FindingsFile:
     """
     Return the findings of a task that has no ``findings_path``.
 
     :param run: The task instance.
     :return: The findings, a file in :func:`.findings_folder` that is written only if there are findings.
     """
-    return Findings(findings_file(run), always=False)
+    return FindingsFile(findings_file(run), always=False)
 
 
 def findings_file(run: RunRef) -> StoragePath:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.feedback.sender import FeedbackSender
-    from airflow_provider_assistant.loading.findings import Findings
+    from airflow_provider_assistant.loading.findings import FindingsFile
 
 
 class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentOperator):
@@ -68,7 +68,7 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
 
     # State of the current try.
     _sender: FeedbackSender | None = None
-    _findings: Findings | None = None
+    _findings: FindingsFile | None = None
 
     def __init__(
         self,
@@ -132,12 +132,12 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
                 self.log.info("Site %r: %s.", site_id, summary)
         if counts.failed and self._sender.is_final:
             raise AssistantIncompletePermanentError(
-                f"The service refused {counts.failed} ratings ({summary}). It would refuse them again. Findings: "
+                f"The service refused {counts.failed} ratings ({summary}). It would refuse them again. FindingsFile: "
                 f"{findings.listed}."
             )
         if counts.failed:
             raise AssistantIncompleteError(
-                f"{counts.failed} ratings were not sent ({summary}). A retry sends those and no others. Findings: "
+                f"{counts.failed} ratings were not sent ({summary}). A retry sends those and no others. FindingsFile: "
                 f"{findings.listed}."
             )
         warn_of_findings(findings.listed, findings.count)

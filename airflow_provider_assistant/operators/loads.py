@@ -17,7 +17,7 @@ from airflow_provider_assistant.exceptions import AssistantAmbiguousError, Assis
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import BatchLedger, DocumentScope, Ledger, LoadRecord, RunRef
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
@@ -109,7 +109,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
     _running: Load | None = None
     # State of the current try.
     _record = LoadRecord()
-    _listed: Findings | None = None
+    _listed: FindingsFile | None = None
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
             ) as record:
                 yield ledger, record
 
-    def _load(self, context: Context, ledger: Ledger | None, record: LoadRecord) -> tuple[Counts, Findings]:
+    def _load(self, context: Context, ledger: Ledger | None, record: LoadRecord) -> tuple[Counts, FindingsFile]:
         site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
         with contextlib.ExitStack() as stack:
             rows = stack.enter_context(self._rows(site_id))
@@ -284,7 +284,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
         self,
         rows: Rows,
         memory: BatchLedger | None,
-        findings: Findings,
+        findings: FindingsFile,
         record: LoadRecord,
         is_whole: bool,
     ) -> Counts:
@@ -308,9 +308,9 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
                     metrics.rows(self.kind, load.counts.outcomes)
                     span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.outcomes.items()})
 
-    def _findings(self, run: RunRef) -> Findings:
+    def _findings(self, run: RunRef) -> FindingsFile:
         if self.findings_path:
-            return Findings(usable_path(self.findings_path))
+            return FindingsFile(usable_path(self.findings_path))
         return findings_of(run)
 
     def _source_name(self, context: Context) -> str:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from airflow_provider_assistant.ledger import DocumentScope, LeaseSettings, Ledger, RunRef
 from airflow_provider_assistant.loading import engine, findings, report
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
@@ -169,7 +169,7 @@ async def _load(
                 names = {"site_id": "site", "source": "source", "run": run}
                 record = stack.enter_context(ledger.load(scope="s", endpoint="documents/qa", **names))
                 memory = stack.enter_context(ledger.documents(scope=DocumentScope("s", "documents/qa"), **names))
-            listed = stack.enter_context(Findings(result.faults.findings_path(path), always=False))
+            listed = stack.enter_context(FindingsFile(result.faults.findings_path(path), always=False))
             load_options = LoadOptions(options.max_concurrency, options.max_backoff, options.on_ambiguous)
             client = Client(
                 result.service,

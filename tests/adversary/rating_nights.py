@@ -14,7 +14,7 @@ from airflow_provider_assistant.feedback.rules import Rating
 from airflow_provider_assistant.feedback.sender import BREAKER, FeedbackSender, RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, RunRef
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from tests.adversary.request_service import TRIES, Service, Try
 from tests.adversary.world import FinishedRequest, World
 
@@ -76,7 +76,7 @@ def check_ratings(night: RatingNight) -> None:
 def _rate(world: World, night: RatingNight, counts: RatingCounts) -> None:
     hook = AssistantHook()
     ratings = [Rating(f"k{number}", f"s{number}", f"r{number}", "good") for number in range(night.ratings)]
-    with Ledger.open_optional(night.ledger) as ledger, Findings(_findings(world), always=False) as findings:
+    with Ledger.open_optional(night.ledger) as ledger, FindingsFile(_findings(world), always=False) as findings:
         rater = FeedbackSender(
             hook.settings.client, site_id=hook.resolve_site_id(), scope=hook.site_url(),
         run=RunRef("dag", "run", "task", -1),

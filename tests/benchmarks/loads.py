@@ -19,7 +19,7 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
@@ -127,7 +127,7 @@ def load(
                 call=lambda document: endpoints.create_qa_document("bench", document),
             )
             options = LoadOptions(max_concurrency=concurrency, max_backoff=600.0)
-            findings = stack.enter_context(Findings(Path("/dev/null"), always=False))
+            findings = stack.enter_context(FindingsFile(Path("/dev/null"), always=False))
             async with client(settings, options) as sender:
                 loading = Load(sender, documents, options, ledger=memory, findings=findings, judge_stale=not partial)
                 with contextlib.suppress(TimeoutError):

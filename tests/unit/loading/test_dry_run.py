@@ -13,7 +13,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.dry_run import DryRun
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -48,7 +48,7 @@ def rehearse(tmp_path, memory, *rows, sent=None, **options):
         # Nothing listens on this port: a request would fail.
         given = LoadOptions(max_concurrency=2, **options)
         async with LoadClient(ClientSettings("http://127.0.0.1:9/api/v1", "key"), given) as client:
-            with Findings(tmp_path / "findings.parquet") as findings:
+            with FindingsFile(tmp_path / "findings.parquet") as findings:
                 rehearsal = DryRun(
                     client,
                     made,

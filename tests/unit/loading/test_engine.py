@@ -28,7 +28,7 @@ from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope
 from airflow_provider_assistant.loading import ledger_writer
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import DataframeRows
@@ -109,7 +109,7 @@ def run(tmp_path):
                 memory = stack.enter_context(
                     opened.documents(scope=DocumentScope(scope, "documents/qa"), site_id="s", source="kb", run=ref)
                 )
-            listing = stack.enter_context(Findings(path))
+            listing = stack.enter_context(FindingsFile(path))
             given_options = LoadOptions(**{"max_concurrency": 4, **options})
             load = Load(
                 client_of(service, attempts, given_options), rows, given_options, ledger=memory, findings=listing

@@ -6,7 +6,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError
-from airflow_provider_assistant.loading.findings import FLUSH, Findings
+from airflow_provider_assistant.loading.findings import FLUSH, Finding, FindingsFile
 from tests.adversary.load_faults import FullDisk
 
 
@@ -17,9 +17,9 @@ def full(tmp_path):
 
 @pytest.mark.parametrize("count", [0, 1, FLUSH, 2 * FLUSH + 1])
 def test_a_full_disk_is_said_at_the_end_with_path_and_advice(full, count):
-    findings = Findings(full)
+    findings = FindingsFile(full)
     for number in range(count):
-        findings.add("rejected", str(number), "bad")
+        findings.add(Finding("rejected", str(number), "bad"))
     with pytest.raises(AssistantError, match=rf"{full}.*No space left.*list of {count} rows.*run the task again") as e:
         findings.close()
     assert not isinstance(e.value, AirflowFailException)
@@ -27,8 +27,8 @@ def test_a_full_disk_is_said_at_the_end_with_path_and_advice(full, count):
 
 def test_a_full_disk_does_not_hide_why_the_load_ended(full, caplog):
     def load():
-        with Findings(full) as findings:
-            findings.add("failed", "1", "no answer")
+        with FindingsFile(full) as findings:
+            findings.add(Finding("failed", "1", "no answer"))
             raise AssistantIncompleteError("1 row failed")
 
     with pytest.raises(AssistantIncompleteError):
@@ -38,10 +38,24 @@ def test_a_full_disk_does_not_hide_why_the_load_ended(full, caplog):
 
 def test_half_a_list_is_removed(tmp_path):
     path = tmp_path / "findings.parquet"
-    findings = Findings(FullDisk(path, 1000))
+    findings = FindingsFile(FullDisk(path, 1000))
     for number in range(2 * FLUSH):
-        findings.add("rejected", str(number), "bad")
+        findings.add(Finding("rejected", str(number), "bad"))
     assert path.exists()
     with pytest.raises(AssistantError, match=f"list of {2 * FLUSH} rows"):
         findings.close()
     assert not path.exists()
+
+
+def test_an_error_of_any_storage_is_said_at_the_end(tmp_path, full, monkeypatch):
+    """The clients of object storages raise errors that are no OSError."""
+
+    def refused(mode):
+        raise RuntimeError("AccessDenied")
+
+    monkeypatch.setattr(full, "open", refused)
+    findings = FindingsFile(full)
+    for number in range(FLUSH + 1):
+        findings.add(Finding("rejected", str(number), "bad"))
+    with pytest.raises(AssistantError, match=f"AccessDenied.*list of {FLUSH + 1} rows"):
+        findings.close()

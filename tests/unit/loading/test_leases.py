@@ -31,7 +31,7 @@ from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
@@ -78,7 +78,7 @@ def opened(path):
 
 @pytest.fixture
 def findings(tmp_path):
-    return Findings(tmp_path / "findings.parquet")
+    return FindingsFile(tmp_path / "findings.parquet")
 
 
 @pytest.fixture

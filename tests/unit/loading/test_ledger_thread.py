@@ -17,7 +17,7 @@ from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sql
 from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
@@ -84,7 +84,7 @@ def load_of(ledger, tmp_path, monkeypatch):
             memory = stack.enter_context(
                 ledger.documents(scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=RUN)
             )
-            findings = stack.enter_context(Findings(tmp_path / "findings.parquet"))
+            findings = stack.enter_context(FindingsFile(tmp_path / "findings.parquet"))
             settings, options = ClientSettings("http://unused/api/v1", "key"), LoadOptions(4)
             return Load(
                 ScriptedClient(service.answer, settings, options), rows, options, ledger=memory, findings=findings

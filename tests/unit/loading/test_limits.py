@@ -25,7 +25,7 @@ from airflow_provider_assistant.loading.decisions import SEND
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.file_rows import FileRows
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.limits import Room, limits_reader, read_limits
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -80,7 +80,7 @@ def run(tmp_path):
             ledger.documents(
                 scope=DocumentScope(scope, "documents/text"), site_id="s", source="kb", run=RunRef("d", "r", "t", -1)
             ) as memory,
-            Findings(path) as findings,
+            FindingsFile(path) as findings,
         ):
             load = kind(
                 ScriptedClient(tenant.answer, SETTINGS, given),
@@ -197,7 +197,7 @@ def test_files_have_a_size(tmp_path):
         call=lambda upload: endpoints.upload_document("s", upload),
     )
     options = LoadOptions(2)
-    with Findings(tmp_path / "findings.parquet") as findings:
+    with FindingsFile(tmp_path / "findings.parquet") as findings:
         client = ScriptedClient(answer, SETTINGS, options)
         load = Load(client, files, options, ledger=None, findings=findings, read_limits=limits)
         asyncio.run(load.run())

@@ -27,7 +27,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantWarehouseError,
 )
 from airflow_provider_assistant.failures import RUNBOOK, FailureContext, anchor_of, explained
-from airflow_provider_assistant.loading.findings import Findings
+from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.operators.chat import (
     AssistantChatOperator,
     AssistantCloseSessionOperator,
@@ -332,7 +332,7 @@ def test_the_findings_of_the_try_are_named_without_asking_the_storage(connection
     caplog.clear()
     service.answer("status:401", path="documents", times=None)
     again = AssistantLoadQAOperator(task_id="load", source=[{**rows[0], "question": "New?"}])
-    monkeypatch.setattr(Findings, "close", lambda self: None)
+    monkeypatch.setattr(FindingsFile, "close", lambda self: None)
     again.render_template_fields({})
     with pytest.raises(AssistantAuthenticationError):
         again.execute(context())
