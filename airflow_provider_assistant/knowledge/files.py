@@ -10,7 +10,9 @@ from urllib.parse import quote
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.documents import DocumentRow, first_text
-from airflow_provider_assistant.knowledge.markdown import absolute_links, first_heading, joined, parse_markdown
+from airflow_provider_assistant.knowledge.front_matter import split_front_matter
+from airflow_provider_assistant.knowledge.headings import first_heading
+from airflow_provider_assistant.knowledge.markdown import absolute_links, joined, without_comments
 from airflow_provider_assistant.parsing.child import LIBRARIES, ChildParser
 from airflow_provider_assistant.parsing.limits import LARGEST_FILE, UnreadableFileError
 from airflow_provider_assistant.storage.paths import StoragePath, storage_files
@@ -31,7 +33,7 @@ def file_documents(
     """
     Read Markdown, text, HTML, PDF, Word, PowerPoint and Excel files, one after the other. Each file is one document.
 
-    The text is Markdown. Front matter, the head of an HTML page, or the properties of a file give title, category,
+    The text is Markdown, without comments. Front matter, the head of an HTML page, or the properties of a file give title, category,
     date and URL; a Markdown file with ``draft: true`` is skipped. Otherwise the title is the first heading, or the name
     of the file. The key is the path below the folder. Files and folders whose names start with a dot or an underscore
     are skipped; files without text, too, with a warning.
@@ -59,7 +61,8 @@ def file_documents(
             if PurePosixPath(name).name.startswith("~$"):  # the lock of an Office file that somebody has open
                 continue
             if suffix in MARKDOWN:
-                fields, text = parse_markdown(_read(path, suffix), path)
+                fields, text = split_front_matter(_decoded(path, suffix), path)
+                text = without_comments(text)
             elif suffix in LIBRARIES:
                 fields = _parsed(parser, suffix, path)
                 text = fields.pop("text", "")
@@ -106,6 +109,15 @@ def _read(path: StoragePath, suffix: str) -> bytes:
     if len(content) > limit:
         raise _refused(path, f"is larger than {limit:,} bytes")
     return content
+
+
+def _decoded(path: StoragePath, suffix: str) -> str:
+    try:
+        return _read(path, suffix).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise AssistantInputError(
+            f"file {str(path)!r} is not UTF-8 at byte {error.start}. Convert it, or leave it out", field="source"
+        ) from None
 
 
 def _refused(path: StoragePath, problem: str) -> AssistantInputError:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
-# The patterns begin with a line break instead of ^, because Python searches for a character much faster. Headings that
-# are underlined with = or - count as text of their section.
-HEADING = re.compile(r"\n {0,3}(#{1,6})(?:[ \t]+(.*))?$", re.MULTILINE)
-# A line that begins or ends a block of code, in which a line with # is a comment.
-FENCE = re.compile(r"\n {0,3}(`{3,}|~{3,})(.*)")
+from markdown_it import MarkdownIt
+
+from airflow_provider_assistant.knowledge.markdown import line_starts
 
 
 class Section(NamedTuple):
@@ -25,56 +24,53 @@ class Section(NamedTuple):
     text: str
 
 
+class _Heading(NamedTuple):
+    """A heading, and where its line starts and ends in the source."""
+
+    level: int
+    text: str
+    start: int
+    end: int
+
+
 def sections_of(markdown: str) -> Iterator[Section]:
     """
-    Split a Markdown text at its headings.
+    Split a Markdown text at its headings. A heading in a list or a quotation is text of its section.
 
     :param markdown: The text.
     :return: The sections that have a text.
     """
-    markdown = f"\n{markdown}"
-    headings: list[tuple[int, str]] = []
+    above: list[_Heading] = []
     start = 0
-    for first, last in outside_code(markdown):
-        for line in HEADING.finditer(markdown, first, last):
-            yield from _section(headings, markdown[start : line.start()])
-            level = len(line[1])
-            headings = [outer for outer in headings if outer[0] < level]
-            headings.append((level, heading_text(line[2] or "")))
-            start = line.end()
-    yield from _section(headings, markdown[start:])
+    for heading in _headings(markdown):
+        yield from _section(above, markdown[start : heading.start])
+        above = [outer for outer in above if outer.level < heading.level]
+        above.append(heading)
+        start = heading.end
+    yield from _section(above, markdown[start:])
 
 
-def outside_code(markdown: str) -> Iterator[tuple[int, int]]:
-    """
-    Find the parts of a Markdown text that are not in fenced blocks of code.
-
-    :param markdown: The text, after a line break.
-    :return: Start and end of each part.
-    """
-    start, fence = 0, ""
-    for line in FENCE.finditer(markdown):
-        if not fence:
-            yield start, line.start()
-            fence = line[1]
-        elif line[1].startswith(fence) and not line[2].strip():
-            start, fence = line.end(), ""
-    if not fence:
-        yield start, len(markdown)
+def first_heading(markdown: str) -> str | None:
+    """Return the first heading of a Markdown text, if nothing but blank lines is above it."""
+    first_line = markdown.lstrip().partition("\n")[0]
+    heading = next(_headings(first_line), None)
+    return heading.text or None if heading else None
 
 
-def heading_text(text: str) -> str:
-    """
-    Return the text of a heading without a closing sequence of ``#``.
-
-    :param text: What follows the opening sequence on the line.
-    :return: The text; may be empty.
-    """
-    text = text.strip()
-    opened = text.rstrip("#")
-    return opened.rstrip() if opened[-1:] in {"", " ", "\t"} else text
-
-
-def _section(headings: list[tuple[int, str]], text: str) -> Iterator[Section]:
+def _section(above: list[_Heading], text: str) -> Iterator[Section]:
     if text.strip():
-        yield Section(tuple(heading for _, heading in headings if heading), text.strip())
+        yield Section(tuple(heading.text for heading in above if heading.text), text.strip())
+
+
+def _headings(markdown: str) -> Iterator[_Heading]:
+    starts = line_starts(markdown)
+    for token, content in pairwise(_parser().parse(markdown)):
+        if token.type == "heading_open" and token.level == 0 and token.map:
+            first, end = token.map
+            yield _Heading(int(token.tag[1:]), content.content, starts[first], starts[end])
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Return a parser that only looks for blocks. Headings that are underlined count as text of their section."""
+    return MarkdownIt("commonmark").disable(["inline", "lheading", "reference"])

@@ -1,112 +1,64 @@
-"""Markdown: front matter, first heading and links."""
+"""
+HTML comments and links in Markdown.
+
+markdown-it-py finds them, so what only looks like a link, as in code, stays as it is. The text is never rendered: parts
+of the source are replaced, and everything else stays as it was written.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
-from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.headings import HEADING, heading_text, outside_code
-from airflow_provider_assistant.storage.paths import StoragePath
+from markdown_it import MarkdownIt
+from markdown_it.helpers import parseLinkDestination, parseLinkLabel
+from markdown_it.rules_block import StateBlock, reference
+from markdown_it.rules_inline import StateInline, html_inline, image, link
 
-# Characters. People write less.
-LONGEST_FRONT_MATTER = 20_000
-FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
-FIRST_FIELD = re.compile(r"---[ \t]*\n[ \t]*(?:#.*\n)*[\w-]+[ \t]*:")
-# The target of a link or an image: inline, and of a reference on a line of its own.
-LINKS = (re.compile(r"(\]\([ \t]*<?)([^()<>\s]+)"), re.compile(r"(\n {0,3}\[[^\]\n]+\]:[ \t]*<?)([^<>\s]+)"))
-
-
-def parse_markdown(content: bytes, path: StoragePath) -> tuple[dict[str, str], str]:
-    """
-    Return the fields of the front matter, and the text after it.
-
-    :param content: The file.
-    :param path: Its path, for messages.
-    :raises AssistantInputError: The file is not UTF-8, or its front matter is too long or not valid YAML.
-    """
-    try:
-        text = content.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise AssistantInputError(
-            f"file {str(path)!r} is not UTF-8 at byte {error.start}. Convert it, or leave it out", field="source"
-        ) from None
-    return _split(text, path)
+_LINE_END = re.compile(r"\r\n?|\n")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# What is before the target of a reference.
+_LABEL = re.compile(r"\[(?:[^\[\]\\]|\\.)*\]:\s*", re.DOTALL)
+# The notes and tabs of Python-Markdown. Their text is indented, so CommonMark takes it for code.
+_NOTES = ("!!!", "???", "===")
+_DEEPEST_NOTE = 20
+# A site generator replaces these before it reads the Markdown.
+_TEMPLATES = ("{{", "{%")
 
 
-def _split(text: str, path: StoragePath) -> tuple[dict[str, str], str]:
-    if not FIRST_FIELD.match(text):
-        return {}, text
-    begin = text.index("\n") + 1
-    end = FRONT_MATTER_END.search(text, begin, begin + LONGEST_FRONT_MATTER)
-    if not end:
-        raise AssistantInputError(
-            f"file {str(path)!r} has front matter that does not end within {LONGEST_FRONT_MATTER:,} characters. End it "
-            "with a line of ---",
-            field="source",
-        )
-    return _fields(text[begin : end.start()], path), text[end.end() :]
+class _Span(NamedTuple):
+    """The place of a comment or a target in a text."""
+
+    start: int
+    end: int
 
 
-def _fields(front_matter: str, path: StoragePath) -> dict[str, str]:
-    """
-    Return the fields of front matter whose value is a text.
-
-    Only the parser of YAML is used. Values stay text, because a title may look like a number, and nothing is nested,
-    because the C loader ends the process if lists are nested too deeply.
-    """
-    import yaml
-
-    fields: dict[str, str] = {}
-    depth, name = 0, None
-    try:
-        for event in yaml.parse(front_matter, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-                name = None
-            elif isinstance(event, yaml.NodeEvent) and depth == 1:
-                value = event.value if isinstance(event, yaml.ScalarEvent) else ""
-                if name is None:
-                    name = value
-                else:
-                    fields[name], name = value, None
-    except yaml.YAMLError as error:
-        raise AssistantInputError(
-            f"file {str(path)!r} has front matter that is not valid YAML: {getattr(error, 'problem', error)}. Correct "
-            "it, or leave the file out",
-            field="source",
-        ) from None
-    return fields
+def without_comments(markdown: str) -> str:
+    """Return a Markdown text without HTML comments. Those in code are shown to readers, so they stay."""
+    if "<!--" not in markdown:
+        return markdown
+    return _replaced(markdown, ((comment, "") for comment in _Finder(markdown).comments))
 
 
-def first_heading(text: str) -> str | None:
-    """Return the first heading of a Markdown text, if nothing but blank lines is above it."""
-    heading = HEADING.match(f"\n{text.lstrip()}")
-    return heading_text(heading[2] or "") or None if heading else None
-
-
-def absolute_links(text: str, url: str) -> str:
+def absolute_links(markdown: str, url: str) -> str:
     """
     Return a Markdown text whose links and images have absolute addresses.
 
-    :param text: The text.
+    :param markdown: The text.
     :param url: Its own address.
     """
-
-    def absolute(link: re.Match[str]) -> str:
-        return f"{link[1]}{joined(url, link[2])}"
-
-    text = f"\n{text}"
-    parts, at = [], 0
-    for start, end in outside_code(text):
-        part = text[start:end]
-        for links in LINKS:
-            part = links.sub(absolute, part)
-        parts += [text[at:start], part]
-        at = end
-    return "".join([*parts, text[at:]])[1:]
+    if "](" not in markdown and "]:" not in markdown:
+        return markdown
+    edits = []
+    for span in _Finder(markdown).targets:
+        target = markdown[span.start : span.end]
+        if target and not any(mark in target for mark in _TEMPLATES):
+            edits.append((span, joined(url, target)))
+    return _replaced(markdown, edits)
 
 
 def joined(base: str, target: str) -> str:
@@ -115,3 +67,144 @@ def joined(base: str, target: str) -> str:
         return urljoin(base, target)
     except ValueError:  # such as "http://[", which is no address
         return target
+
+
+def line_starts(text: str) -> list[int]:
+    """Return where each line begins, as markdown-it-py counts them, and where the text ends."""
+    return [0, *(end.end() for end in _LINE_END.finditer(text)), len(text)]
+
+
+def _replaced(text: str, edits: Iterable[tuple[_Span, str]]) -> str:
+    parts, at = [], 0
+    for span, replacement in sorted(edits):
+        parts += [text[at : span.start], replacement]
+        at = span.end
+    return "".join([*parts, text[at:]])
+
+
+class _Finder:
+    """Finds the comments in a Markdown text, and the targets of its links, images and references."""
+
+    def __init__(self, markdown: str) -> None:
+        self.comments: list[_Span] = []
+        self.targets: list[_Span] = []
+        self._text = markdown.replace("\0", "\ufffd")  # as the parser does
+        self._starts = line_starts(markdown)
+        self._parse(markdown, 0, 0)
+
+    def _parse(self, markdown: str, offset: int, level: int) -> None:
+        """Parse the text, or the part of it that is a note and begins at the line with the number ``offset``."""
+        env: dict[str, Any] = {}
+        paragraph = ""
+        for token in _parser().parse(markdown, env):
+            if token.map is None:
+                continue
+            first, end = token.map[0] + offset, token.map[1] + offset
+            if token.type == "inline":
+                paragraph = token.content
+                self._add_inline(paragraph, first, env)
+            elif token.type == "definition":
+                label = _LABEL.search(self._text, self._starts[first], self._starts[end])
+                if label:
+                    self.targets.append(_target(self._text, label.end(), self._starts[end]))
+            elif token.type == "html_block":
+                # Up to the last end of a comment: the search would take quadratic time for comments without one.
+                last = self._text.rfind("-->", self._starts[first], self._starts[end]) + len("-->")
+                found = _COMMENT.finditer(self._text, self._starts[first], last)
+                self.comments += [_Span(*comment.span()) for comment in found]
+            elif token.type == "code_block" and paragraph.startswith(_NOTES) and level < _DEEPEST_NOTE:
+                self._parse(token.content, first, level + 1)
+
+    def _add_inline(self, content: str, first: int, env: dict[str, Any]) -> None:
+        """Add what the text of a paragraph or a heading has, which begins at a line of the source."""
+        comments: list[_Span] = []
+        targets: list[_Span] = []
+        env.update(comments=comments, targets=targets)
+        _parser().inline.parse(content, _parser(), env, [])
+        if comments or targets:
+            in_source = self._places(content, first)
+            self.comments += map(in_source, comments)
+            self.targets += map(in_source, targets)
+
+    def _places(self, content: str, first: int) -> Callable[[_Span], _Span]:
+        """
+        Return a function that finds a part of a paragraph in the source.
+
+        The parser has taken from each line what belongs to lists and quotations, and some of the spaces around it.
+        """
+        columns: list[int] = []
+        places: list[int] = []
+        column = 0
+        for number, line in enumerate(content.split("\n"), first):
+            text = line.strip()
+            columns.append(column)
+            places.append(self._text.rfind(text, self._starts[number], self._starts[number + 1]) - line.find(text))
+            column += len(line) + 1
+
+        def in_source(position: int) -> int:
+            line = bisect_right(columns, position) - 1
+            return places[line] + position - columns[line]
+
+        return lambda span: _Span(in_source(span.start), in_source(span.end))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Return a parser that tells where comments and targets are."""
+    parser = MarkdownIt("commonmark", {"inline_definitions": True})
+    parser.disable(["inline", "lheading", "emphasis", "entity", "balance_pairs", "fragments_join"])
+    parser.block.ruler.at("reference", _reference)
+    parser.inline.ruler.at("html_inline", _html)
+    parser.inline.ruler.at("link", _link)
+    parser.inline.ruler.at("image", _image)
+    return parser
+
+
+def _reference(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """Leave footnotes, which begin like references, to the rule for paragraphs."""
+    is_footnote = state.src.startswith("[^", state.bMarks[first] + state.tShift[first])
+    return not is_footnote and reference(state, first, end, silent)
+
+
+def _html(state: StateInline, silent: bool) -> bool:
+    start = state.pos
+    is_html = html_inline(state, silent)
+    if is_html and not silent and state.src.startswith("<!--", start):
+        state.env["comments"].append(_Span(start, state.pos))
+    return is_html
+
+
+def _link(state: StateInline, silent: bool) -> bool:
+    start = state.pos
+    is_link = link(state, silent)
+    if is_link and not silent:
+        _add_target(state, start, is_image=False)
+    return is_link
+
+
+def _image(state: StateInline, silent: bool) -> bool:
+    start, known = state.pos, len(state.env["targets"])
+    is_image = image(state, silent)
+    if is_image and not silent:
+        # The description is parsed as a text of its own, so the places in it are not places in this one.
+        del state.env["targets"][known:]
+        _add_target(state, start + 1, is_image=True)
+    return is_image
+
+
+def _add_target(state: StateInline, start: int, *, is_image: bool) -> None:
+    """Add the target of what has just been parsed, unless it is that of a reference."""
+    if state.src[state.pos - 1] == ")":
+        end = parseLinkLabel(state, start, not is_image)
+        state.env["targets"].append(_target(state.src, end + len("]("), state.pos))
+
+
+def _target(text: str, start: int, end: int) -> _Span:
+    """Return where the target is that begins here, after spaces."""
+    while text[start].isspace():
+        start += 1
+    line_end = _LINE_END.search(text, start, end)
+    found = parseLinkDestination(text, start, line_end.start() if line_end else end)
+    if text[start] == "<":
+        return _Span(start + 1, found.pos - 1)
+    return _Span(start, found.pos)

@@ -81,6 +81,25 @@ def test_drafts_other_files_and_hidden_ones_are_skipped(folder):
     assert [row["key"] for row in file_documents(folder.root)] == ["a.md", "b.MARKDOWN", "c.txt"]
 
 
+@pytest.mark.parametrize(
+    "front",
+    ["---\n\ndraft: true\n---\n", "---\n# a\n\n'draft': yes\n---\n", "---\npage id: 7\ndraft: on\n...\n"],
+    ids=["blank line", "quoted", "with a space"],
+)
+def test_a_draft_in_other_forms_is_skipped(folder, front):
+    assert not list(file_documents(folder("a.md", f"{front}text")))
+
+
+@pytest.mark.parametrize("text", ["---\n\n[a](b) | **c: d**\n\n---\n", "---\nNote that https://x.org\n---\n"])
+def test_a_rule_is_no_front_matter(folder, text):
+    assert only(folder("a.md", text))["content"] == text
+
+
+def test_comments_are_left_out(folder):
+    row = only(folder("a.md", "<!-- (c) -->\n# Hours\n\n<!--\n# Not yet\nFrom 7.\n-->\nFrom 9."))
+    assert (row["title"], row["content"]) == ("Hours", "\n# Hours\n\n\nFrom 9.")
+
+
 def test_relative_links_become_absolute(folder):
     text = """[a](../b.md#c) ![x](img/x.png "title") [w](https://w.org) [m](mailto:a@b.c) [h](#top)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge import split_documents, with_source
 from airflow_provider_assistant.knowledge.headings import sections_of
+from airflow_provider_assistant.knowledge.markdown import absolute_links, without_comments
 
 WORDS = ("office", "opens", "at", "nine", "and", "closes", "when", "everybody", "has", "left", "for", "the", "evening")
 LINES = st.sampled_from(
@@ -57,6 +58,19 @@ def test_a_comment_in_code_is_no_heading(fence):
     (chunk,) = split(f"# Run\n{fence}sh\n# comment\n```x\nls\n{fence}\n")
     assert chunk["title"] == "Handbook > Run"
     assert "# comment" in chunk["content"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```npm i``` installs it.\n\n# Run\n\nls",
+        "# Run\n\n<pre>\n# comment\n\n# comment\n</pre>",
+        "# Run\r\n\r\nls\r\n",
+    ],
+    ids=["code in a line", "pre", "line breaks of Windows"],
+)
+def test_what_is_a_heading(text):
+    assert split(text)[-1]["title"] == "Handbook > Run"
 
 
 def test_a_title_that_is_the_first_heading_counts_once():
@@ -116,12 +130,15 @@ def test_no_text_is_lost(lines):
 
 @pytest.mark.parametrize(
     "text",
-    ["# " * 500_000, "#" * 300_000, "# " + "#" * 1_000_000 + "x", "`" * 300_000, "```\n" * 100_000, "[" * 100_000],
-    ids=["hashes", "one word", "closing", "backticks", "fences", "brackets"],
-)
+    ["# " * 500_000, "#" * 300_000, "# " + "#" * 1_000_000 + "x", "`" * 300_000, "```\n" * 100_000, "[" * 100_000,
+     "<!--\n" * 60_000, "text<!--" * 10_000],
+    ids=["hashes", "one word", "closing", "backticks", "fences", "brackets", "comments", "comments in a line"],
+)  # fmt: skip
 def test_hostile_texts_take_linear_time(text):
     """With quadratic time, this would take hours."""
     assert all(len(chunk["content"]) <= 2000 for chunk in split(text, 2000))
+    assert without_comments(text) == text
+    assert absolute_links(f"[a](b)\n\n{text}", "https://x.org/") == f"[a](https://x.org/b)\n\n{text}"
 
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"size": 10, "overlap": 10}, {"size": 10, "overlap": -1}])

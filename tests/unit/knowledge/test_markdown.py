@@ -1,0 +1,114 @@
+"""Comments and links in Markdown: what is one, what only looks like one, and that the rest of the text stays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.knowledge.markdown import absolute_links, without_comments
+
+URL = "https://x.org/d/a.md"
+PIECES = st.sampled_from(
+    ["[a](b.md)", "![i](p.png)", "[r]: t.md", "[r]", "`", "```", "~~~", "    ", "> ", "- ", "1. ", "\n", "\n\n", "\r\n",
+     "\n# ", " # ", "!!! note\n\n", "\t", "<b>", "<!--", "-->", "\\", "[", "](", ")", "<", ">", "|", "*", "_",
+     "[^1]: ", "é", "\0"]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a\n\n<!-- b\n\n# c\n-->\n\nd", "a\n\n\n\nd"),
+        ("a <!-- b --> c", "a  c"),
+        ("a <!-- b\nb --> c", "a  c"),
+        ("> a <!-- b\n> b --> c", "> a  c"),
+        ("- a\n  <!-- b -->\n- c", "- a\n  \n- c"),
+        ("<div>\n<!-- b -->\na</div>", "<div>\n\na</div>"),
+        ("# Hours <!-- b --> #", "# Hours  #"),
+        ("<!-- b --> a <!-- b -->", " a "),
+        ("| a <!-- b --> |\n|---|\n| c |", "| a  |\n|---|\n| c |"),
+    ],
+)
+def test_a_comment_is_left_out(text, kept):
+    assert without_comments(text) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`<!-- a -->`",
+        "```\n<!-- a -->\n```",
+        "a\n\n    <!-- a -->",
+        "a <!-- b",
+        "<!-- b\n\na",
+        r"\<!-- a -->",
+        "a --> b",
+    ],
+)
+def test_what_only_looks_like_a_comment_stays(text):
+    assert without_comments(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("[a](b.md)", "[a](https://x.org/d/b.md)"),
+        ('[a]( <b c.md> "t")', '[a]( <https://x.org/d/b c.md> "t")'),
+        ("[a](b_(c).md)", "[a](https://x.org/d/b_(c).md)"),
+        ("[a](\n  b.md)", "[a](\n  https://x.org/d/b.md)"),
+        ("[![a](b.png)](c.md)", "[![a](https://x.org/d/b.png)](https://x.org/d/c.md)"),
+        ("![a [b](c)](d.png)", "![a [b](c)](https://x.org/d/d.png)"),
+        ("[`]`](b.md) [a](c.md)", "[`]`](https://x.org/d/b.md) [a](https://x.org/d/c.md)"),
+        ("# Hours [a](b.md) ##", "# Hours [a](https://x.org/d/b.md) ##"),
+        ("> - a\n>   [a](b.md)", "> - a\n>   [a](https://x.org/d/b.md)"),
+        ("> a\n[a](b.md)", "> a\n[a](https://x.org/d/b.md)"),
+        ("| a | [a](b.md) |\n|---|---|\n| `\\|` | [c](d.md) |",
+         "| a | [a](https://x.org/d/b.md) |\n|---|---|\n| `\\|` | [c](https://x.org/d/d.md) |"),
+        ("a\r\n  [a](b.md)  \r\nc", "a\r\n  [a](https://x.org/d/b.md)  \r\nc"),
+        ("!!! note\n\n    [a](b.md)\n\n    ??? tip\n\n        [c](d.md)",
+         "!!! note\n\n    [a](https://x.org/d/b.md)\n\n    ??? tip\n\n        [c](https://x.org/d/d.md)"),
+        ('[a]: b.md "t"\n[c\nd]:\n  <e.md>', '[a]: https://x.org/d/b.md "t"\n[c\nd]:\n  <https://x.org/d/e.md>'),
+        ("> [a]: b.md", "> [a]: https://x.org/d/b.md"),
+        ("[^1]: See [a](b.md).", "[^1]: See [a](https://x.org/d/b.md)."),
+        ("[^1]: [a](b.md)", "[^1]: [a](https://x.org/d/b.md)"),
+    ],
+)  # fmt: skip
+def test_a_link_becomes_absolute(text, changed):
+    assert absolute_links(text, URL) == changed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`[a](b.md)`",
+        "``[a](b.md) ` [c](d.md)``",
+        "a\n\n    handlers[a](event)\n    [b]: c.md",
+        "- a\n\n      [a](b.md)",
+        "~~~\n[a](b.md)\n~~~",
+        "[^1]: note",
+        "[^note]: A note of several words.",
+        "[a]({{ site.baseurl }}/b)",
+        "[a]({{site.baseurl}}/b)",
+        "[a]({%link b.md%})",
+        "[r]: {{site.baseurl}}/b",
+        r"\[a](b.md)",
+        "[a](b c.md)",
+        "[a]()",
+        "[r]\n\n[r]: https://w.org",
+        "<!-- [a](b.md) -->",
+        "[a](https://w.org/a?b=c#d)",
+    ],
+)
+def test_what_is_no_relative_link_stays(text):
+    assert absolute_links(text, URL) == text
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(PIECES, max_size=25).map("".join))
+def test_nothing_else_changes(text):
+    """Only addresses are added, and only whole comments are left out."""
+    changed = absolute_links(text, "https://x.org/")
+    assert changed.replace("https://x.org/", "") == text
+    kept = iter(text)
+    assert all(char in kept for char in without_comments(text))
