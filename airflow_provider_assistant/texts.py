@@ -46,6 +46,16 @@ def storable(text: str) -> str:
     return text.replace("\0", "\\x00")
 
 
+def counted(number: int, noun: str) -> str:
+    """
+    Return a number with its noun, in the plural unless the number is 1.
+
+    :param number: The number.
+    :param noun: A noun whose plural ends in s.
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def shortened(text: str, limit: int) -> str:
     """
     Return a text on one line, cut to a maximum length.

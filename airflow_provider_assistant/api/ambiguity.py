@@ -38,11 +38,16 @@ def decided(steps: flow.Flow[T], call: Call[T], on_ambiguous: OnAmbiguous) -> fl
     except (AssistantAmbiguousError, AssistantResponseError) as error:
         if on_ambiguous == "retry":
             raise
+        cause = error.__cause__ or error
+        todo = AssistantAmbiguousPermanentError.default_todo
+        if isinstance(cause, AssistantError) and cause.todo:
+            todo = f"{cause.todo} {todo}"
         raise AssistantAmbiguousPermanentError(
-            f"{error} It is not sent again, because on_ambiguous is 'fail'.",
+            f"{error.happened}. It is not sent again, because on_ambiguous is 'fail'",
+            todo=todo,
             endpoint=call.endpoint,
             attempts=getattr(error, "attempts", 1),
-        ) from error.__cause__ or error
+        ) from cause
 
 
 def _is_slow(call: Call[T], error: AssistantError) -> bool:

@@ -202,7 +202,8 @@ def _on_site(
 def _segment(field: str, value: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise AssistantInputError(
-            f"{field} must be a non-empty string; give it to the operator or hook, or in the connection's extra",
+            f"{field} must be a non-empty string",
+            todo="Give it to the operator or hook, or in the connection's extra.",
             field=field,
         )
     if not _fits_into_path(value):

@@ -110,7 +110,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     row = STATUSES.get(response.status) or _row_of_class(response.status)
     detail = _detail(response)
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-    happened = f"{response.status} {_phrase(response.status)}: {row.condition} ({call})"
+    happened = f"{_status_line(response.status)}: {row.condition} ({call})"
     if detail:
         happened += f". The service said: {detail!r}"
     if retry_after is not None:
@@ -244,8 +244,17 @@ def detail_of(text: str) -> str:
     return shortened("".join(printable), DETAIL_LENGTH)
 
 
-def _phrase(status: int) -> str:
+def short_reason(error: AssistantError) -> str:
+    """
+    Return what happened in a few words: the status if the service answered.
+
+    :param error: The error of a request.
+    """
+    return _status_line(error.status) if isinstance(error, AssistantAPIError) else error.happened
+
+
+def _status_line(status: int) -> str:
     try:
-        return HTTPStatus(status).phrase
+        return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
-        return "(unknown status)"
+        return f"{status} (unknown status)"

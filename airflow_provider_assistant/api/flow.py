@@ -26,6 +26,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
     AssistantResponseError,
 )
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -283,7 +284,7 @@ def wait_for(
             pause = interval
             if isinstance(request, AssistantError):
                 log.warning(POLLING_GOES_ON, request)
-                last = str(request)
+                last = request.happened
                 pause = max(interval, getattr(request, "retry_after", None) or 0.0)
             elif request.state == "pending":
                 last = f"the last status was {request.status!r}"
@@ -307,9 +308,9 @@ def _timed_out(
     call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
 ) -> AssistantRequestTimeoutError:
     return AssistantRequestTimeoutError(
-        f"The chat request did not end within {seconds:.0f} s and {polls} polls; {last.rstrip('.')} ({call}). It may "
-        "still complete: run the task again to wait longer. If the status is final, add it to the status words of the "
-        "Airflow connection.",
+        f"The chat request did not end within {seconds:.0f} s and {counted(polls, 'poll')}; {last} ({call})",
+        todo="It may still complete: run the task again to wait longer. If the status is final, add it to "
+        "the status words of the Airflow connection.",
         request_id=request_id,
         status=status,
     )
@@ -331,8 +332,10 @@ def _parsed(call: Call[T], response: Response, call_info: CallInfo) -> T:
     try:
         return call.parse(response.decoded(), call_info)
     except AssistantResponseError as error:
-        risk = "" if call.repeatable else " The status says that it was carried out; a retry may create a duplicate."
-        raise AssistantResponseError(f"{call}: {error}.{risk} Check the base URL in the Airflow connection.") from None
+        happened = f"{call}: {error.happened}"
+        if not call.repeatable:
+            happened += ". The status says that it was carried out; a retry may create a duplicate"
+        raise AssistantResponseError(happened, todo="Check the base URL in the Airflow connection.") from None
 
 
 def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:
@@ -344,9 +347,11 @@ def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> As
     :param attempts: Number of attempts.
     :return: The error, with ``endpoint``, ``attempts`` and ``retry_after`` set.
     """
+    todo = AssistantAmbiguousError.default_todo
     return AssistantAmbiguousError(
-        f"Ambiguous after {attempts} attempt(s): {error} The service has no way to ask whether {call} happened; "
-        "sending it again may create a duplicate.",
+        f"Ambiguous after {counted(attempts, 'attempt')}: {error.happened}. The service has no way to ask "
+        f"whether {call} happened; sending it again may create a duplicate",
+        todo=f"{error.todo} {todo}" if error.todo else todo,
         endpoint=call.endpoint,
         attempts=attempts,
         retry_after=getattr(error, "retry_after", None),

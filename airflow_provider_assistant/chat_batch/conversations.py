@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api.sessions import session_id
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import key_column
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 
@@ -68,14 +68,16 @@ def read_conversations(
         number = _number(numbers[position])
         if text is None or number is None:
             missing = f"of conversation {text!r} has a turn that is no number" if text else "has no conversation"
-            raise AssistantInputError(f"question {position + 1} {missing}. Nothing was sent.", field="turn")
+            raise AssistantInputError(f"question {position + 1} {missing}", safe=NOTHING_SENT, field="turn")
         conversations.setdefault((text, repetition), []).append((number, position))
     session_ids, turns = [""] * len(texts), [0] * len(texts)
     for (text, repetition), rows in conversations.items():
         rows.sort()
         if len({number for number, _ in rows}) < len(rows):
             raise AssistantInputError(
-                f"conversation {text!r} has two questions with the same turn. Nothing was sent.", field="turn"
+                f"conversation {text!r} has two questions with the same turn",
+                safe=NOTHING_SENT,
+                field="turn",
             )
         said = hash_of(encoded([str(messages[position]) for _, position in rows]))
         session = session_id("thread", scope, str(text), str(repetition), said)

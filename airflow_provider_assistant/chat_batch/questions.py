@@ -12,7 +12,7 @@ from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.chat_batch.conversations import read_conversations
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import key_label
 from airflow_provider_assistant.loading.columns import BATCH, ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of
@@ -289,13 +289,15 @@ def _check_sessions(
 ) -> None:
     if turn is not None and (session in NO_COLUMN or not key_columns):
         raise AssistantInputError(
-            "turn needs session, the column with the conversation of each question, and key_columns. Nothing was sent.",
+            "turn needs session, the column with the conversation of each question, and key_columns",
+            safe=NOTHING_SENT,
             field="turn",
         )
     if repeat > 1 and (session == "shared" or not own_sessions):
         raise AssistantInputError(
-            "repeat: the repetitions of a question would share a session, and each would see the answers before it; "
-            "set session='per_row'. Nothing was sent.",
+            "repeat: the repetitions of a question would share a session, and each would see the answers before it",
+            safe=NOTHING_SENT,
+            todo="Set session='per_row'.",
             field="repeat",
         )
 
@@ -331,12 +333,16 @@ def _passthrough_columns(
     columns = {name: values for name, values in read.items() if name not in used}
     if odd := [name for name in columns if not isinstance(name, str)]:
         raise AssistantInputError(
-            f"source has columns whose names are not text: {odd}. Nothing was sent. Rename them.", field="source"
+            f"source has columns whose names are not text: {odd}",
+            safe=NOTHING_SENT,
+            todo="Rename them.",
+            field="source",
         )
     if taken := sorted(set(columns) & set(COLUMNS)):
         raise AssistantInputError(
-            f"source has a column {', '.join(taken)}, which is also a column of the output; rename it. "
-            "Nothing was sent.",
+            f"source has a column {', '.join(taken)}, which is also a column of the output",
+            safe=NOTHING_SENT,
+            todo="Rename it.",
             field="source",
         )
     return columns

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
-from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantError, AssistantStorageError
 from airflow_provider_assistant.lake import storing
 from airflow_provider_assistant.ledger import key_of
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 # Seconds between two writes of answers. A killed process loses the answers since the last write; they are polled again.
 FLUSH = 2.0
 # Consequence of a file of the batch that cannot be written, for the message.
-RETRY_CONTINUES = "a retry takes up what was submitted"
+RETRY_CONTINUES = "A retry takes up what was submitted."
 
 
 class BatchState:
@@ -58,7 +58,8 @@ class BatchState:
             self._write(probe, ())
         except AssistantStorageError as error:
             raise AssistantStorageError(
-                f"nothing can be written beside output_path, in {self.folder}: {error}. Nothing was sent.",
+                f"nothing can be written beside output_path, in {self.folder}: {error.happened}",
+                safe=NOTHING_SENT,
                 errno=error.errno,
             ) from error
         with contextlib.suppress(Exception):
@@ -110,9 +111,10 @@ class BatchState:
             ended = {answer["request_id"] for answer in self._answers()}
         except (OSError, ValueError, ImportError) as error:  # ValueError, ImportError: no package for this storage
             raise AssistantError(
-                f"the list of open requests at {self._pending} cannot be read here: {error}. Worker and triggerer "
-                "both have to reach output_path: give an object storage URL or a shared folder, or "
-                "deferrable=False. Nothing is lost: a retry takes up the requests."
+                f"the list of open requests at {self._pending} cannot be read here: {error}",
+                safe="Nothing is lost: a retry takes up the requests.",
+                todo="Worker and triggerer both have to reach output_path: give an object storage URL or a "
+                "shared folder, or deferrable=False.",
             ) from error
         return [one for one in pending if one.request_id not in ended]
 

@@ -45,7 +45,9 @@ def read_gate(path: str | None, *, has_baseline: bool) -> GateFile:
             raise AssistantInputError(f"--gate {path}: not YAML: {error}", field="--gate") from error
     if not isinstance(content, dict) or (unknown := sorted(set(map(str, content)) - set(FIELDS))):
         found = f"unknown fields {', '.join(unknown)}" if isinstance(content, dict) else "not a mapping"
-        raise AssistantInputError(f"--gate {path}: {found}; a gate file has {', '.join(FIELDS)}", field="--gate")
+        raise AssistantInputError(
+            f"--gate {path}: {found}", todo=f"A gate file has {', '.join(FIELDS)}.", field="--gate"
+        )
     scorers = scorers_of(content.get("scorers") or DEFAULT_SCORERS)
     names = [scorer.name for scorer in scorers]
     criteria = parse_criteria(content.get("pass_if"), content.get("gate") or [], names, has_baseline=has_baseline)

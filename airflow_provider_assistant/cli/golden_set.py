@@ -87,8 +87,8 @@ def propose(out: Console, args: argparse.Namespace) -> int:
         raise AssistantInputError(f"--limit must be at least 1, not {args.limit}", field="--limit")
     if Path(args.to).exists():
         raise AssistantInputError(
-            f"{args.to} exists, and may hold expectations that a person has filled in; give another file, and this one "
-            "as --golden",
+            f"{args.to} exists, and may hold expectations that a person has filled in",
+            todo="Give another file, and this one as --golden.",
             field="to",
         )
     known = [message for file in args.golden or () for message in _messages(file, args)]
@@ -116,7 +116,9 @@ def _messages(file: str, args: argparse.Namespace) -> list[str]:
     golden = _golden_set(file, args)
     if "message" not in golden.column_names:
         raise AssistantInputError(
-            f"--golden {file}: there is no column message; name it with --column message=…", field="--golden"
+            f"--golden {file}: there is no column message",
+            todo="Name it with --column message=….",
+            field="--golden",
         )
     return [str(text) for text in golden["message"].to_pylist() if text]
 

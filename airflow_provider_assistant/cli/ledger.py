@@ -162,7 +162,9 @@ def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[AmbiguousE
                 selected.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
     if not selected:
         raise AssistantInputError(
-            "no ambiguous entry selected: give ENTRY, or --findings with ambiguous rows", field="entry"
+            "no ambiguous entry selected",
+            todo="Give ENTRY, or --findings with ambiguous rows.",
+            field="entry",
         )
     return list(selected.values())
 
@@ -176,8 +178,8 @@ def _contents(entries: list[AmbiguousEntry], args: argparse.Namespace) -> dict[s
             contents |= {row.key: row.content_hash for row in _fingerprints(entry, args) if row.key in selected}
         if entry.key not in contents:
             raise AssistantInputError(
-                f"{args.file} has no row with the key of {entry.label!r}; give the same --kind, --key, --column and "
-                "--constant as the load",
+                f"{args.file} has no row with the key of {entry.label!r}",
+                todo="Give the same --kind, --key, --column and --constant as the load.",
                 field="file",
             )
     return contents

@@ -116,8 +116,9 @@ def open_hook(out: Console, args: argparse.Namespace) -> AssistantHook:
     except AirflowNotFoundException:
         variable = f"AIRFLOW_CONN_{args.conn_id.upper()}"
         raise AssistantInputError(
-            f"there is no connection {args.conn_id!r}: set {variable}, create it with 'airflow connections add' or in "
-            "the UI, or select another one with --conn-id",
+            f"there is no connection {args.conn_id!r}",
+            todo=f"Set {variable}, create it with 'airflow connections add' or in the UI, or select another one "
+            "with --conn-id.",
             field="conn_id",
         ) from None
     out.hide(connection.password)

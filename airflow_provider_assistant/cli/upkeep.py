@@ -31,7 +31,7 @@ def forgotten(out: Console, args: argparse.Namespace) -> int:
     deleted = admin.deleted_documents(read_findings(args.findings)) if args.findings else admin.DeletedDocuments()
     deleted = admin.DeletedDocuments([*args.entry, *deleted.names], deleted.labels)
     if not (deleted.names or deleted.labels):
-        raise AssistantInputError("no document selected: give ids or keys, or --findings", field="entry")
+        raise AssistantInputError("no document selected", todo="Give ids or keys, or --findings.", field="entry")
     is_dry = getattr(args, "dry_run", False)
     with open_ledger(args) as ledger:
         done = admin.forget(ledger, deleted, args.site, dry_run=is_dry)

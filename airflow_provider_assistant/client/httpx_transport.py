@@ -116,8 +116,8 @@ def tls_context(settings: ClientSettings) -> ssl.SSLContext:
             return ssl.create_default_context(cafile=verify)
         except OSError as error:
             raise AssistantInputError(
-                f"ca_bundle {verify!r} of the Airflow connection cannot be read as certificates: {error}. It "
-                "must be a file in PEM format on this machine",
+                f"ca_bundle {verify!r} of the Airflow connection cannot be read as certificates: {error}",
+                todo="Give the path of a file in PEM format on this machine.",
                 field="ca_bundle",
             ) from None
     # httpx's default: the certificates of certifi, or those of SSL_CERT_FILE and SSL_CERT_DIR.

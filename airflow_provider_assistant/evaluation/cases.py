@@ -13,7 +13,7 @@ from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import counted, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,8 +78,8 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[tuple[str, 
     """Return the rows by key, in its readable form, and repetition; expectations have no repetitions."""
     if missing := [name for name in names if name not in table.column_names]:
         raise AssistantInputError(
-            f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}; "
-            "key_columns names the columns that identify a question, in answers and in expectations",
+            f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}",
+            todo="Give key_columns the columns that identify a question, in answers and in expectations.",
             field="key_columns",
         )
     if not names:
@@ -88,7 +88,7 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[tuple[str, 
     keys = list(zip(*(key_column(row[name] for row in rows)[0] for name in names), strict=True))
     if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
         raise AssistantInputError(
-            f"{what}: {_listed(names)} is empty in {len(empty)} rows, such as number {_listed(empty)}",
+            f"{what}: {_listed(names)} is empty in {counted(len(empty), 'row')}, such as number {_listed(empty)}",
             field="key_columns",
         )
     labels = [key_label(names, texts) for texts in keys]
@@ -96,8 +96,8 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[tuple[str, 
     identities = list(zip(labels, numbers, strict=True))
     if twice := list(dict.fromkeys(label for (label, _), count in Counter(identities).items() if count > 1)):
         raise AssistantInputError(
-            f"{what}: {len(twice)} duplicate keys, such as {_listed(twice)}; key_columns must name the "
-            "columns that identify a question",
+            f"{what}: {counted(len(twice), 'duplicate key')}, such as {_listed(twice)}",
+            todo="Give key_columns the columns that identify a question.",
             field="key_columns",
         )
     return dict(zip(identities, rows, strict=True))
@@ -122,14 +122,16 @@ def _check_pair(
     if asked and expected and not asked.keys() & expected.keys():
         raise AssistantInputError(
             f"answers and expectations have no key in common: {_listed(asked)} in the answers, {_listed(expected)} in "
-            "the expectations; key_columns must name the columns that identify a question",
+            "the expectations",
+            todo="Give key_columns the columns that identify a question.",
             field="key_columns",
         )
     other = [label for label, row in expected.items() if label in asked and _differ(row, asked[label])]
     if other:
         raise AssistantInputError(
-            f"{len(other)} questions have a different text in the expectations, such as {_listed(other)}: their "
-            "answers cannot be scored against these expectations. Ask them again",
+            f"{counted(len(other), 'question')} with a different text in the expectations, such as "
+            f"{_listed(other)}: their answers cannot be scored against these expectations",
+            todo="Ask them again.",
             field="expectations",
         )
 

@@ -30,5 +30,6 @@ def require_extra(module: str) -> Any:
     except ImportError as error:
         library = module.partition(".")[0]
         raise AssistantInputError(
-            f"{library} is not installed ({error}): pip install 'airflow-provider-assistant[evaluation]'"
+            f"{library} is not installed ({error})",
+            todo="Run pip install 'airflow-provider-assistant[evaluation]'.",
         ) from error

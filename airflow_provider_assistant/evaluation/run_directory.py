@@ -91,8 +91,8 @@ class RunDirectory:
         if found and any(found.run.get(item) != run.get(item) for item in of):
             raise AssistantInputError(
                 f"{str(self.folder)!r} holds the evaluation of "
-                f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}; give this one another name or "
-                "output_path",
+                f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}",
+                todo="Give this one another name or output_path.",
                 field="name",
             )
 
@@ -110,8 +110,8 @@ class RunDirectory:
             return Summary.model_validate_json(content)
         except ValidationError as error:
             raise AssistantInputError(
-                f"{str(self.summary)!r} is not a summary of an evaluation: {error}. Delete the file or its folder if "
-                "it is not needed"
+                f"{str(self.summary)!r} is not a summary of an evaluation: {error}",
+                todo="Delete the file or its folder if it is not needed.",
             ) from error
 
     def earlier(self) -> Iterator[tuple[RunDirectory, Summary]]:
@@ -156,8 +156,8 @@ def _tagged(place: RunDirectory, tag: str) -> Baseline:
         if summary.tag == tag:
             return _baseline(found.scores, summary)
     raise AssistantInputError(
-        f"baseline: no evaluation before this one in {str(place.folder.parent)!r} has the tag {tag!r}; set it in one "
-        f"with tag={tag!r}",
+        f"baseline: no evaluation before this one in {str(place.folder.parent)!r} has the tag {tag!r}",
+        todo=f"Set it in one with tag={tag!r}.",
         field="baseline",
     )
 

@@ -167,7 +167,8 @@ def _own(path: str) -> Scorer:
     module, dot, name = path.rpartition(".")
     if not dot:
         raise AssistantInputError(
-            f"there is no scorer {path!r}, only {', '.join(SCORERS)}; use a dotted path for your own function",
+            f"there is no scorer {path!r}, only {', '.join(SCORERS)}",
+            todo="Use a dotted path for your own function.",
             field="scorers",
         )
     try:

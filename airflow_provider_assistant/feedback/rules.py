@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.rules import Condition, parse_condition
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,8 +64,9 @@ def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> R
     """
     if missing := sorted({"key", "scorer", "score", "outcome", "status", "seconds"} - set(scores.column_names)):
         raise AssistantInputError(
-            f"scores lack the columns {', '.join(missing)}: give the scores.parquet of AssistantEvaluateOperator. "
-            "Nothing was sent.",
+            f"scores lack the columns {', '.join(missing)}",
+            safe=NOTHING_SENT,
+            todo="Give the scores.parquet of AssistantEvaluateOperator.",
             field="scores",
         )
     conditions = _conditions(rules, sorted(set(scores["scorer"].to_pylist())))
@@ -103,7 +105,9 @@ def _conditions(rules: Mapping[str, str], scorers: Sequence[str]) -> dict[str, C
         try:
             conditions[word] = parse_condition(text, scorers)
         except AssistantInputError as error:
-            raise AssistantInputError(f"rules[{word!r}]: {error}. Nothing was sent.", field="rules") from None
+            raise AssistantInputError(
+                f"rules[{word!r}]: {error.happened}", safe=NOTHING_SENT, todo=error.todo, field="rules"
+            ) from None
     return conditions
 
 
@@ -112,10 +116,15 @@ def _check_same(cases: Sequence[Case], asked: Mapping[str, tuple[str, float | No
     other = [case.key for case in cases if asked.get(case.key, ()) not in {(), (case.status, case.seconds)}]
     known = {case.key for case in cases}
     other += [key for key, (_, seconds) in asked.items() if key not in known and seconds is not None]
-    if other or (asked and not known & asked.keys()):
+    differing = other
+    if not other and not known & asked.keys():
+        differing = list(asked)
+    if differing:
         raise AssistantInputError(
-            f"scores belong to other answers: {len(other) or len(asked)} questions differ, such as "
-            f"{(other or list(asked))[0]!r}. Give the answers that were evaluated, and the same key. Nothing was sent.",
+            f"scores belong to other answers: {counted(len(differing), 'question')} with another answer, such as "
+            f"{differing[0]!r}",
+            safe=NOTHING_SENT,
+            todo="Give the answers that were evaluated, and the same key.",
             field="scores",
         )
 

@@ -119,7 +119,9 @@ class FeedbackSender:
             if self._breaker.is_fatal(error):
                 raise error
             raise AssistantIncompleteError(
-                f"{self._breaker.failures} ratings in a row could not be sent, and the others were not tried: {error}"
+                f"{self._breaker.failures} ratings in a row could not be sent, and the others were not tried: "
+                f"{error.happened}",
+                todo=error.todo,
             )
         if self._runner.is_cancelled and self._waiting:
             raise AssistantIncompleteError(CANCELLED)

@@ -316,8 +316,8 @@ class AssistantHook(AssistantBaseHook):
         if sites := _listed_sites(limits):
             if site_id not in sites:
                 raise AssistantInputError(
-                    f"site {site_id!r} is not among the sites of this API key: {detail_of(', '.join(sites))}. "
-                    "Check Site (extra field site_id) in the connection",
+                    f"site {site_id!r} is not among the sites of this API key: {detail_of(', '.join(sites))}",
+                    todo="Check Site (extra field site_id) in the connection.",
                     field="site_id",
                 )
             return f"site {site_id!r} is one of {len(sites)}"

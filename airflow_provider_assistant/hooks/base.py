@@ -165,7 +165,8 @@ class AssistantBaseHook(BaseHook):
         value = (value or "").strip()
         if not value:
             raise AssistantInputError(
-                f"no {field}: give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}",
+                f"no {field}",
+                todo=f"Give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}.",
                 field=field,
             )
         return value

@@ -105,10 +105,11 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     name = f"connection {connection.conn_id!r}"
     api_key = (connection.password or "").strip()
     if not api_key:
-        raise AssistantInputError(f"{name} has no API key: put it into the password field", field="password")
+        raise AssistantInputError(f"{name} has no API key", todo="Put it into the password field.", field="password")
     if not api_key.isascii() or not api_key.isprintable():
         raise AssistantInputError(
-            f"{name}: the API key has characters that an HTTP header cannot carry; use printable ASCII only",
+            f"{name}: the API key has characters that an HTTP header cannot carry",
+            todo="Use printable ASCII only.",
             field="password",
         )
     if not is_recognisable(api_key):
@@ -162,8 +163,8 @@ def base_url(connection: Connection) -> str:
     if set(host) & set("@?#"):
         # Keep the host out of the message: a user may have put the API key there.
         raise AssistantInputError(
-            f"{name}: the base URL must not have a user, a query or a fragment; put the API key into the password "
-            "field",
+            f"{name}: the base URL must not have a user, a query or a fragment",
+            todo="Put the API key into the password field.",
             field="host",
         )
     schema = unquote((connection.schema or "").strip()).strip("/")
@@ -207,7 +208,9 @@ def _extra(name: str, extra: dict[str, Any]) -> ConnectionExtra:
         known = ", ".join(sorted(ConnectionExtra.model_fields))
         if unknown:
             raise AssistantInputError(
-                f"{name}: unknown extra {', '.join(unknown)}; the known fields are {known}", field=unknown[0]
+                f"{name}: unknown extra {', '.join(unknown)}",
+                todo=f"The known fields are {known}.",
+                field=unknown[0],
             ) from None
         # Keep the value out of the message: a user may have typed a secret into the wrong field.
         bad = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in errors)

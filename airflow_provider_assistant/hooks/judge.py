@@ -65,8 +65,9 @@ def _model(conn_id: str, given: Any) -> tuple[str, str]:
     """Return provider and name of a model."""
     if not isinstance(given, str) or not given.strip():
         raise AssistantInputError(
-            f"judge: no model is given; set 'model' in the extra of connection {conn_id!r}, such as "
-            '{"model": "openai:gpt-5.6"}, or in the operator\'s judge',
+            "judge: no model is given",
+            todo=f"Set 'model' in the extra of connection {conn_id!r}, such as "
+            '{"model": "openai:gpt-5.6"}, or in the operator\'s judge.',
             field="judge",
         )
     provider, colon, name = given.strip().partition(":")

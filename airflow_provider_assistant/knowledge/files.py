@@ -94,8 +94,8 @@ def _parsed(parser: ChildParser, suffix: str, path: StoragePath) -> dict[str, st
         return parser.parse(suffix, _read(path, suffix))
     except ModuleNotFoundError as error:
         raise AssistantInputError(
-            f"file {str(path)!r} cannot be read, because {error.name} is not installed: "
-            "pip install 'airflow-provider-assistant[files]', or name only other files",
+            f"file {str(path)!r} cannot be read, because {error.name} is not installed",
+            todo="Run pip install 'airflow-provider-assistant[files]', or name only other files.",
             field="source",
         ) from None
     except UnreadableFileError as error:
@@ -122,6 +122,7 @@ def _decoded(path: StoragePath, suffix: str) -> str:
 
 def _refused(path: StoragePath, problem: str) -> AssistantInputError:
     return AssistantInputError(
-        f"file {str(path)!r} {problem}. Repair it, leave it out, or upload it with AssistantUploadFilesOperator",
+        f"file {str(path)!r} {problem}",
+        todo="Repair it, leave it out, or upload it with AssistantUploadFilesOperator.",
         field="source",
     )

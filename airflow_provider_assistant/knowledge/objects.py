@@ -42,8 +42,8 @@ def _row(found: Any, number: int, names: tuple[str, ...]) -> DocumentRow:
     text = next((value for name in names if isinstance(value := fields.get(name), str)), None)
     if text is None:
         raise AssistantInputError(
-            f"object {number} ({type(found).__name__}) has no text in {' or '.join(names)}. Pass the documents of a "
-            "loader, or name the field with content=…",
+            f"object {number} ({type(found).__name__}) has no text in {' or '.join(names)}",
+            todo="Pass the documents of a loader, or name the field with content=….",
             field="objects",
         )
     flat: Mapping[Any, Any] = found if isinstance(found, Mapping) else {}

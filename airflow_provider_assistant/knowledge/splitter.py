@@ -51,7 +51,9 @@ def _splitter(size: int, overlap: int, length: Callable[[str], int] | None) -> C
         from semantic_text_splitter import MarkdownSplitter
     except ImportError as error:
         raise AssistantInputError(
-            "semantic-text-splitter is not installed: pip install 'airflow-provider-assistant[knowledge]'", field="size"
+            "semantic-text-splitter is not installed",
+            todo="Run pip install 'airflow-provider-assistant[knowledge]'.",
+            field="size",
         ) from error
     splitter = MarkdownSplitter.from_callback(length, size, overlap) if length else MarkdownSplitter(size, overlap)
     count = length or len

@@ -184,8 +184,10 @@ def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
     # Outside of storing(): a missing connection or provider package is not a failure of the storage.
     storage = target.fs
     is_local = target.protocol in {"file", ""}
-    unharmed = "what was there before is as it was" + ("" if is_local else ", or replaced as a whole")
-    with storing(target, unharmed):
+    safe = "What was there before is as it was."
+    if not is_local:
+        safe = "What was there before is as it was, or replaced as a whole."
+    with storing(target, safe):
         if is_local:
             _replace_local(content, Path(target.path))
         else:
@@ -194,12 +196,12 @@ def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
 
 
 @contextlib.contextmanager
-def storing(target: Path | ObjectStoragePath, then: str) -> Iterator[None]:
+def storing(target: Path | ObjectStoragePath, safe: str) -> Iterator[None]:
     """
     Convert any error of a storage inside the ``with`` block into an AssistantStorageError.
 
     :param target: The file that the block writes.
-    :param then: Consequence of a failure, for the message.
+    :param safe: What a failure leaves as it was, as a sentence.
     :raises AssistantStorageError: The block raised an error; an AssistantError is raised unchanged.
     """
     try:
@@ -210,7 +212,8 @@ def storing(target: Path | ObjectStoragePath, then: str) -> Iterator[None]:
         # Each object storage client raises different exceptions, without a common base class.
         code = getattr(error, "errno", None) or errno.EIO
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise AssistantStorageError(f"{target} cannot be written: {reason} ({then})", errno=code) from error
+        happened = f"{target} cannot be written: {reason}"
+        raise AssistantStorageError(happened, safe=safe, errno=code) from error
 
 
 def _encoded(table: pa.Table) -> bytes:

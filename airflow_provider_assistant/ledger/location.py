@@ -163,8 +163,9 @@ def _engine_of(location: LedgerLocation) -> sa.Engine:
         ) from error
     if engine.dialect.name not in {"sqlite", "postgresql"}:
         raise AssistantLedgerPermanentError(
-            f"the ledger cannot use {engine.dialect.name} ({name}). Nothing was sent. Only SQLite and "
-            "PostgreSQL are supported: give a connection to one of them, then clear the task."
+            f"the ledger cannot use {engine.dialect.name} ({name})",
+            safe=NOTHING_SENT,
+            todo="Only SQLite and PostgreSQL are supported: give a connection to one of them, then clear the task.",
         )
     engine.update_execution_options(**{NAME: name})
     return engine

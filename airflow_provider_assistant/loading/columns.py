@@ -90,14 +90,16 @@ class ColumnSelection:
         listed = ", ".join(map(str, count)) or "none"
         if missing := [name for name in self.names if name not in count]:
             raise AssistantInputError(
-                f"{where} has no column {', '.join(missing)}; it has {listed}. If a field's column has another name, "
-                "pass columns={field: column} (--column FIELD=COLUMN); if a field has the same value in all rows, pass "
-                "constants={field: value} (--constant FIELD=VALUE)",
+                f"{where} has no column {', '.join(missing)}; it has {listed}",
+                todo="If a field's column has another name, pass columns={field: column} (--column "
+                "FIELD=COLUMN); if a field has the same value in all rows, pass constants={field: value} "
+                "(--constant FIELD=VALUE).",
                 field="columns",
             )
         if twice := [name for name in self.read if count[name] > 1]:
             raise AssistantInputError(
-                f"{where} has more than one column {', '.join(twice)}; it has {listed}. Rename or drop one of them",
+                f"{where} has more than one column {', '.join(twice)}; it has {listed}",
+                todo="Rename or drop one of them.",
                 field="columns",
             )
 
@@ -235,7 +237,8 @@ def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
             return [None] * len(column)
         if not _is_text(column.type):
             raise AssistantInputError(
-                f"source column {name} is of type {column.type}, but a document needs text; convert it first",
+                f"source column {name} is of type {column.type}, but a document needs text",
+                todo="Convert it first.",
                 field=name,
             )
     values: list[Any] = column.to_pylist()

@@ -81,7 +81,8 @@ def _decide_ambiguous(row: PreparedRow, on_ambiguous: OnAmbiguous) -> Decision:
     error = None
     if on_ambiguous == "fail":
         error = AssistantAmbiguousPermanentError(
-            f"row {row.number} ({row.readable_key}): {reason}, and on_ambiguous is 'fail'. {RESOLVE_FIRST}"
+            f"row {row.number} ({row.readable_key}): {reason}, and on_ambiguous is 'fail'",
+            todo=RESOLVE_FIRST,
         )
     return Decision("ambiguous", reason, error=error)
 
@@ -125,13 +126,16 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
         return Failure("rejected", str(error))
     if isinstance(error, AssistantBadRequestError):
         return Failure("rejected", error.detail or str(error))
-    stops = None
+    reason, stops = str(error), None
     if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
+        # Not the advice, which is the same for all ambiguous rows.
+        reason = error.happened
         ambiguous += 1
         if on_ambiguous == "fail":
-            text = f"{error} on_ambiguous is 'fail', so it is not sent again. {RESOLVE_FIRST}"
-            stops = AssistantAmbiguousPermanentError(text)
-    return Failure("ambiguous" if ambiguous else "failed", str(error), ambiguous, stops)
+            stops = AssistantAmbiguousPermanentError(
+                f"{error.happened}. on_ambiguous is 'fail', so it is not sent again", todo=RESOLVE_FIRST
+            )
+    return Failure("ambiguous" if ambiguous else "failed", reason, ambiguous, stops)
 
 
 def outcome_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> ClaimOutcome:

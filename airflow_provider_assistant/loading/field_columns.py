@@ -24,13 +24,15 @@ def mapping_of(
     columns, constants, fields = columns or {}, constants or {}, payload.model_fields
     if unknown := sorted({*columns, *constants} - set(fields)):
         raise AssistantInputError(
-            f"columns or constants contain unknown fields: {', '.join(unknown)}; a {payload.__name__} has "
-            f"{', '.join(fields)}",
+            f"columns or constants contain unknown fields: {', '.join(unknown)}",
+            todo=f"A {payload.__name__} has {', '.join(fields)}.",
             field="columns",
         )
     if both := sorted(set(columns) & set(constants)):
         raise AssistantInputError(
-            f"{', '.join(both)} given in both columns and constants; remove one of them", field="columns"
+            f"{', '.join(both)} given in both columns and constants",
+            todo="Remove one of them.",
+            field="columns",
         )
     if bad := sorted(field for field, value in constants.items() if not isinstance(value, str) or not value.strip()):
         raise AssistantInputError(f"constants: {', '.join(bad)} must be a non-empty string", field="constants")

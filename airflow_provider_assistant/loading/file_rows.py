@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from airflow_provider_assistant.api.call import Call, Upload
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, check_count, encoded, hash_of
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -140,7 +140,9 @@ class _Checked(io.RawIOBase):
 
 def _changed(path: StoragePath, how: str) -> AssistantInputError:
     return AssistantInputError(
-        f"file {str(path)!r} has changed {how} since it was checked; the next run sends it", field="file"
+        f"file {str(path)!r} has changed {how} since it was checked",
+        todo="The next run sends it.",
+        field="file",
     )
 
 
@@ -187,7 +189,9 @@ def _check_names(files: Sequence[tuple[str, StoragePath]]) -> None:
     if twice := [" and ".join(map(repr, paths)) for paths in by_name.values() if len(paths) > 1]:
         raise AssistantInputError(
             f"{len(twice)} file names are not unique, such as {twice[0]}: a file is identified by its path below the "
-            "given folder. Nothing was sent. Pass the common parent folder, or load the folders with two tasks.",
+            "given folder",
+            safe=NOTHING_SENT,
+            todo="Pass the common parent folder, or load the folders with two tasks.",
             field="files",
         )
 

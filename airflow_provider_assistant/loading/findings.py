@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, Self, TypeAlias, 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import counted, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,9 +110,10 @@ class FindingsFile:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
             raise AssistantStorageError(
-                f"the findings cannot be written to {str(self.path)!r}: {self._error}. The ledger contains all created "
-                f"documents, but the list of {self.count} rows that need attention is lost. Free some space or set "
-                "another path, then run the task again to get the list.",
+                f"the findings cannot be written to {str(self.path)!r}: {self._error}",
+                safe="The ledger contains all created documents, but the list of what needs attention "
+                f"({counted(self.count, 'row')}) is lost.",
+                todo="Free some space or set another path, then run the task again to get the list.",
                 errno=getattr(self._error, "errno", None),
             ) from self._error
 

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import key_column, whole_label
 from airflow_provider_assistant.ledger import DocumentGroup, document_group
 
@@ -117,7 +117,9 @@ def check_count(count: int, allow_empty: bool) -> None:
     """
     if not count and not allow_empty:
         raise AssistantInputError(
-            "source has no rows; nothing was sent. If it may be empty, set allow_empty=True (--allow-empty)",
+            "source has no rows",
+            safe=NOTHING_SENT,
+            todo="If it may be empty, set allow_empty=True (--allow-empty).",
             field="source",
         )
 

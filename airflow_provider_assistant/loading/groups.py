@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import BatchLedger, DocumentGroup, EntryContent
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -117,10 +118,11 @@ class SharedGroups:
         if self._first:
             group, map_index = self._first
             raise AssistantInputError(
-                f"{self.count} groups have rows in several mapped tasks of this run, such as {group.label!r}, of which "
-                f"the task with map index {map_index} has loaded others. The rows of this task are loaded, but stale "
-                "rows of these groups are not known. Give all rows of a group to one task. If this run was cleared and "
-                "its rows were divided differently, the next run finds the stale rows.",
+                f"{counted(self.count, 'group')} with rows in several mapped tasks of this run, such as "
+                f"{group.label!r}, of which the task with map index {map_index} has loaded others",
+                safe="The rows of this task are loaded, but stale rows of these groups are not known.",
+                todo="Give all rows of a group to one task. If this run was cleared and its rows were divided "
+                "differently, the next run finds the stale rows.",
                 field="group_columns",
             )
 

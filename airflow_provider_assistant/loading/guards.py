@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import BatchLedger
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction
+from airflow_provider_assistant.texts import counted
 
 # A load is refused if it would replace or leave stale more than this share of its source's documents, and at least
 # this many of them: such a load is usually a mistake.
@@ -63,9 +64,11 @@ def check_owner(source: str, foreign: Mapping[str, int]) -> None:
     largest = sorted(foreign.items(), key=lambda one: (-one[1], one[0]))
     owners = ", ".join(f"{count} of source {name!r}" for name, count in largest[:LISTED])
     raise AssistantInputError(
-        f"{sum(foreign.values())} keys belong to another source, with other content: {owners}; this is source "
-        f"{source!r}. Nothing was sent. If this load was renamed, set source_name={largest[0][0]!r}; if these are "
-        "different rows that share their keys, set a namespace; to take the keys over, set adopt=True for one run.",
+        f"this load, of source {source!r}, has {counted(sum(foreign.values()), 'key')} of another source, with "
+        f"other content: {owners}",
+        safe=NOTHING_SENT,
+        todo=f"If this load was renamed, set source_name={largest[0][0]!r}; if these are different rows that "
+        "share their keys, set a namespace; to take the keys over, set adopt=True for one run.",
         field="source_name",
     )
 
@@ -85,7 +88,9 @@ def check_extent(source: str, *, documents: int, changed: int, missing: int) -> 
         return
     raise AssistantInputError(
         f"{touched} of {documents} documents of source {source!r} would be replaced ({changed}) or become stale "
-        f"({missing}). Nothing was sent. Check that the source is complete and that its key columns are those of "
+        f"({missing})",
+        safe=NOTHING_SENT,
+        todo="Check that the source is complete and that its key columns are those of "
         "earlier loads. If the change is intended, set allow_mass_change=True for one run; if the source contains only "
         "new rows, set on_missing='ignore'; if it contains only some pages, set group_columns and on_missing='group'.",
         field="source",

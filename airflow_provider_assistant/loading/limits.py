@@ -12,7 +12,7 @@ from airflow_provider_assistant.api.endpoints import get_limits
 from airflow_provider_assistant.api.limits import DocumentLimits, document_limits
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantError, AssistantInputError
 from airflow_provider_assistant.loading.decisions import SEND, Decision
 from airflow_provider_assistant.loading.options import OnLimit
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -114,7 +114,9 @@ def check_room(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> Non
         log.warning("%s. The first %d are created; the others are skipped.", problem, left)
         return
     raise AssistantInputError(
-        f"{problem}. Nothing was sent. To make room, delete superseded and stale documents at the service, or ask for "
+        problem,
+        safe=NOTHING_SENT,
+        todo="To make room, delete superseded and stale documents at the service, or ask for "
         "a higher limit. With on_limit='fit', the documents that fit are created, and later runs create the others. If "
         "these limits do not apply to the documents of this site, set on_limit='ignore'.",
         field="on_limit",

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
 
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import EntryContent
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.groups import SeenGroups, is_regrouped, sorted_values
 from airflow_provider_assistant.loading.rows import Rows
+from airflow_provider_assistant.texts import counted
 
 LISTED = 5
 
@@ -215,8 +216,9 @@ def _mark_duplicates(rows: Rows, repeated: set[int], actions: bytearray) -> None
     if conflicts:
         listed = _listed(rows, [numbers[:LISTED] for numbers in list(conflicts.values())[:LISTED]])
         raise AssistantInputError(
-            f"{len(conflicts)} keys stand for rows of different content: {listed}. Nothing was sent. Choose unique "
-            "key columns, or drop the outdated rows.",
+            f"the source has {counted(len(conflicts), 'key')} with rows of different content: {listed}",
+            safe=NOTHING_SENT,
+            todo="Choose unique key columns, or drop the outdated rows.",
             field="key_columns",
         )
 

@@ -289,7 +289,9 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         """
         if not self.allow_empty:
             raise AssistantInputError(
-                "answers has no rows; nothing was written. If empty answers are valid, set allow_empty=True",
+                "answers has no rows",
+                safe="Nothing was written.",
+                todo="If empty answers are valid, set allow_empty=True.",
                 field="answers",
             )
         self.log.info("%s: no answers; no files are written and the gate is not judged.", self._name(context))
@@ -363,8 +365,9 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         self._push(context, returned)
         if self.on_fail == "fail":
             raise AssistantGateFailedError(
-                f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name}). Open the report: "
-                f"{result.report_path}. A retry would judge the same answers: ask again, or change the gate."
+                f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name})",
+                todo=f"Open the report: {result.report_path}. A retry would judge the same answers: ask again, or "
+                "change the gate.",
             )
         downstream = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
         self.log.info(

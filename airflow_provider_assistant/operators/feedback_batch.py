@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.exceptions import (
+    NOTHING_SENT,
     AssistantIncompleteError,
     AssistantIncompletePermanentError,
     AssistantInputError,
@@ -21,6 +22,7 @@ from airflow_provider_assistant.operators.base import (
     warn_of_findings,
 )
 from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,13 +134,13 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
                 self.log.info("Site %r: %s.", site_id, summary)
         if counts.failed and self._sender.is_final:
             raise AssistantIncompletePermanentError(
-                f"The service refused {counts.failed} ratings ({summary}). It would refuse them again. FindingsFile: "
-                f"{findings.listed}."
+                f"The service refused {counted(counts.failed, 'rating')} ({summary})",
+                todo=f"It would refuse them again: read the reasons. Findings: {findings.listed}.",
             )
         if counts.failed:
             raise AssistantIncompleteError(
-                f"{counts.failed} ratings were not sent ({summary}). A retry sends those and no others. FindingsFile: "
-                f"{findings.listed}."
+                f"Not sent: {counted(counts.failed, 'rating')} ({summary})",
+                todo=f"A retry sends those and no others. Findings: {findings.listed}.",
             )
         warn_of_findings(findings.listed, findings.count)
         result = {
@@ -181,6 +183,7 @@ def _table(path: Any, field: str) -> pa.Table:
             return pq.ParquetFile(file).read()
     except (FileNotFoundError, IsADirectoryError, ValueError) as error:
         raise AssistantInputError(
-            f"{field} must be a Parquet file, but {path} cannot be read as one: {error}. Nothing was sent.",
+            f"{field} must be a Parquet file, but {path} cannot be read as one: {error}",
+            safe=NOTHING_SENT,
             field=field,
         ) from error

@@ -227,5 +227,5 @@ def _known(file: ObjectStoragePath) -> dict[str, Verdict]:
         return {}
     except (OSError, ValueError) as error:
         raise AssistantInputError(
-            f"{str(file)!r} cannot be read: {error}. Delete it to judge all answers again"
+            f"{str(file)!r} cannot be read: {error}", todo="Delete it to judge all answers again."
         ) from error

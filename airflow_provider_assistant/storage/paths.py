@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.observability.lineage import LineageDataset
 
 StoragePath: TypeAlias = "Path | ObjectStoragePath"
@@ -92,7 +92,9 @@ def storage_files(
             raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
     if not found and not allow_empty:
         raise AssistantInputError(
-            f"there are no files in {source!r}; nothing was sent. If it may be empty, set allow_empty=True",
+            f"there are no files in {source!r}",
+            safe=NOTHING_SENT,
+            todo="If it may be empty, set allow_empty=True.",
             field="source",
         )
     for _, path in found:
@@ -157,7 +159,9 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
     local_path, local_root = _local(path), _local(folder)
     if local_root is not None and not local_root.is_dir():
         raise AssistantInputError(
-            f"allowed_root {str(allowed_root)!r} is not a folder; nothing was sent", field="allowed_root"
+            f"allowed_root {str(allowed_root)!r} is not a folder",
+            safe=NOTHING_SENT,
+            field="allowed_root",
         )
     if local_path is not None and local_root is not None:
         # resolve() follows symbolic links and removes '..'.
@@ -169,8 +173,9 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
         leads = ""
     if not is_inside:
         raise AssistantInputError(
-            f"file {str(path)!r}{leads} is not below allowed_root {str(allowed_root)!r}; it was not sent. Move the "
-            "file, remove the link, or set allowed_root to a folder that contains the file",
+            f"file {str(path)!r}{leads} is not below allowed_root {str(allowed_root)!r}",
+            safe="It was not sent.",
+            todo="Move the file, remove the link, or set allowed_root to a folder that contains the file.",
             field="allowed_root",
         )
 

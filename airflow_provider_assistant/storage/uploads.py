@@ -87,7 +87,9 @@ def _sendable(name: str) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise AssistantInputError(
-            f"the name of file {name!a} is not valid UTF-8: rename the file, or give filename=…", field="filename"
+            f"the name of file {name!a} is not valid UTF-8",
+            todo="Rename the file, or give filename=….",
+            field="filename",
         ) from None
     return name
 

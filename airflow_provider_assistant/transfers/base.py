@@ -22,6 +22,7 @@ from airflow_provider_assistant.operators.base import (
     instance_suffix,
 )
 from airflow_provider_assistant.operators.links import AssistantDataLink
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +102,9 @@ class ExportOperator(AssistantOperator):
         if other := lake.counted_twice(table, root, lake.DATASETS[dataset], day, part_name, self._file_name()):
             raise AssistantInputError(
                 f"{other} already contains rows that this task would write for {day}, and readers would count them "
-                f"twice. Nothing was written to {dataset}. If the DAG or the task was renamed, keep the old name: "
+                "twice",
+                safe=f"Nothing was written to {dataset}.",
+                todo="If the DAG or the task was renamed, keep the old name: "
                 f"file_name={other.rpartition('/')[2].removesuffix('.parquet')!r}, or delete that file. If another "
                 "task exports the same rows, give each task a separate output_path.",
                 field="file_name",
@@ -231,7 +234,8 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
         rows = lake.rows_there(self.output_path, dataset, day, part_name)
         if rows and not ledger.has_entries_before(end):
             raise AssistantLedgerPermanentError(
-                f"{dataset} of {day} in {self.output_path} has {rows} rows, but the ledger ({ledger.name}) has no "
-                "entry of that day or earlier: the rows came from another ledger and were not replaced. Check "
-                "ledger_conn_id. A ledger in a file is not shared between machines."
+                f"{dataset} of {day} in {self.output_path} has {counted(rows, 'row')}, but the ledger ({ledger.name}) "
+                "has no entry of that day or earlier: the rows came from another ledger",
+                safe="The rows were not replaced.",
+                todo="Check ledger_conn_id. A ledger in a file is not shared between machines.",
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator, day_of_run
@@ -136,8 +136,9 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             found = [dataset for dataset in known if warehouse.exported(self.output_path, dataset)]
             if not found:
                 raise AssistantInputError(
-                    f"{self.output_path!r} has none of the datasets {', '.join(known)}. Nothing was changed. "
-                    "Is it the output_path of the exports?",
+                    f"{self.output_path!r} has none of the datasets {', '.join(known)}",
+                    safe=NOTHING_CHANGED,
+                    todo="Give the output_path of the exports.",
                     field="output_path",
                 )
             return found
@@ -149,8 +150,9 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         selected = list(dict.fromkeys(self.datasets))
         if missing := [dataset for dataset in selected if not warehouse.exported(self.output_path, dataset)]:
             raise AssistantInputError(
-                f"{self.output_path!r} has no {', '.join(missing)}. Nothing was changed. Is it the output_path of the "
-                "exports, and did one run before this task?",
+                f"{self.output_path!r} has no {', '.join(missing)}",
+                safe=NOTHING_CHANGED,
+                todo="Give the output_path of the exports, and run them before this task.",
                 field="datasets",
             )
         return selected
@@ -168,7 +170,8 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         if Path(self.database).name.partition(".")[0].casefold() == self.schema.casefold():
             raise AssistantInputError(
                 f"{self.database!r} and the schema {self.schema!r} have the same name, which makes names in queries "
-                "ambiguous: rename the file",
+                "ambiguous",
+                todo="Rename the file.",
                 field="database",
             )
         return warehouse.duckdb_transaction(self.database)

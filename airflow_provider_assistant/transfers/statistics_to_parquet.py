@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Context
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.errors import short_reason
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.client.fan_out import SiteReplies, read_sites
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
@@ -156,24 +157,23 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
     def _fail(self, found: SiteReplies, written: str) -> None:
         """Raise the error for sites that could not be read."""
         errors, sites = found.errors, len(found.replies) + len(found.errors)
-        # Error messages of this package begin with the status: "404 Not Found: …".
-        named = [
-            f"{site_id!r} ({str(error).partition(':')[0]})"
-            for site_id, error in list(errors.items())[:FAILED_SITES_NAMED]
-        ]
+        first = list(errors.items())[:FAILED_SITES_NAMED]
+        named = [f"{site_id!r} ({short_reason(error)})" for site_id, error in first]
         more = f" and {len(errors) - len(named)} more" if len(errors) > len(named) else ""
         is_permanent = all(isinstance(error, AirflowFailException) for error in errors.values())
-        todo = (
-            "The service would refuse them again: correct site_ids or the API key, or raise max_failed_sites. "
-            "Running the task again"
-            if is_permanent
-            else "A retry"
-        )
-        kind = AssistantIncompleteExportPermanentError if is_permanent else AssistantIncompleteExportError
+        kind, retry = AssistantIncompleteExportError, "A retry"
+        if is_permanent:
+            kind = AssistantIncompleteExportPermanentError
+            retry = (
+                "The service would refuse them again: correct site_ids or the API key, or raise "
+                "max_failed_sites. Running the task again"
+            )
         raise kind(
             f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
-            f"max_failed_sites={self.max_failed_sites:g} allows. {written} {todo} reads all {sites} sites again and "
-            "replaces the day. The warnings in the log name all reasons."
+            f"max_failed_sites={self.max_failed_sites:g} allows",
+            safe=written,
+            todo=f"{retry} reads all {sites} sites again and replaces the day. The warnings in the log name all "
+            "reasons.",
         )
 
 

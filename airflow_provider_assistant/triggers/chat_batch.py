@@ -108,5 +108,5 @@ def deadline_of(event: Mapping[str, Any] | None) -> float:
     :raises AssistantError: The event has no deadline.
     """
     if not event or not isinstance(event.get("deadline"), int | float):
-        raise AssistantError(f"the trigger's event is of no use, because it has no deadline: {event!r}")
+        raise AssistantError(f"the trigger's event has no deadline: {event!r}")
     return float(event["deadline"])

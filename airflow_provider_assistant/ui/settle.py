@@ -14,7 +14,7 @@ from airflow.models.log import Log
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException
 
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError, sentence
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.admin import DeletedDocuments, ForgetReport, forget
 from airflow_provider_assistant.ledger.overview import find_unresolved
@@ -170,7 +170,7 @@ class _Settling:
             report = self._forget(ledger, site_id, group, dry_run=self._is_preview)
         except AssistantInputError as error:
             for shown, _ in group.shown:
-                self._add(shown, False, _sentence(error))
+                self._add(shown, False, sentence(str(error)))
             return
         for shown, names in group.shown:
             is_known = not set(names) <= set(report.unknown)
@@ -233,12 +233,7 @@ def _refusal(entry: AmbiguousEntry, outcome: SettleOutcome, error: AssistantInpu
         return "The id of the request is needed. Use the command line: airflow assistant ledger resolve … --id …"
     if outcome == "created" and entry.kind == "question":
         return "A question can only be settled as not created; the next try of its task then asks it again."
-    return _sentence(error)
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text if text.endswith(".") else f"{text}."
+    return sentence(str(error))
 
 
 def _log(user: str, ledger: LedgerRef, request: SettleRequest, reply: SettleReply, dags: set[str | None]) -> None:

@@ -153,7 +153,7 @@ def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
             )
 
     monkeypatch.setattr(stores.PostgresTransaction, "insert", breaks)
-    with pytest.raises(AssistantWarehouseError, match="rolled back, and the warehouse is unchanged"):
+    with pytest.raises(AssistantWarehouseError, match="rolled back: the warehouse is unchanged"):
         load(FIRST)
     assert [row["value"] for row in read("statistics")] == [1]
 

@@ -108,8 +108,9 @@ class Judging:
         if self._breaker.is_fatal(error) or isinstance(error, AssistantIncompleteError):
             raise error
         raise AssistantIncompleteError(
-            f"{self._breaker.failures} answers in a row could not be judged, and the others were not tried; a retry "
-            f"continues with them. The last error: {error}"
+            f"{self._breaker.failures} answers in a row could not be judged, and the others were not tried. "
+            f"The last error: {error.happened}",
+            todo="A retry continues with them.",
         )
 
     def cancel(self) -> None:
@@ -244,14 +245,14 @@ class Judging:
             return
         if self._known and not self._tokens:
             raise AssistantJudgeLimitError(
-                "judge: the host of the model does not report the number of tokens, so max_judge_tokens cannot hold; "
-                "remove it"
+                "judge: the host of the model does not report the number of tokens, so max_judge_tokens cannot hold",
+                todo="Remove it.",
             )
         if self._tokens >= limit:
             raise AssistantJudgeLimitError(
-                f"The judges have used {self._tokens} tokens, and max_judge_tokens is {limit}. {len(self._known)} of "
-                f"{total} verdicts are known; a retry does not pay for them again. Raise max_judge_tokens, or "
-                "evaluate fewer questions."
+                f"The judges have used {self._tokens} tokens, and max_judge_tokens is {limit}",
+                safe=f"{len(self._known)} of {total} verdicts are known; a retry does not pay for them again.",
+                todo="Raise max_judge_tokens, or evaluate fewer questions.",
             )
 
     def _record_error(self, item: tuple[str, JudgeRequest], error: AssistantError) -> None:

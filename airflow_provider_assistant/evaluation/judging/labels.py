@@ -94,7 +94,8 @@ def check_labels(labels: Sequence[Label], rules: Sequence[Rule]) -> None:
         if rule.labels is not None and count < rule.labels:
             raise AssistantInputError(
                 f"gate: {rule.text!r} needs {rule.labels} labels, and only {count} questions have one in the column "
-                f"{HUMAN} with an answer to judge; label more answers, or require fewer",
+                f"{HUMAN} with an answer to judge",
+                todo="Label more answers, or require fewer.",
                 field="gate",
             )
 
@@ -115,6 +116,7 @@ def _label(case: Case, rubric: Rubric, *, is_only: bool) -> bool | None:
     if is_only or is_missing(row.get(HUMAN)):
         return truth(case.key, HUMAN, row.get(HUMAN))
     raise AssistantInputError(
-        f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them; name it {own!r}",
+        f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
+        todo=f"Name it {own!r}.",
         field=HUMAN,
     )

@@ -141,8 +141,8 @@ class JudgeOptions:
         if built_in is None:
             own = "the text of your policy" if name == POLICY else "a text that says when an answer passes"
             raise AssistantInputError(
-                f"scorers: {JUDGE + name!r} needs {own}: judge={{'rubrics': {{{name!r}: '…'}}}}. The built-in rubrics "
-                f"are {', '.join(BUILT_IN)}",
+                f"scorers: {JUDGE + name!r} needs {own}: judge={{'rubrics': {{{name!r}: '…'}}}}",
+                todo=f"The built-in rubrics are {', '.join(BUILT_IN)}.",
                 field="scorers",
             )
         return built_in

@@ -64,7 +64,7 @@ def known_verdicts(table: pa.Table) -> dict[str, Verdict]:
     :raises AssistantInputError: A column is missing.
     """
     if missing := [name for name in verdicts_schema().names if name not in table.column_names]:
-        raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}; delete it")
+        raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
     columns = ["score", "verdict", "reason", "input_tokens", "output_tokens"]
     rows = table.select(columns).to_pylist()
     return {

@@ -86,8 +86,9 @@ def _resolved(host: str, port: int) -> Iterator[str]:
 def _check(address: str, host: str) -> None:
     if not is_public(address):
         raise AssistantInputError(
-            f"{host} has the address {address}, which is not a public one; nothing was sent to it. For a website in "
-            "your own network, set private_networks=True",
+            f"{host} has the address {address}, which is not a public one",
+            safe="Nothing was sent to it.",
+            todo="For a website in your own network, set private_networks=True.",
             field="private_networks",
         )
 

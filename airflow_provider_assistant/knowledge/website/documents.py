@@ -166,8 +166,8 @@ class _Crawl:
                     waiting.append((address, depth + 1))
             if len(seen) > MOST_SITEMAPS or (waiting and waiting[-1][1] > DEEPEST_INDEX):
                 raise AssistantInputError(
-                    f"{url} leads to more than {MOST_SITEMAPS:,} sitemaps or {DEEPEST_INDEX} levels of them. Pass the "
-                    "address of one of them",
+                    f"{url} leads to more than {MOST_SITEMAPS:,} sitemaps or {DEEPEST_INDEX} levels of them",
+                    todo="Pass the address of one of them.",
                     field="source",
                 )
 
@@ -177,8 +177,8 @@ class _Crawl:
             is_index, entries = listing_of(_decompressed(file), MOST_ENTRIES)
         except (Skipped, NotListing) as reason:
             raise AssistantInputError(
-                f"{url} cannot be read as a sitemap or a feed: it {reason}. Pass the address of a sitemap, an RSS or "
-                "Atom feed, or a list of the pages' addresses",
+                f"{url} cannot be read as a sitemap or a feed: it {reason}",
+                todo="Pass the address of a sitemap, an RSS or Atom feed, or a list of the pages' addresses.",
                 field="source",
             ) from None
         return file.url, is_index, entries
@@ -195,8 +195,9 @@ class _Crawl:
                 pages.setdefault(url, date)
             if len(pages) > self._max_pages:
                 raise AssistantInputError(
-                    f"the website has more than max_pages={self._max_pages:,} pages; nothing was written, because the "
-                    "documents of the other pages would look stale. Raise max_pages, or leave pages out with include=…",
+                    f"the website has more than max_pages={self._max_pages:,} pages",
+                    safe="Nothing was written, because the documents of the other pages would look stale.",
+                    todo="Raise max_pages, or leave pages out with include=….",
                     field="max_pages",
                 )
         return pages

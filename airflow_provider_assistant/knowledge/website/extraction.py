@@ -40,7 +40,9 @@ class Extractor:
     def __init__(self, seconds: float = PAGE_SECONDS) -> None:
         if not importlib.util.find_spec("trafilatura"):
             raise AssistantInputError(
-                "trafilatura is not installed: pip install 'airflow-provider-assistant[website]'", field="source"
+                "trafilatura is not installed",
+                todo="Run pip install 'airflow-provider-assistant[website]'.",
+                field="source",
             )
         self._parser = ChildParser(seconds=seconds)
 
@@ -64,7 +66,8 @@ class Extractor:
             found = self._parser.parse(PAGE, html, url=url, content_type=content_type)
         except UnreadableFileError as error:
             raise AssistantTimeoutError(
-                f"the main text of {url} cannot be extracted: the page {error}. Leave the page out with include=…"
+                f"the main text of {url} cannot be extracted: the page {error}",
+                todo="Leave the page out with include=….",
             ) from None
         if "text" not in found:
             return None

@@ -37,6 +37,7 @@ ATTEMPTS, FIRST_BACKOFF_SECONDS = 4, 2.0
 # The website may ask for a longer pause, but then the task ends and does not occupy a worker.
 LONGEST_PAUSE_SECONDS = 120.0
 REDIRECTS = 5
+LEAVE_OUT = "Leave the page out, or have it repaired."
 # RFC 9309 demands half a megabyte at least.
 LARGEST_ROBOTS = 1_000_000
 REDIRECTED, GONE, NOT_MODIFIED = frozenset({301, 302, 303, 307, 308}), frozenset({404, 410}), 304
@@ -148,7 +149,8 @@ class Fetcher:
                 return fetched
             url = _target(fetched)
         raise AssistantInputError(
-            f"{url} is the end of {REDIRECTS} redirects, and redirects again. Leave the page out, or have it repaired",
+            f"{url} is the end of {REDIRECTS} redirects, and redirects again",
+            todo=LEAVE_OUT,
             field="source",
         )
 
@@ -163,8 +165,8 @@ class Fetcher:
         if self._clock() + seconds > self._end:
             raise AssistantInputError(
                 f"{requests:,} pages with {self.interval:g} s between requests take {seconds:,.0f} s, and "
-                f"timeout={self._timeout:g}. robots.txt may ask for such pauses. Raise timeout or requests_per_second, "
-                "or leave pages out with include=…",
+                f"timeout={self._timeout:g}. robots.txt may ask for such pauses",
+                todo="Raise timeout or requests_per_second, or leave pages out with include=….",
                 field="timeout",
             )
 
@@ -188,8 +190,8 @@ class Fetcher:
         for _ in range(REDIRECTS + 1):
             if host_of(url) not in self.hosts:
                 raise AssistantInputError(
-                    f"{origin}/robots.txt redirects to the host {host_of(url)}. If that is the same website, pass it "
-                    "in hosts",
+                    f"{origin}/robots.txt redirects to the host {host_of(url)}",
+                    todo="If that is the same website, pass it in hosts.",
                     field="hosts",
                 )
             fetched, status = self._request(url, LARGEST_ROBOTS, None, {}, is_robots=True)
@@ -259,17 +261,17 @@ class Fetcher:
                     _check_type(answer.headers.get("content-type", ""), types)
                     content = _body(url, answer, limit, is_robots=is_robots)
         except (httpx.TimeoutException, ResponseDeadlineExceeded) as error:
-            raise AssistantTimeoutError(f"{url} is not complete within {seconds:g} s.") from error
+            raise AssistantTimeoutError(f"{url} is not complete within {seconds:g} s") from error
         except httpx.TransportError as error:
-            raise AssistantConnectionError(f"{url} cannot be read: {type(error).__name__}: {error}.") from error
+            raise AssistantConnectionError(f"{url} cannot be read: {type(error).__name__}: {error}") from error
         return Fetched(url, answer.headers, content), status
 
     def _wait(self, seconds: float) -> None:
         """Wait, unless the time would be over then."""
         if self._clock() + seconds >= self._end:
             raise AssistantTimeoutError(
-                f"the website could not be read within timeout={self._timeout:g} s. Raise timeout, or read fewer pages "
-                "per task"
+                f"the website could not be read within timeout={self._timeout:g} s",
+                todo="Raise timeout, or read fewer pages per task.",
             )
         if seconds:
             self._sleep(seconds)
@@ -281,8 +283,8 @@ def _target(redirect: Fetched) -> httpx.URL:
     url = web_address(location, redirect.url) if location else None
     if url is None:
         raise AssistantInputError(
-            f"{redirect.url} redirects to {location[:200]!r}, which is not an address. Leave the page out, or have it "
-            "repaired",
+            f"{redirect.url} redirects to {location[:200]!r}, which is not an address",
+            todo=LEAVE_OUT,
             field="source",
         )
     return url
@@ -292,14 +294,15 @@ def _check_status(url: httpx.URL, answer: httpx.Response, *, is_conditional: boo
     status = answer.status_code
     retry_after = parse_retry_after(answer.headers.get("retry-after"), time.time())
     if status == 429:
-        raise AssistantRateLimitError(f"{url} answers 429.", status=status, retry_after=retry_after)
+        raise AssistantRateLimitError(f"{url} answers 429", status=status, retry_after=retry_after)
     if status >= 500:
-        raise AssistantServerError(f"{url} answers {status}.", status=status, retry_after=retry_after)
+        raise AssistantServerError(f"{url} answers {status}", status=status, retry_after=retry_after)
     is_expected = status in {200, *GONE, *REDIRECTED} or (status == NOT_MODIFIED and is_conditional)
     if not is_expected and not (is_robots and 400 <= status < 500):
         raise AssistantInputError(
-            f"{url} answers {status}. Its documents would look stale if the page was left out, so nothing was written. "
-            "If the page is not public, leave it out with include=…",
+            f"{url} answers {status}",
+            safe="Its documents would look stale if the page was left out, so nothing was written.",
+            todo="If the page is not public, leave it out with include=….",
             field="source",
         )
 
@@ -320,8 +323,10 @@ def _body(url: httpx.URL, answer: httpx.Response, limit: int, *, is_robots: bool
     # A robots.txt that is too large is read as far as that.
     if body.defect and len(content) == limit and not is_robots:
         raise AssistantInputError(
-            f"{url} is larger than {limit:,} bytes. Leave it out with include=…, or split it", field="source"
+            f"{url} is larger than {limit:,} bytes",
+            todo="Leave it out with include=…, or split it.",
+            field="source",
         )
     if body.defect and len(content) < limit:
-        raise AssistantResponseError(f"{url} {body.defect}.")
+        raise AssistantResponseError(f"{url} {body.defect}")
     return content

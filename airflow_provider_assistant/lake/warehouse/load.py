@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.exceptions import AssistantWarehouseError
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantWarehouseError
 from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.lake.warehouse.partitions import read_day
 from airflow_provider_assistant.lake.warehouse.views import create_views, literal, quoted
@@ -120,8 +120,9 @@ def _add_columns(store: WarehouseTransaction, table: _Table, wanted: pa.Schema) 
         if kind is None:
             raise AssistantWarehouseError(
                 f"column {column.name!r} for {table.name} has type {column.type}, which the tables of the warehouse "
-                "do not support. Nothing was changed. The file may come from a newer version: upgrade "
-                "airflow-provider-assistant on this worker."
+                "do not support",
+                safe=NOTHING_CHANGED,
+                todo="The file may come from a newer version: upgrade airflow-provider-assistant on this worker.",
             )
         # Existing rows have no value for a new column, so it is nullable even if the Parquet schema is not.
         store.run(f"ALTER TABLE {table.name} ADD COLUMN {quoted(column.name)} {kind}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant.exceptions import AssistantWarehouseError
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantWarehouseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,7 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
         return pa.concat_tables(found, promote_options="default")
     except pa.ArrowException as error:
         raise AssistantWarehouseError(
-            f"the files of {folder} have columns of conflicting types: {error}. Nothing was changed in the warehouse. "
-            "Export that day again with this version of the package."
+            f"the files of {folder} have columns of conflicting types: {error}",
+            safe=NOTHING_CHANGED,
+            todo="Export that day again with this version of the package.",
         ) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,7 +22,6 @@ POLL = 1.0
 POSTGRES_PORT = 5432
 # Rows that are converted to CSV in memory at a time.
 ROWS_PER_COPY = 50_000
-UNCHANGED = "The transaction was rolled back, and the warehouse is unchanged"
 
 
 class WarehouseTransaction(Protocol):
@@ -139,8 +138,9 @@ def duckdb_transaction(
         import duckdb
     except ImportError as error:
         raise AssistantInputError(
-            "DuckDB is not installed on this worker: pip install 'airflow-provider-assistant[warehouse]'. "
-            "Nothing was changed.",
+            "DuckDB is not installed on this worker",
+            safe=NOTHING_CHANGED,
+            todo="Run pip install 'airflow-provider-assistant[warehouse]'.",
             field="database",
         ) from error
     deadline = clock() + lock_timeout
@@ -155,14 +155,14 @@ def duckdb_transaction(
                 sleep(POLL)
                 continue
             reason = f"another process has had it open for {lock_timeout:g} s" if locked else "it cannot be opened"
-            raise AssistantWarehouseError(f"{path}: {reason}, and nothing was changed: {error}") from error
+            raise AssistantWarehouseError(f"{path}: {reason}: {error}", safe=NOTHING_CHANGED) from error
     with contextlib.closing(connection):
         try:
             connection.begin()
             yield DuckDBTransaction(connection, Path(path))
             connection.commit()
         except duckdb.Error as error:
-            raise AssistantWarehouseError(f"{path}: {error}. {UNCHANGED}.") from error
+            raise AssistantWarehouseError(f"{path}: {error}", safe=AssistantWarehouseError.default_safe) from error
 
 
 @contextlib.contextmanager
@@ -178,7 +178,8 @@ def postgres_transaction(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOU
     """
     if engine.dialect.name != "postgresql":
         raise AssistantInputError(
-            f"conn_id must name a PostgreSQL connection, not {engine.dialect.name}. Nothing was changed.",
+            f"conn_id must name a PostgreSQL connection, not {engine.dialect.name}",
+            safe=NOTHING_CHANGED,
             field="conn_id",
         )
     try:
@@ -192,6 +193,6 @@ def postgres_transaction(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOU
         # Keep the first line only: the others, and SQLAlchemy's own text, may contain data of rows.
         lines = str(getattr(error, "orig", error)).strip().splitlines() or [type(error).__name__]
         where = engine.url.render_as_string(hide_password=True)
-        raise AssistantWarehouseError(f"{where}: {lines[0].rstrip('.')}. {UNCHANGED}.") from None
+        raise AssistantWarehouseError(f"{where}: {lines[0]}", safe=AssistantWarehouseError.default_safe) from None
     finally:
         engine.dispose()

@@ -94,7 +94,7 @@ def is_unharmed(failure, codes, root):
     code, said = failure
     assert code in codes
     assert os.strerror(code) in said
-    assert "what was there before is as it was" in said
+    assert "What was there before is as it was" in said
     assert f"{root}/{FILE}" in said
     assert files(root) == [FILE]
     for read in READERS:

@@ -78,7 +78,7 @@ def test_a_failed_upload_of_an_export_is_fixed_by_a_retry(bucket, export):
     failed = export()
     assert failed.state == "failed"
     assert isinstance(failed.error, OSError)
-    assert "what was there before is as it was" in str(failed.error)
+    assert "What was there before is as it was" in str(failed.error)
     assert bucket.keys() == []
     bucket.heal()
     assert export().state == "success"

@@ -66,7 +66,7 @@ PUTS = {
 def test_an_upload_that_fails(fault, there, bucket, measured):
     publish(bucket, small(1))
     bucket.fail("put", **fault)
-    with pytest.raises(OSError, match="what was there before is as it was, or replaced as a whole") as caught:
+    with pytest.raises(OSError, match="What was there before is as it was, or replaced as a whole") as caught:
         publish(bucket, small(2))
     assert f"{bucket.root}/numbers/date=2026-11-21/dag.task.parquet" in str(caught.value)
     assert "a-secret-key" not in str(caught.value)
@@ -102,7 +102,7 @@ def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts, measu
     in_parts.fail(of, **fault)
     if not aborts:
         in_parts.fail("abort", cut="before")
-    with pytest.raises(OSError, match="what was there before is as it was, or replaced as a whole") as caught:
+    with pytest.raises(OSError, match="What was there before is as it was, or replaced as a whole") as caught:
         publish(in_parts, large(2))
     assert numbers(in_parts) == {there}
     left = len(in_parts.uploads())
@@ -185,7 +185,7 @@ def test_a_bucket_that_is_not_there_is_named_and_not_created(bucket):
 def test_a_storage_that_is_down(bucket):
     publish(bucket, small(1))
     bucket.fail("put", "list uploads", cut="before")
-    with pytest.raises(OSError, match="what was there before is as it was"):
+    with pytest.raises(OSError, match="What was there before is as it was"):
         publish(bucket, small(2))
     bucket.heal()
     assert numbers(bucket) == {1}

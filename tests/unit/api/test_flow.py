@@ -225,7 +225,7 @@ class TestWaitFor:
         steps.send(None)
         clock.sleep(30)
         with pytest.raises(
-            AssistantRequestTimeoutError, match="within 30 s and 1 polls; the last status was 'queued'"
+            AssistantRequestTimeoutError, match="within 30 s and 1 poll; the last status was 'queued'"
         ) as late:
             steps.throw(TimeoutError())
         assert (late.value.request_id, late.value.status) == ("r1", "queued")

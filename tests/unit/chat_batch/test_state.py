@@ -144,7 +144,7 @@ def test_an_empty_file_of_answers_is_tolerated(local):
 
 
 def test_a_folder_that_cannot_be_reached_says_what_to_do(tmp_path):
-    with pytest.raises(AssistantError, match=r"deferrable=False.*Nothing is lost"):
+    with pytest.raises(AssistantError, match=r"Nothing is lost.*deferrable=False"):
         BatchState(str(tmp_path / "nowhere")).read_open()
 
 
@@ -274,5 +274,5 @@ async def test_a_state_that_cannot_be_written_is_a_warning(quick, caplog):
 
 def test_a_folder_in_which_nothing_can_be_written_names_the_file(tmp_path):
     (tmp_path / "state").touch()
-    with pytest.raises(AssistantStorageError, match=r"state/pending\.jsonl cannot be written.*a retry takes up"):
+    with pytest.raises(AssistantStorageError, match=r"state/pending\.jsonl cannot be written.*A retry takes up"):
         BatchState(str(tmp_path / "state")).write_pending(pending(1))

@@ -132,7 +132,7 @@ def test_without_a_gate_there_is_nothing_to_fail(evaluate):
     [
         ("gate: [", "not YAML"),
         ("- coverage >= 1", "not a mapping"),
-        ("rules: [coverage >= 1]", "unknown fields rules; a gate file has scorers, judge, pass_if, gate"),
+        ("rules: [coverage >= 1]", "unknown fields rules. A gate file has scorers, judge, pass_if, gate"),
         ("gate: coverage >= 1", "gate must be a list of rules"),
         ("gate: [bleu >= 1]", "there is no scorer 'bleu'"),
         ("gate: [pass_rate >= 1]", "needs pass_if"),

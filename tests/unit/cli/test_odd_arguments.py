@@ -52,5 +52,5 @@ def test_an_error_about_a_long_name_is_short_and_keeps_its_beginning_and_its_end
     ran = cli("limits", "--conn-id", "x" * 10_000)
     assert ran.code == 2
     assert ran.err.startswith("error: there is no connection 'xxx")
-    assert ran.err.endswith("select another one with --conn-id\n")
+    assert ran.err.endswith("select another one with --conn-id.\n")
     assert len(ran.err) < 1_000

@@ -202,15 +202,15 @@ def test_several_columns_are_one_key():
 @pytest.mark.parametrize(
     ("answers", "wanted", "key", "message"),
     [
-        (answered("q1", "q1"), None, "key", r"answers: 1 duplicate keys, such as 'q1'"),
+        (answered("q1", "q1"), None, "key", r"answers: 1 duplicate key, such as 'q1'"),
         (
             answered("q1"),
             table(*[{"key": "q1", "expected": "x"}] * 2),
             "key",
-            r"expectations: 1 duplicate keys",
+            r"expectations: 1 duplicate key\b",
         ),
-        (answered("q1", None), None, "key", r"answers: 'key' is empty in 1 rows, such as number 2"),
-        (answered("q1", " "), None, "key", r"answers: 'key' is empty in 1 rows"),
+        (answered("q1", None), None, "key", r"answers: 'key' is empty in 1 row, such as number 2"),
+        (answered("q1", " "), None, "key", r"answers: 'key' is empty in 1 row"),
         (answered("q1"), None, "id", r"answers have no column 'id', only 'key'"),
         (answered("q1"), table({"id": "q1", "expected": "x"}), "key", r"expectations have no column 'key', only 'id'"),
         (answered("q1"), None, [], r"key_columns must name at least one column"),
@@ -231,7 +231,7 @@ def test_several_columns_are_one_key():
             answered("q1"),
             table({"key": "q1", "message": "Return?", "expected": "x"}),
             "key",
-            r"1 questions have a different text in the expectations, such as 'q1'",
+            r"1 question with a different text in the expectations, such as 'q1'",
         ),
     ],
 )
@@ -241,7 +241,7 @@ def test_tables_that_do_not_fit_are_refused(answers, wanted, key, message):
 
 
 def test_only_a_few_keys_are_named():
-    with pytest.raises(AssistantInputError, match=r"9 duplicate keys, such as 'q0', 'q1', 'q2', 'q3', 'q4', …;"):
+    with pytest.raises(AssistantInputError, match=r"9 duplicate keys, such as 'q0', 'q1', 'q2', 'q3', 'q4', …\."):
         read_cases(answered(*(f"q{number}" for number in range(9)), *(f"q{number}" for number in range(9))))
 
 

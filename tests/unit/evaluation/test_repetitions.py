@@ -120,7 +120,7 @@ def test_expectations_belong_to_all_repetitions():
 def test_the_same_repetition_twice_is_refused():
     table = answers(a=[1.0, 0.0])
     twice = table.set_column(1, "repetition", pa.array([2, 2]))
-    with pytest.raises(AssistantInputError, match="1 duplicate keys, such as 'a'"):
+    with pytest.raises(AssistantInputError, match="1 duplicate key, such as 'a'"):
         read_cases(twice)
     with pytest.raises(AssistantInputError, match="repetition must be a whole number from 1, not 0"):
         read_cases(table.set_column(1, "repetition", pa.array([0, 1])))

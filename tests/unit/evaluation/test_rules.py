@@ -192,7 +192,7 @@ def test_the_judge_of_pairs_has_no_labels_and_decides_nothing(rule):
 
 @pytest.mark.parametrize("baseline", [None, "previous", {"tag": "v1"}, "evaluations/nightly"])
 def test_the_judge_of_pairs_needs_the_answers_of_the_baseline(baseline):
-    with pytest.raises(AssistantInputError, match=r"set baseline=\{'answers': path\}") as raised:
+    with pytest.raises(AssistantInputError, match=r"Set baseline=\{'answers': path\}") as raised:
         check_pairwise(["token_f1", "judge.pairwise"], baseline)
     assert raised.value.field == "scorers"
     check_pairwise(["judge.tone"], baseline)

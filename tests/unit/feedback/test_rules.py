@@ -110,7 +110,7 @@ def test_rules_that_cannot_be_used_are_named(rules, message):
     ids=["it took another time", "it failed"],
 )
 def test_scores_of_other_answers_are_refused(row):
-    with pytest.raises(AssistantInputError, match="scores belong to other answers: 1 questions differ, such as 'a'"):
+    with pytest.raises(AssistantInputError, match="1 question with another answer, such as 'a'"):
         rate(answers("a", "b"), scores(row, ("b", "token_f1", 0.9)), RULES)
 
 

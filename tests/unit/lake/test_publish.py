@@ -232,7 +232,7 @@ def test_a_first_day_appears_whole_or_not_at_all(tmp_path, after):
 def test_a_disk_that_fails_is_named_and_the_old_day_stays(tmp_path, code, step):
     path = publish(tmp_path, 1)
     process = Process(STEPS.index(step) + 1, after=step == "write", error=OSError(code, os.strerror(code)))
-    with pytest.raises(OSError, match="what was there before is as it was") as caught, process():
+    with pytest.raises(OSError, match="What was there before is as it was") as caught, process():
         publish(tmp_path, 2)
     assert caught.value.errno == code
     assert os.strerror(code) in str(caught.value)
@@ -380,7 +380,7 @@ def test_an_upload_that_fails_leaves_the_old_object(bucket, failure, kind, said)
         publish("memory://lake", 2)
     assert caught.type is kind
     if said:
-        assert "what was there before is as it was" in str(caught.value)
+        assert "What was there before is as it was" in str(caught.value)
         assert path in str(caught.value)
     assert read_object(path) == [1]
 
@@ -394,7 +394,7 @@ def test_bytes_take_the_place_of_a_file_as_a_whole(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="what was there before is as it was"):
+    with pytest.raises(OSError, match="What was there before is as it was"):
         lake.replace_bytes(b"never", target)
     assert files(tmp_path) == ["new/page.html"]
     assert target.read_bytes() == b"newer"

@@ -309,14 +309,14 @@ def test_a_lock_that_stays_is_an_error(holder, load):
         now += seconds
         naps.append(seconds)
 
-    with pytest.raises(AssistantWarehouseError, match=r"another process has had it open for 5 s.*nothing was changed"):
+    with pytest.raises(AssistantWarehouseError, match=r"another process has had it open for 5 s.*Nothing was changed"):
         load(FIRST, lock_timeout=5, sleep=sleep, clock=lambda: now)
     assert len(naps) == 5
 
 
 def test_a_file_that_is_not_a_database(load, tmp_path):
     (tmp_path / "text").write_text("no database" * 1000)
-    with pytest.raises(AssistantWarehouseError, match=r"text: it cannot be opened, and nothing was changed"):
+    with pytest.raises(AssistantWarehouseError, match=r"text: it cannot be opened: .*Nothing was changed"):
         load(FIRST, path=str(tmp_path / "text"))
 
 

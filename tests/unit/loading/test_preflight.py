@@ -68,7 +68,7 @@ def test_prefixes_that_collide_change_nothing(short, monkeypatch):
     pairs = [(str(number), "1") for number in range(50)]
     seen = plan_load(Rows(*pairs, pairs[7], pairs[7], pairs[49]), None)
     assert list(seen.actions) == [RowAction.SEND] * 50 + [RowAction.DUPLICATE] * 3
-    with pytest.raises(AssistantInputError, match=r"1 keys .*: 'key 8' in row 8, row 51\."):
+    with pytest.raises(AssistantInputError, match=r"1 key .*: 'key 8' in row 8, row 51\."):
         plan_load(Rows(*pairs, ("7", "other")), None)
 
 

@@ -263,7 +263,7 @@ def test_another_site_is_another_place(service, connection):
         ({"source": "rows.parquet"}, ["rows.parquet", "does not exist"]),
         ({"source": {"title": "T"}}, ["dataframe", "dict"]),
         ({"source": None}, ["dataframe", "NoneType"]),
-        ({"source": [*ROWS, dict(ROWS[0], answer="other")], **KEYED}, ["1 keys", "row 1, row 3"]),
+        ({"source": [*ROWS, dict(ROWS[0], answer="other")], **KEYED}, ["1 key ", "row 1, row 3"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_loaded_is_named_before_any_request(options, parts, service, connection):

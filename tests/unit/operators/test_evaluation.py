@@ -234,7 +234,7 @@ def test_mapped_tasks_have_folders_of_their_own(evaluate):
 def test_a_folder_of_another_task_is_not_overwritten(evaluate, operator):
     evaluate(good(2), name="golden")
     with pytest.raises(
-        AssistantInputError, match=r"holds the evaluation of dag_id nightly.*give this one another name or output_path"
+        AssistantInputError, match=r"holds the evaluation of dag_id nightly.*Give this one another name or output_path"
     ):
         execute(operator(good(2), name="golden"), dag_id="other")
 

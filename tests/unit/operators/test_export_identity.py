@@ -103,7 +103,7 @@ def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(dataset, export
     export(dataset)
     for file in ledger_home.glob("assistant_ledger.db*"):
         file.unlink()
-    with pytest.raises(AssistantLedgerPermanentError, match="has 1 rows") as caught:
+    with pytest.raises(AssistantLedgerPermanentError, match="has 1 row,") as caught:
         export(dataset, days=1)
     assert str(ledger_home) in str(caught.value)
     assert rows(dataset) == 1

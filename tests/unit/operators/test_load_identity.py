@@ -26,7 +26,7 @@ class TestOwner:
     def test_two_tables_with_the_same_keys_do_not_replace_each_other(self, service, connection):
         assert counts(load(rows(5, "Of products."), task_id="products")) == {"created": 5}
         for night in ("one", "two"):
-            with pytest.raises(AssistantInputError, match="5 keys belong to another source") as caught:
+            with pytest.raises(AssistantInputError, match="5 keys of another source") as caught:
                 load(rows(5, "Of stores."), task_id="stores", run_id=night)
             for way_out in ("'dag.products'", "'dag.stores'", "source_name='dag.products'", "namespace", "adopt=True"):
                 assert way_out in str(caught.value)
@@ -46,7 +46,7 @@ class TestOwner:
     def test_a_renamed_load_goes_on_under_its_old_name(self, service, connection):
         load(rows(5), task_id="before")
         changed = rows(4) + rows(1, "New.", first=4)
-        with pytest.raises(AssistantInputError, match="1 keys belong"):
+        with pytest.raises(AssistantInputError, match="has 1 key of another source"):
             load(changed, task_id="after")
         assert counts(load(changed, task_id="after", source_name="dag.before")) == {"unchanged": 4, "created": 1}
 

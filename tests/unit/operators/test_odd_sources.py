@@ -225,7 +225,7 @@ EMPTY = {
 def test_an_empty_source_is_an_error_unless_it_is_allowed(kind, service, connection, tmp_path):
     load(ROWS, run_id="before")
     source = EMPTY[kind](tmp_path)
-    with pytest.raises(AssistantInputError, match=r"nothing was sent.*allow_empty=True"):
+    with pytest.raises(AssistantInputError, match=r"Nothing was sent.*allow_empty=True"):
         load(source)
     result = load(source, allow_empty=True)
     assert counts(result) == {}

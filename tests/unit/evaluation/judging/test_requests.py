@@ -117,7 +117,7 @@ def test_the_file_of_verdicts_is_in_the_order_of_the_questions_and_can_be_read()
     assert table["key"].to_pylist() == ["a", "b", "c"]
     assert known_verdicts(table) == known
     assert verdicts_table(work.requests, hashes, {hashes[1]: verdicts[1]})["key"].to_pylist() == ["b"]
-    with pytest.raises(AssistantInputError, match="no column hash; delete it"):
+    with pytest.raises(AssistantInputError, match=r"no column hash\. Delete it"):
         known_verdicts(table.drop_columns(["hash"]))
 
 
@@ -141,7 +141,7 @@ def test_with_several_judges_each_has_its_own_column():
     row = {"human.tone": "yes", "human.correctness": None}
     [label] = work_of([make_case(expected="x", row=row)], [TONE, CORRECTNESS]).labels
     assert label.request.rubric == TONE
-    with pytest.raises(AssistantInputError, match=r"name it 'human\.tone'"):
+    with pytest.raises(AssistantInputError, match=r"Name it 'human\.tone'"):
         work_of([make_case(expected="x", row={"human": "yes"})], [TONE, CORRECTNESS])
 
 
