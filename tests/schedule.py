@@ -12,7 +12,6 @@ LIVE_AIRFLOW, OTHER_AIRFLOWS = "live Airflow", "other Airflows"
 OTHERS = (
     "tests/isolated/test_isolated_tasks.py",
     "tests/live/test_demo.py",
-    "tests/live/test_live_airflow.py",
     "tests/system/test_otel.py",
 )
 # These tests share a browser.

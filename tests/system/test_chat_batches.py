@@ -32,7 +32,6 @@ FEW = 4
 # More questions than the connection allows in flight.
 SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
 LABS = "globex-labs/chat/async"
-ENDS = {"AssistantRequestFailedError", "AssistantRequestLostError", "AssistantRequestTimeoutError"}
 
 
 def rule(action: str, path: str, times: int | None = None, skip: int = 0) -> dict[str, Any]:
@@ -60,11 +59,6 @@ class Runs:
     def wait_task(self, dag_id: str, task_id: str, state: str, try_number: int = 1) -> None:
         what, wanted = f"{dag_id}.{task_id}: {state}", (state, try_number)
         self.airflow.wait(what, lambda: self.task(dag_id, task_id) == wanted, timeout=WAIT)
-
-    def progress(self) -> str | None:
-        """Return the log of a deferred task after its trigger has logged its progress."""
-        log = self.log("batches_cleared", "anew", 2)
-        return log if "requests are open, ended are" in log else None
 
     def states(self, dag_id: str) -> Counter[str]:
         return Counter(self.airflow.task_states(dag_id, self.ids[dag_id]).values())
@@ -162,34 +156,6 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     return runs
 
 
-@pytest.fixture(scope="module")
-def more_runs(airflow: LiveAirflow, service: AssistantService, lake: Path) -> Runs:
-    """The runs that only the slow tests check."""
-    runs = Runs(airflow, service, lake)
-    service.reset("journal", "faults")
-    rules = [
-        rule("delay:0", "globex-help/chat/requests"),
-        rule("status:404", "acme-shop/chat/requests"),
-        rule("status:503", f"chat/requests/{HALF.pattern}"),
-    ]
-    service.faults(processing_seconds=SOON, rules=rules)
-    dag_id, task_ids = "batches_cleared", ("anew", "marked")
-    runs.start(dag_id, "batches_without_answers")
-    for task_id in task_ids:
-        runs.wait_task(dag_id, task_id, "deferred")
-    airflow.set_task_state(dag_id, runs.ids[dag_id], "marked", "failed")
-    for task_id in task_ids:
-        airflow.clear(dag_id, runs.ids[dag_id], task_id)
-    for task_id in task_ids:
-        runs.wait_task(dag_id, task_id, "deferred", 2)
-    runs.wait("batches_without_answers")
-    runs.notes["log"] = airflow.wait("a line of progress", runs.progress, timeout=WAIT)
-    service.reset("faults")
-    service.faults(processing_seconds=SOON)
-    runs.wait(dag_id)
-    return runs
-
-
 def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
     """Check that every question has the answer of the service, in the order of the source."""
     requests = requests_of(runs.service)
@@ -222,13 +188,6 @@ def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Runs) -> None:
 
 
 # The first line of progress comes after 30 s. tests/unit/chat_batch/test_poller.py has its text.
-@pytest.mark.slow
-def test_progress_is_in_the_task_log_while_deferred(more_runs: Runs) -> None:
-    log = more_runs.notes["log"]
-    assert re.search(r"Waiting for \d+ requests on site 'acme-docs'", log)
-    assert re.search(r"\d+ requests are open, ended are .*, after \d+ polls, \d+ of them failed", log)
-
-
 def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) -> None:
     dag_id = "batch_of_a_killed_worker"
     assert runs.task(dag_id, "questions") == ("success", 2)
@@ -247,57 +206,14 @@ def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) 
     )
 
 
-def takes_up_its_requests(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
+def test_a_task_cleared_while_deferred_takes_up_its_requests(runs: Runs) -> None:
+    dag_id, task_id, message = "batch_cleared", "taken_up", "Taken up"
     assert runs.task(dag_id, task_id) == ("success", 2)
     complete(runs, dag_id, task_id, message)
     assert len(runs.submitted(message)) == COUNT
     result = runs.xcom(dag_id, task_id)
     assert (result["submitted"], result["reused"], result["possibly_duplicated"]) == (0, COUNT, 0)
     assert "0 submitted, 40 unchanged" in runs.log(dag_id, task_id)
-
-
-def test_a_task_cleared_while_deferred_takes_up_its_requests(runs: Runs) -> None:
-    takes_up_its_requests(runs, "batch_cleared", "taken_up", "Taken up")
-
-
-@pytest.mark.slow
-def test_a_task_marked_failed_while_deferred_takes_up_its_requests(more_runs: Runs) -> None:
-    takes_up_its_requests(more_runs, "batches_cleared", "marked", "Marked")
-
-
-@pytest.mark.slow
-def test_a_cleared_task_asks_anew_where_it_is_told(more_runs: Runs) -> None:
-    runs = more_runs
-    assert runs.task("batches_cleared", "anew") == ("success", 2)
-    complete(runs, "batches_cleared", "anew", "Anew")
-    assert set(Counter(runs.submitted("Anew").values()).values()) == {2}
-    result = runs.xcom("batches_cleared", "anew")
-    assert (result["submitted"], result["reused"]) == (COUNT, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task_id", "status", "error", "plan"),
-    [
-        ("failed", "failed", "AssistantRequestFailedError", "asks those again that failed"),
-        ("lost", "lost", "AssistantRequestLostError", "asks those again that were lost"),
-        ("late", "timed_out", "AssistantRequestTimeoutError", "waits for those that are open"),
-    ],
-)
-def test_each_bad_end_has_an_error_of_its_own_that_says_what_a_retry_does(
-    more_runs: Runs, task_id: str, status: str, error: str, plan: str
-) -> None:
-    runs = more_runs
-    assert runs.task("batches_without_answers", task_id) == ("failed", 1)
-    rows = runs.rows("batches_without_answers", task_id)
-    bad = Counter(row["status"] for row in rows)[status]
-    assert {row["status"] for row in rows} == ({"complete", status} if task_id == "late" else {status})
-    assert all(row["answer"] for row in rows if row["status"] == "complete")
-    log = runs.log("batches_without_answers", task_id)
-    assert error in log
-    assert f"{bad} of" in log
-    assert f"A retry keeps the answers and {plan}." in log
-    assert not (ENDS - {error}) & set(re.findall(r"AssistantRequest\w+", log))
 
 
 def test_no_key_is_in_a_batch_state_a_ledger_a_log_or_the_output(runs: Runs, home: Path) -> None:

@@ -24,41 +24,6 @@ def polls(service: AssistantService, path: str) -> int:
     return len(service.journal(method="GET", path=path))
 
 
-# test_chat_batches.py kills the triggerer, too. Each new one costs as much as ten tasks.
-@pytest.mark.slow
-def test_a_killed_triggerer_changes_nothing_and_asks_nothing_twice(
-    airflow: LiveAirflow, service: AssistantService
-) -> None:
-    dag_id, sensor, requests = "assistant_async_chat", "wait_for_answer", "acme-docs/chat/requests/"
-    service.reset("journal")
-    service.faults(processing_seconds=NEVER)
-    run_id = airflow.trigger(dag_id)
-
-    airflow.wait_task(dag_id, run_id, sensor, "deferred")
-    # The sensor itself makes the first poll, before it defers.
-    wait_for("polls by the triggerer", lambda: polls(service, requests) > 2, timeout=WAIT)
-    airflow.stop("triggerer", kill=True)
-    before = polls(service, requests)
-    assert airflow.task_instance(dag_id, run_id, sensor)["state"] == "deferred"
-    airflow.start("triggerer")
-    wait_for("polls by the next triggerer", lambda: polls(service, requests) > before, timeout=WAIT)
-    assert airflow.task_instance(dag_id, run_id, sensor)["state"] == "deferred"
-    service.faults(processing_seconds=SOON)
-
-    assert airflow.wait_run(dag_id, run_id) == "success"
-    assert {task["try_number"] for task in airflow.task_instances(dag_id, run_id)} == {1}
-    submitted = airflow.xcom(dag_id, run_id, "submit")
-    answer = airflow.xcom(dag_id, run_id, sensor)
-    assert answer["state"] == "complete"
-    assert answer["text"]
-    assert answer["request_id"] == submitted["request_id"]
-    assert answer["seconds"] > 0
-    assert airflow.xcom(dag_id, run_id, sensor, key="text") == answer["text"]
-    done = [(entry["path"].partition("acme-docs/")[2], entry["status"]) for entry in service.journal(method="POST")]
-    assert [path for path, _ in done] == ["chat/async", "chat/feedback", "chat/session/close"]
-    assert all(status < 300 for _, status in done)
-
-
 class Runs:
     """One run of each DAG of ``ends_of_requests.py``."""
 

@@ -14,7 +14,6 @@ from selenium.webdriver.support.ui import Select
 
 from tests.live.airflow import LiveAirflow
 from tests.live.chromium import chromium
-from tests.live.clients import local_request
 from tests.live.pages import Pages
 from tests.live.service import AssistantService
 from tests.system.dags.shown import HOSTILE, ROWS, SITE
@@ -64,11 +63,6 @@ class Session(Pages):
             Select(sites[-1]).select_by_value(SITE)
         return self.text()
 
-    def select_first(self, entries: int) -> None:
-        """Select the first of this many entries; one that was settled stays until the page has loaded the others."""
-        self.wait.until(lambda _: len(self.all("input[type=checkbox]")) == entries)
-        self.click("input[type=checkbox]")
-
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow, loaded: str) -> Iterator[Session]:
@@ -78,13 +72,6 @@ def session(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow, load
         driver = chromium(tmp_path_factory.mktemp("chromium"), "--window-size=1440,1500")
     yield Session(driver, airflow)
     driver.quit()
-
-
-def test_who_has_not_logged_in_gets_no_data(airflow: LiveAirflow, loaded: str) -> None:
-    for path in ("context", "summary", "loads", "ambiguous", f"tasks/shown/{loaded}/load/-1"):
-        reply = local_request("GET", f"{airflow.base_url}/assistant/api/{path}")
-        assert (reply.status_code, reply.json()) == (401, {"detail": "Not authenticated"})
-    assert local_request("GET", f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
 
 
 def test_a_viewer_sees_everything_and_changes_nothing(session: Session) -> None:
@@ -143,29 +130,3 @@ def test_evaluations_are_on_the_page_and_the_dashboard(session: Session) -> None
     session.click(".figure")
     session.until("Ambiguous entries")
     assert session.errors() == []
-
-
-def test_the_next_load_obeys_what_was_settled(
-    session: Session, airflow: LiveAirflow, service: AssistantService, loaded: str
-) -> None:
-    """One row is marked as created, the other one as not created: the next load sends only the other one."""
-    session.log_in("editor")
-    session.of_site("settle")
-    known = service.count_documents(SITE)
-    for number, outcome in enumerate(("created", "not created")):
-        session.select_first(AMBIGUOUS - number)
-        session.button(f"Mark 1 as {outcome}").click()
-        session.until("The next load")
-        session.button(f"Mark 1 entry as {outcome}").click()
-        session.wait.until(lambda _: not session.all("dialog"))
-    session.until("There are none: the outcome of every request is known.")
-    assert session.errors() == []
-
-    service.reset("faults")
-    run_id = airflow.trigger("shown")
-    airflow.wait_run("shown", run_id)
-    counts = airflow.xcom("shown", run_id, "load")
-    assert (counts["created"], counts["unchanged"], counts["rejected"]) == (1, len(ROWS) - 2, 1)
-    assert service.count_documents(SITE) == known + 1
-    events = airflow.request("GET", "/api/v2/eventLogs", params={"event": "assistant_settle"})["event_logs"]
-    assert [event["owner"] for event in events] == ["editor", "editor"]

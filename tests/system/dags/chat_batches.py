@@ -43,21 +43,6 @@ def batch_cleared():
 
 
 @dag(schedule=None, catchup=False)
-def batches_cleared():
-    """A task without reuse that is cleared while it waits, and one that is marked failed, then cleared."""
-    chat_batch("anew", "Anew", reuse=False)
-    chat_batch("marked", "Marked")
-
-
-@dag(schedule=None, catchup=False)
-def batches_without_answers():
-    """Three ways to get no answer: failed, lost and timed out."""
-    chat_batch("failed", "This must fail", site_id="globex-help", **GLOBEX)
-    chat_batch("lost", "Lost", site_id="acme-shop")
-    chat_batch("late", "Late", timeout=10)
-
-
-@dag(schedule=None, catchup=False)
 def requests_of_many_sensors():
     """One sensor per request, over a connection with few requests in flight."""
 
@@ -72,8 +57,6 @@ def requests_of_many_sensors():
 
 
 batch_cleared()
-batches_cleared()
 batch_of_a_killed_worker()
 requests_of_many_sensors()
-batches_without_answers()
 batch_through_restarts()

@@ -110,15 +110,6 @@ def test_connections_are_bounded(many, most):
         assert len(service.received) == 12
 
 
-@WAYS
-def test_the_connection_limit_is_used_completely(many):
-    with CountingService(at_once=8) as service:
-        client = client_of(service.url, max_concurrency=8)
-        many(client, 8)
-        client.close()
-        assert service.most == 8
-
-
 def test_connections_are_kept_and_closed_and_opened_again():
     with CountingService() as service:
         client = client_of(service.url)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import pytest
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.exceptions import (
-    AssistantAuthenticationError,
     AssistantInputError,
     AssistantNotFoundError,
 )
@@ -59,17 +57,6 @@ def test_every_endpoint(hook, service, tmp_path):
         ("POST", f"{site}/chat/session/close"),
         ("GET", f"{site}/statistics"),
     ]
-
-
-def test_an_open_file_is_sent_from_its_beginning_and_left_open(hook, service, tmp_path):
-    guide = tmp_path / "guide.txt"
-    guide.write_text("All of it.")
-    with guide.open("rb") as file:
-        file.seek(7)
-        hook.upload_document(file, "named.txt")
-        assert not file.closed
-    (document,) = service.documents()
-    assert document["content"] == "All of it."
 
 
 def test_site_and_tenant_may_be_given_at_each_level(connect, service):
@@ -242,15 +229,3 @@ async def test_the_async_client_sends_the_same_calls(connection, service):
         )
     assert limits.raw["tenant_id"] == "acme-inc"
     assert service.rows("requests")[0]["id"] == submitted.request_id
-
-
-async def test_the_async_client_raises_the_same_errors(connect):
-    connect(key="wrong")
-    async with AssistantHook().async_client() as client:
-        with pytest.raises(AssistantAuthenticationError):
-            await client.asend(endpoints.get_limits("acme-inc"))
-
-
-def test_replies_are_plain_json(hook):
-    reply = hook.chat("s", "Anything?").as_dict()
-    assert json.loads(json.dumps(reply)) == reply

@@ -303,12 +303,3 @@ def test_a_key_that_looks_like_ordinary_text_is_warned_about(key, caplog):
 def test_a_recognisable_key_is_not_warned_about(key, caplog):
     settings(password=key)
     assert caplog.text == ""
-
-
-@pytest.mark.parametrize("around", ["\n", " ", "\r\n", "\t"])
-def test_white_space_around_pasted_values_is_removed(around):
-    read = settings(
-        password=f"{around}{KEY}{around}",
-        extra={"tenant_id": f"acme-inc{around}", "site_id": f"{around}acme-docs{around}"},
-    )
-    assert (read.client.api_key, read.tenant_id, read.site_id) == (KEY, "acme-inc", "acme-docs")

@@ -202,11 +202,6 @@ def test_a_bad_date_is_named(connection, run_operator, tmp_path):
     assert run.tries() == 1
 
 
-def test_no_days_are_refused_while_the_dag_is_read():
-    with pytest.raises(AssistantInputError, match="days"):
-        AssistantFeedbackToParquetOperator(task_id="t", output_path="x", days=0)
-
-
 def test_to_parquet_mapped_parts_do_not_replace_each_other(service, connection, run_operator, tmp_path):
     rate(run_operator, ask(run_operator))
 

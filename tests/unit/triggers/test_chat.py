@@ -13,9 +13,6 @@ from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
-    AssistantNotFoundError,
-    AssistantRateLimitError,
-    AssistantRequestFailedError,
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
@@ -88,12 +85,6 @@ async def test_complete(service, connection, ask):
     assert service.posts() == 0
 
 
-async def test_failed_is_an_ended_request_not_an_error(service, connection, ask):
-    service.behave(fail_messages="impossible")
-    (event,) = await events(trigger(ask("impossible")))
-    assert event["request"]["state"] == "failed"
-
-
 async def test_a_deadline_in_the_past_still_polls_once(service, connection, ask):
     service.behave(processing_seconds=3600)
     request_id = ask()
@@ -104,13 +95,6 @@ async def test_a_deadline_in_the_past_still_polls_once(service, connection, ask)
     with pytest.raises(AssistantRequestTimeoutError) as caught:
         ended_request(event)
     assert (caught.value.request_id, caught.value.status) == (request_id, "queued")
-
-
-async def test_a_deadline_in_the_past_takes_an_answer_that_is_there(service, connection, ask):
-    request_id = ask()
-    await events(trigger(request_id))
-    (event,) = await events(trigger(request_id, deadline=time.time() - 50))
-    assert event["request"]["state"] == "complete"
 
 
 async def test_a_restart_polls_on_and_posts_nothing(service, connection, ask):
@@ -137,15 +121,6 @@ async def test_the_same_trigger_may_run_twice(service, connection, ask):
         assert event["request"]["state"] == "complete"
 
 
-async def test_transient_errors_are_polled_through(service, connection, ask):
-    request_id = ask()
-    for action in ("status:500", "drop", "html:503", "retry-after:0"):
-        service.answer(action, path=POLL)
-    (event,) = await events(trigger(request_id))
-    assert event["request"]["state"] == "complete"
-    assert len(service.journal("GET", POLL)) == 5
-
-
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 async def test_permanent_errors_end_at_once(status, service, connection, ask):
     request_id = ask()
@@ -156,15 +131,6 @@ async def test_permanent_errors_end_at_once(status, service, connection, ask):
     with pytest.raises(getattr(exceptions, event["error"]["type"])) as caught:
         ended_request(event)
     assert caught.value.status == status
-
-
-async def test_retry_after_is_followed(service, connection, ask):
-    request_id = ask()
-    service.answer("retry-after:1", path=POLL)
-    started = time.monotonic()
-    (event,) = await events(trigger(request_id))
-    assert time.monotonic() - started >= 1
-    assert event["request"]["polls"] == 2
 
 
 @pytest.mark.parametrize(
@@ -263,20 +229,3 @@ def test_an_error_of_a_newer_triggerer_is_still_an_error():
 def test_only_errors_of_this_package_are_raised(name):
     with pytest.raises(AssistantError):
         ended_request({"error": {"type": name, "fields": {"happened": "m"}}})
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        AssistantRateLimitError("m", status=429, endpoint="chat", retry_after=5.0),
-        AssistantNotFoundError("m", status=404, request_id="x"),
-        AssistantRequestFailedError("m", request_id="r", status="failed"),
-        AssistantRequestTimeoutError("m", request_id="r", status="queued"),
-    ],
-)
-def test_an_error_keeps_its_class_and_fields(error):
-    event = {"error": {"type": type(error).__name__, "message": str(error), "fields": vars(error)}}
-    with pytest.raises(type(error)) as caught:
-        ended_request(deserialize(serialize(event)))
-    assert vars(caught.value) == vars(error)
-    assert str(caught.value) == "m"

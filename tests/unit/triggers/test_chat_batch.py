@@ -15,7 +15,7 @@ from airflow_provider_assistant.chat_batch.requests import PendingRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
-from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.shared_client import open_clients
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -134,14 +134,6 @@ async def test_at_the_deadline_the_event_counts_the_open_requests(service, conne
     assert len(state.read_open()) == 5
 
 
-async def test_a_deadline_in_the_past_still_polls_each_once(service, connection, submit, trigger):
-    service.behave(processing_seconds=3600)
-    requests = submit(10)
-    event = await event_of(trigger(deadline=1.0))
-    assert (event["open"], event["polls"]) == (10, 10)
-    assert polled(service) == set(requests)
-
-
 async def test_requests_with_a_saved_answer_are_not_polled_again(service, connection, submit, trigger, state):
     requests = submit(10)
     await event_of(trigger())
@@ -186,14 +178,6 @@ async def test_nothing_open_is_an_event_at_once(service, connection, submit, tri
     assert service.journal() == []
 
 
-async def test_a_folder_that_cannot_be_read_is_an_error_that_says_what_to_do(service, connection, trigger):
-    event = await event_of(trigger())
-    assert event["error"]["type"] == "AssistantError"
-    with pytest.raises(AssistantError, match="deferrable=False"):
-        raise_failure(event)
-    assert service.journal() == []
-
-
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refusal_of_all_is_an_error(status, service, connection, submit, trigger):
     submit(20)
@@ -203,56 +187,11 @@ async def test_a_refusal_of_all_is_an_error(status, service, connection, submit,
     assert len(service.journal("GET", POLL)) <= 8
 
 
-async def test_a_key_that_was_revoked_is_an_error(service, connect, submit, trigger):
-    submit(3)
-    connect(key="no-such-key")
-    with pytest.raises(AssistantAuthenticationError):
-        raise_failure(await event_of(trigger()))
-
-
 async def test_an_incomplete_connection_is_an_error(service, connection, submit, trigger, monkeypatch):
     submit(1)
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", '{"conn_type": "assistant", "host": "no url"}')
     with pytest.raises(AssistantInputError):
         raise_failure(await event_of(trigger()))
-
-
-async def test_a_state_that_cannot_be_written_is_a_warning(
-    service, connection, submit, trigger, state, monkeypatch, caplog
-):
-    submit(5)
-
-    def refuse(*_):
-        raise OSError("read-only file system")
-
-    monkeypatch.setattr(BatchState, "write_answers", refuse)
-    with caplog.at_level(logging.WARNING):
-        event = await event_of(trigger())
-    assert event["ended"] == {"complete": 5}
-    assert "read-only file system" in caplog.text
-    assert "5 answers were not saved" in caplog.text
-    assert len(state.read_open()) == 5
-
-
-async def test_transient_errors_are_one_warning(service, connection, submit, trigger, caplog):
-    submit(20)
-    service.answer("status:503", path=POLL, times=15)
-    service.answer("drop", path=POLL, times=5)
-    with caplog.at_level(logging.WARNING):
-        event = await event_of(trigger())
-    assert event["ended"] == {"complete": 20}
-    assert caplog.text.count("Polling goes on after this") == 1
-
-
-async def test_a_pause_that_is_longer_than_the_deadline_does_not_hold_it(service, connect, submit, trigger):
-    connect(timeout=0.5)
-    requests = submit(10)
-    service.answer("retry-after:3600", path=POLL, times=None)
-    one = trigger(deadline=time.time() + 0.3)
-    event = await event_of(one)
-    assert event["open"] == 10
-    assert time.time() < one.deadline + 60
-    assert polled(service) <= set(requests)
 
 
 async def test_no_more_polls_than_allowed_are_in_flight(service, connection, submit, trigger, client_defaults):
