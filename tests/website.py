@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.servers import LocalServer
 
 NAVIGATION = "<nav><a href='/'>Home</a> <a href='/login'>Sign in</a></nav>"
 
@@ -46,7 +47,7 @@ class File:
     then: Any = None
 
 
-class Website:
+class Website(LocalServer):
     """
     Serves files by path; a missing one is 404.
 
@@ -54,34 +55,13 @@ class Website:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.files: dict[str, File | bytes] = {}
         self.requests: list[str] = []
         self.headers: dict[str, Mapping[str, str]] = {}
         self.not_modified = 0
-        self.connections = 0
+        # Set when the test ends, for bodies that are sent slowly.
         self.gone = threading.Event()
-        website = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def setup(self) -> None:
-                website.connections += 1
-                super().setup()
-
-            def do_GET(self) -> None:
-                with contextlib.suppress(OSError):
-                    website.answer(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self._server.server_address[1]}"
 
     def url(self, path: str = "") -> str:
         return f"http://{self.host}{path}"
@@ -120,11 +100,6 @@ class Website:
         else:
             request.wfile.write(body)
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.gone.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(*error)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
+from tests.servers import LocalServer, body_of, send
 
 # Response timeout in seconds, for tests of a service that never answers. The connection has to be open within this time
 # as well: with 0.1 s, a busy machine turned an expected response timeout into a connection timeout.
@@ -54,69 +54,34 @@ class Received:
         return json.loads(self.body)
 
 
-class ScriptedService:
+class ScriptedService(LocalServer):
     """Answer the requests with the scripted answers in order; the last one repeats."""
 
     def __init__(self, *answers: Answer) -> None:
+        super().__init__()
         self.answers = list(answers or (Answer(),))
         self.received: list[Received] = []
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_one(self) -> None:
-                body = self._body()
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                answer = service.next(Received(self.command, self.path, headers, body))
-                time.sleep(answer.delay)
-                if answer.drop:
-                    self.close_connection = True
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-                self.send_response(answer.status)
-                for name, value in {"Content-Type": "application/json", **answer.headers}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def _body(self) -> bytes:
-                if self.headers.get("Transfer-Encoding") != "chunked":
-                    return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                body = b""
-                while size := int(self.rfile.readline(), 16):
-                    body += self.rfile.read(size)
-                    self.rfile.readline()
-                self.rfile.readline()
-                return body
-
-            do_GET = do_POST = do_PUT = do_DELETE = handle_one
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/api/v1"
+        return f"http://{self.host}/api/v1"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        answer = self.next(Received(request.command, request.path, headers, body_of(request)))
+        time.sleep(answer.delay)
+        if answer.drop:
+            request.close_connection = True
+            request.connection.shutdown(socket.SHUT_RDWR)
+            return
+        content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        send(request, answer.status, content, {"Content-Type": "application/json", **answer.headers})
 
     def next(self, request: Received) -> Answer:
+        """Record a request, and return the answer to it."""
         with self._lock:
             self.received.append(request)
             return self.answers[min(len(self.received), len(self.answers)) - 1]
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 class FunctionTransport(AsyncTransport):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
-import threading
+from http.server import BaseHTTPRequestHandler
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import ClassVar
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient
@@ -16,6 +14,8 @@ from airflow_provider_assistant.loading.file_rows import FileRows
 from airflow_provider_assistant.storage.paths import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 from tests.processes import preload, processes
+from tests.servers import LocalServer
+from tests.servers import send as reply
 
 MIB = 1 << 20
 LARGE = 100 * MIB
@@ -52,44 +52,33 @@ def send(url: str, path: str, pipe: Connection) -> None:
     pipe.send((after_sync - before, peak() - before))
 
 
-class Sink(http.server.BaseHTTPRequestHandler):
-    """Read a request body and discard it."""
+class Sink(LocalServer):
+    """Read request bodies and discard them."""
 
-    received: ClassVar[list[int]] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.received: list[int] = []
 
-    def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        length = int(request.headers["Content-Length"])
         self.received.append(length)
         while length:
-            length -= len(self.rfile.read(min(length, MIB)))
-        self.send_response(201)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    def log_message(self, *_: object) -> None:
-        pass
+            length -= len(request.rfile.read(min(length, MIB)))
+        reply(request, 201, b"{}", {})
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    Sink.received.clear()
     path = tmp_path / "large.txt"
     with path.open("wb") as file:
         file.truncate(LARGE)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}/api/v1"
+    with Sink() as sink:
         mine, theirs = processes.Pipe()
-        process = processes.Process(target=send, args=(url, str(path), theirs))
+        process = processes.Process(target=send, args=(f"http://{sink.host}/api/v1", str(path), theirs))
         process.start()
         theirs.close()
         sync, both = mine.recv()
         process.join(60)
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert len(Sink.received) == 2
-    assert all(LARGE < received < LARGE + MIB for received in Sink.received)
+    assert len(sink.received) == 2
+    assert all(LARGE < received < LARGE + MIB for received in sink.received)
     assert sync < 40 * MIB
     assert both < 40 * MIB

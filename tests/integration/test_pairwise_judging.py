@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantJudgeLimitError, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantJudgeLimitError
 from airflow_provider_assistant.sandbox import SandboxServer
 from tests.integration.test_judging import asked, evaluate, files_below, judging, summary_of
 
@@ -83,14 +83,6 @@ def test_wins_ties_and_losses_are_counted_and_compared(server: SandboxServer, co
     assert "This answer first: the second is better." in page
 
 
-def test_a_judge_with_a_position_bias_is_noticed(server: SandboxServer, compare: Any) -> None:
-    server.service.faults.update(judge_position_bias=0.5)
-    counts = counts_of(compare())
-    # A right and a wrong answer differ by more than the bias, a partly right and a wrong answer do not.
-    assert (counts["wins"], counts["losses"], counts["ties"], counts["order_changed"]) == (1, 1, 0, 2)
-    assert counts["first_preferred"] == 6 / 8
-
-
 def test_a_pair_with_one_verdict_is_an_error_and_not_a_tie(server: SandboxServer, compare: Any) -> None:
     server.service.faults.add("status:400", path="/chat/completions", body="Question 3", times=1)
     head = compare()
@@ -121,16 +113,6 @@ def test_max_judge_tokens_counts_pairs_and_single_answers_together(server: Sandb
     compare(many, scorers=scorers)
     # 40 requests about pairs, and one for each answer of both sides.
     assert asked(server) == 40 + 20 + 20
-
-
-def test_a_model_that_is_away_loses_no_verdict(server: SandboxServer, compare: Any) -> None:
-    many = [(f"Refunds take {number} days.", WRONG, "") for number in range(60)]
-    server.service.faults.add("status:404", path="/chat/completions", skip=30, times=None)
-    with pytest.raises(AssistantNotFoundError):
-        compare(many, judge={"max_concurrency": 1})
-    server.service.reset("faults", "journal")
-    compare(many)
-    assert asked(server) == 90
 
 
 def test_labels_are_counted_before_the_answers_of_the_baseline_cost_anything(

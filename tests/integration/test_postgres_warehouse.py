@@ -104,19 +104,6 @@ def test_both_drivers_copy(server, engine, root, read):
     assert [row["period"] for row in found[0]] == [None] * 3
 
 
-def test_a_day_is_replaced_and_others_stay(root, load, read):
-    for day in (FIRST, SECOND):
-        write_statistics(root, day, capture(day, {"a": 1, "b": 1}))
-    load(FIRST, SECOND)
-    write_statistics(root, SECOND, capture(SECOND, {"b": 2}))
-    assert load(SECOND) == warehouse.Loaded({"statistics": 1}, 2, [])
-    assert [(row["date"], row["metric"], row["value"]) for row in read("statistics", "date, metric")] == [
-        (FIRST, "a", 1),
-        (FIRST, "b", 1),
-        (SECOND, "b", 2),
-    ]
-
-
 def test_new_columns(engine, root, load, read):
     write_rows(root, "feedback", FIRST, [rating(FIRST, "good")])
     load(FIRST, datasets=["feedback"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
@@ -48,4 +50,6 @@ def chromium(home: Path, *arguments: str, requests: bool = False) -> Chrome:
     ):
         options.add_argument(argument)
     service = ChromeService(program("chromedriver"), port=free_port(), log_output=str(home / "chromedriver.log"))
-    return Chrome(options=options, service=service)
+    # A proxy of the environment must not get the requests to the driver.
+    with mock.patch.dict(os.environ, NO_PROXY="127.0.0.1,localhost", no_proxy="127.0.0.1,localhost"):
+        return Chrome(options=options, service=service)

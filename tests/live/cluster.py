@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -21,9 +21,8 @@ from tests.live.redis import RedisServer
 from tests.live.rest import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-T = TypeVar("T")
 
 WORKERS = ("worker-1", "worker-2")
 TRIGGERERS = ("triggerer-1", "triggerer-2")
@@ -32,8 +31,6 @@ SCHEDULERS = ("scheduler-1", "scheduler-2")
 SLOTS = 2
 METADATA, RESULTS, LEDGER = "airflow", "results", "ledger"
 LEDGER_CONNECTION = "assistant_ledger"
-# Seconds between two requests of a test: each of them keeps the api-server from its workers.
-POLL = 1.5
 # How often a component that ends by itself is started again.
 RESTARTS = 5
 
@@ -54,6 +51,8 @@ class CeleryAirflow(LiveAirflow):
     :param env: more environment variables for all components
     """
 
+    # Each request of a test keeps the api-server from its workers.
+    POLL = 1.5
     COMPONENTS: Mapping[str, tuple[str, ...]] = {
         "api-server": ("api-server", "--workers", "1"),
         "dag-processor": ("dag-processor",),
@@ -180,15 +179,6 @@ class CeleryAirflow(LiveAirflow):
 
     # -- what happened -----------------------------------------------------------------------------
 
-    def wait(self, what: str, probe: Callable[[], T | None], *, timeout: float) -> T:
-        """Poll until ``probe`` returns a true value."""
-
-        def checked() -> T | None:
-            self.check()
-            return probe()
-
-        return wait_for(what, checked, timeout=timeout, interval=POLL)
-
     def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
         """Send a request; repeat a GET while the api-server or its database is away."""
         if method != "GET":
@@ -202,7 +192,7 @@ class CeleryAirflow(LiveAirflow):
                 return None
             return answer if answer.status_code < 500 else None
 
-        return wait_for(f"GET {path}", answer, timeout=WAIT, interval=POLL)
+        return wait_for(f"GET {path}", answer, timeout=WAIT, interval=self.POLL)
 
     def tries(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[JSON]:
         """Return all tries of a task instance, the first one first, with ``hostname``, ``state`` and times."""

@@ -19,8 +19,6 @@ T = TypeVar("T")
 RUN_OVER = {"success", "failed"}
 # States of a task that waits for a person: from Airflow 3.3 on, and before.
 WAITING = ("awaiting_input", "deferred")
-# Each response of Airflow's API takes about 40 ms of processor time, which delays the tasks that the test waits for.
-POLL = 0.5
 
 
 class AirflowApi:
@@ -28,6 +26,10 @@ class AirflowApi:
 
     :param base_url: address of the api-server
     """
+
+    # Seconds between two requests that wait for a state. Each takes Airflow about 40 ms of processor time, which delays
+    # the tasks that the test waits for.
+    POLL = 0.5
 
     def __init__(self, base_url: str, user: str, password: str) -> None:
         self.base_url = base_url
@@ -45,7 +47,7 @@ class AirflowApi:
             self.check()
             return probe()
 
-        return wait_for(what, checked, timeout=timeout, interval=POLL)
+        return wait_for(what, checked, timeout=timeout, interval=self.POLL)
 
     def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
         """Send a request with a token; return the response with any status."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import mimetypes
-import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import airflow
 from pydantic import BaseModel
 
 from airflow_provider_assistant.ui.plugin import AssistantPlugin
+from tests.servers import LocalServer, body_of, send
 
 UI = Path(airflow.__file__).with_name("ui") / "dist"
 STATIC = Path(str(files("airflow_provider_assistant.ui"))) / "static"
@@ -39,7 +39,7 @@ CONFIG = {
 Reply: TypeAlias = BaseModel | dict[str, Any] | tuple[int, Any] | Callable[[dict[str, str], Any], Any]
 
 
-class StubHost:
+class StubHost(LocalServer):
     """
     Serve Airflow's UI below a path, the files of our pages, and replies that a test chose.
 
@@ -47,46 +47,23 @@ class StubHost:
     """
 
     def __init__(self, prefix: str = "/") -> None:
+        super().__init__()
         self.prefix = prefix
+        self.url = f"http://{self.host}{prefix}"
         self.replies: dict[str, Reply] = {}
         self.requests: list[tuple[str, str, Any]] = []
-        host = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                host._handle(self, None)
-
-            def do_POST(self) -> None:
-                host._handle(self, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-            def log_message(self, *_: Any) -> None:
-                """Keep quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}{prefix}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     def reply(self, replies: Mapping[str, Reply]) -> None:
         """Reply to routes below ``assistant/api/`` with these, and with 404 to all others."""
         self.replies = dict(replies)
         self.requests = []
 
-    def _handle(self, request: BaseHTTPRequestHandler, body: Any) -> None:
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        body = json.loads(body_of(request) or "null")
         url = urlsplit(request.path)
         path = url.path.removeprefix(self.prefix) if url.path.startswith(self.prefix) else None
         status, kind, content = self._answer(path, url.query, body)
-        request.send_response(status)
-        request.send_header("Content-Type", kind)
-        request.send_header("Content-Length", str(len(content)))
-        request.end_headers()
-        request.wfile.write(content)
+        send(request, status, content, {"Content-Type": kind})
 
     def _answer(self, path: str | None, query: str, body: Any) -> tuple[int, str, bytes]:
         if path is None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any, NamedTuple
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.servers import LocalServer, body_of, send
 
 
 class Point(NamedTuple):
@@ -43,7 +44,7 @@ class Event(NamedTuple):
     trace: bytes
 
 
-class OtlpReceiver:
+class OtlpReceiver(LocalServer):
     """
     Receive metrics, spans and events while the context is active.
 
@@ -51,38 +52,20 @@ class OtlpReceiver:
     """
 
     def __init__(self, accepts: int | None = None) -> None:
+        super().__init__()
+        self.url = f"http://{self.host}"
         self.spans: list[Span] = []
         self.events: list[Event] = []
         self.requests = 0
         self._accepts = accepts
         # Sums are cumulative per sending process, so add up the latest value of each.
         self._points: dict[tuple[bytes, str, frozenset[tuple[str, str]]], Point] = {}
-        receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                self.send_response(200 if receiver.receive(self.path, body) else 400)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        body = body_of(request)
+        if request.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        send(request, 200 if self.receive(request.path, body) else 400, b"", {})
 
     def metrics(self, name: str, **tags: str) -> list[Point]:
         """Return the points received under a name with at least these tags."""

@@ -66,10 +66,7 @@ class Session(Pages):
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow, loaded: str) -> Iterator[Session]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
-        environment.setenv("no_proxy", "127.0.0.1,localhost")
-        driver = chromium(tmp_path_factory.mktemp("chromium"), "--window-size=1440,1500")
+    driver = chromium(tmp_path_factory.mktemp("chromium"), "--window-size=1440,1500")
     yield Session(driver, airflow)
     driver.quit()
 

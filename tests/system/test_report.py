@@ -98,10 +98,7 @@ class Viewer:
 
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
-        environment.setenv("no_proxy", "127.0.0.1,localhost")
-        viewer = Viewer(tmp_path_factory.mktemp("chromium"))
+    viewer = Viewer(tmp_path_factory.mktemp("chromium"))
     yield viewer
     viewer.driver.quit()
 

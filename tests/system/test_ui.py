@@ -130,10 +130,7 @@ class Browser:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow) -> Iterator[Browser]:
     """A browser with an administrator logged in."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
-        environment.setenv("no_proxy", "127.0.0.1,localhost")
-        browser = Browser(tmp_path_factory.mktemp("chromium"))
+    browser = Browser(tmp_path_factory.mktemp("chromium"))
     try:
         browser.driver.get(f"{airflow.base_url}/connections")
         browser.write("input[name=username]", airflow.user)

@@ -257,11 +257,3 @@ def test_readers_see_old_or_new_while_writers_are_killed(read, tmp_path, measure
     assert seen
     is_replaced(tmp_path)
     measured(kills=len(kills), reads=len(seen))
-
-
-def test_a_run_that_is_repeated_writes_the_same_bytes(tmp_path):
-    def written():
-        return lake.publish(pa.table({"n": [1, 2], "text": ["a", None]}), str(tmp_path), "numbers", DAY, "dag.task")
-
-    first = Path(written().path).read_bytes()
-    assert Path(written().path).read_bytes() == first

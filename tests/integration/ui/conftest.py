@@ -39,10 +39,7 @@ class StubPages(Pages):
 # Each new browser costs as much as ten tests. Per package: a browser would slow down the tests of other packages.
 @pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("NO_PROXY", "127.0.0.1,localhost")
-        environment.setenv("no_proxy", "127.0.0.1,localhost")
-        driver = chromium(tmp_path_factory.mktemp("chromium"), "--window-size=1440,1500")
+    driver = chromium(tmp_path_factory.mktemp("chromium"), "--window-size=1440,1500")
     yield driver
     driver.quit()
 

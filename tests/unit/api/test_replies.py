@@ -144,6 +144,12 @@ class TestReplies:
         raw = {"status": "success", "message": "OK", "data": {"request_id": "r", name: "Paris"}}
         assert ChatAnswer(raw, ONCE).text == "Paris"
 
+    @pytest.mark.parametrize("outer", ["message", "text", "content", "result"])
+    @pytest.mark.parametrize("inner", ["answer", "reply", "response"])
+    def test_an_envelope_is_not_the_answer(self, outer: str, inner: str) -> None:
+        raw = {outer: "Your message was processed.", "data": {"status": "success", inner: "In five days."}}
+        assert ChatAnswer(raw, ONCE).text == "In five days."
+
     @pytest.mark.parametrize("raw", [{"message": "OK"}, {"result": "Success", "message": ""}, {"response": "ok"}])
     def test_an_acknowledgement_is_the_answer_if_there_is_no_other(self, raw: Any) -> None:
         assert ChatAnswer(raw, ONCE).text == next(iter(raw.values()))

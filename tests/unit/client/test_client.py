@@ -43,7 +43,7 @@ class CountingService(ScriptedService):
 
     def __init__(self, *answers, context=None, at_once=1) -> None:
         super().__init__(*answers)
-        self.open = self.most = self.connections = 0
+        self.open = self.most = 0
         enough = threading.Event()
         if context:
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
@@ -54,7 +54,6 @@ class CountingService(ScriptedService):
         class Counted(handler):
             def setup(self):
                 with counted._lock:
-                    counted.connections += 1
                     counted.open += 1
                     counted.most = max(counted.most, counted.open)
                     if counted.most >= at_once:

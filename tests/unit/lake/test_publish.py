@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import signal
-import threading
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -292,27 +291,6 @@ def test_a_killed_writer_leaves_the_old_day_and_the_next_one_cleans_up(tmp_path)
         assert read(tmp_path / "numbers") == [1]
     publish(tmp_path, 3)
     assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
-
-
-def test_concurrent_readers_see_one_version(tmp_path):
-    publish(tmp_path, *[0] * 1000)
-    done = threading.Event()
-
-    def write():
-        for generation in range(1, 60):
-            publish(tmp_path, *[generation] * 1000)
-        done.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen = []
-    while not done.is_set():
-        read = with_pyarrow(tmp_path / "numbers")
-        assert len(read) == 1000
-        assert len(set(read)) == 1
-        seen.append(read[0])
-    writer.join()
-    assert seen == sorted(seen)
 
 
 # -- object storage --------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def world():
 
 
 class TestALongTimeAfterA429:
-    """B1: the learned rate grows with the time since the last request, without a bound in the first version."""
+    """The learned rate grows with the time since the last request, without a bound in the first version."""
 
     @pytest.mark.parametrize("interval", [300.0, 1e4])
     def test_a_deferred_sensor_polls_on(self, interval, world):
@@ -87,7 +87,7 @@ class TestALongTimeAfterA429:
 
 
 class TestA429WithoutAPause:
-    """B2: a 429 whose Retry-After is 0 or over is repeated with a backoff, and not for ever."""
+    """A 429 whose Retry-After is 0 or over is repeated with a backoff, and not for ever."""
 
     @pytest.mark.parametrize("retry_after", NO_PAUSE)
     @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ class TestA429WithoutAPause:
 
 
 class TestHoursOfRequests:
-    """B10: what a 429 costs must not grow with the time since the one before."""
+    """What a 429 costs must not grow with the time since the one before."""
 
     def test_a_429_after_a_day_of_polls_does_not_block_the_event_loop(self, world):
         polls = 144
@@ -162,7 +162,7 @@ TEXTS = ["x" * 251, "Ω" * 300, "x" * 9_990, "a\x00b", "\ud800", "\ud800\x00" + 
 
 
 class TestIdsOfAnyText:
-    """B11: ids of the service and keys of rows are recorded, whatever their characters; PostgreSQL in integration."""
+    """Ids of the service and keys of rows are recorded, whatever their characters; PostgreSQL in integration."""
 
     @pytest.mark.parametrize("text", [text for text in TEXTS if "\ud800" not in text])
     def test_a_request_is_submitted_once(self, text, world):
@@ -201,7 +201,7 @@ class TestIdsOfAnyText:
 
 
 class TestARowThatWaitsForHours:
-    """B26: a row that waits out a long pause belongs to its load, however long the pause is."""
+    """A row that waits out a long pause belongs to its load, however long the pause is."""
 
     @pytest.mark.parametrize("after", [1.5 * HOUR, 5.0 * HOUR])
     def test_another_run_does_not_send_it(self, after, world, monkeypatch):

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from uuid import UUID
 
 import pandas as pd
 import pyarrow.parquet as pq
-import pytest
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from airflow_provider_assistant.exceptions import AssistantRequestTimeoutError
-from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
@@ -38,85 +32,6 @@ def context(iteration=None):
 def execute(operator, iteration=None):
     operator.render_template_fields({})
     return operator.execute(context(iteration))
-
-
-@pytest.fixture
-def service_of(monkeypatch):
-    """A service that returns the same JSON for every request."""
-    servers = []
-
-    def start(body):
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                self._answer()
-
-            def do_GET(self):
-                self._answer()
-
-            def _answer(self):
-                content = json.dumps(body).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        where = {
-            "conn_type": "assistant",
-            "host": f"http://127.0.0.1:{server.server_port}",
-            "password": "key-0123456789",
-        }
-        where["extra"] = {"tenant_id": "acme-inc", "site_id": "acme-docs", "retries": 0}
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(where))
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"message": "OK", "data": {"answer": "In five days."}},
-        {"status": "success", "result": {"data": {"reply": "In five days."}}},
-        *(
-            {outer: "Your message was processed.", "data": {"status": "success", inner: "In five days."}}
-            for outer in ("message", "text", "content", "result")
-            for inner in ("answer", "reply", "response")
-        ),
-    ],
-)
-def test_an_envelope_is_not_the_answer(body, service_of):
-    service_of(body)
-    answer = execute(AssistantChatOperator(task_id="chat", session_id="s", message="When?"))
-    assert answer["text"] == "In five days."
-
-
-def test_an_envelope_s_success_does_not_hide_the_status_of_a_chat(service_of, ledger_home):
-    service_of({"status": "success", "data": {"request_id": "r1", "status": "complete", "answer": "In five days."}})
-    submit = AssistantSubmitChatOperator(
-        task_id="chat",
-        session_id="s",
-        message="When?",
-        wait_for_completion=True,
-        deferrable=False,
-        poll_interval=0.05,
-        timeout=20,
-    )
-    try:
-        ended = execute(submit)
-    except AssistantRequestTimeoutError as error:
-        raise AssertionError("the inner status was not read") from error
-    assert (ended["state"], ended["text"]) == ("complete", "In five days.")
-    assert (ended["seconds"], ended["noticed_after"] >= 0) == (None, True)
 
 
 def test_one_number_among_texts_costs_one_row(service, connection):
