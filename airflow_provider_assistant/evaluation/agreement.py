@@ -24,12 +24,11 @@ def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
     :return: Counts, kappa with its interval, and both rates.
     """
     counts = Counter(pairs)
-    cells = [counts[True, True], counts[True, False], counts[False, True], counts[False, False]]
-    both_pass, only_human, only_judge, both_fail = cells
-    kappa = _kappa(*cells)
-    low, high = (None, None) if kappa is None else _interval(cells)
+    both_pass, only_human = counts[True, True], counts[True, False]
+    only_judge, both_fail = counts[False, True], counts[False, False]
+    kappa, low, high = _kappa([both_pass, only_human, only_judge, both_fail])
     return Agreement(
-        labels=sum(cells),
+        labels=counts.total(),
         both_pass=both_pass,
         only_human=only_human,
         only_judge=only_judge,
@@ -42,39 +41,38 @@ def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
     )
 
 
-def _kappa(both_pass: int, only_human: int, only_judge: int, both_fail: int) -> float | None:
-    """Return Cohen's kappa: the agreement beyond chance, as a share of the largest possible one."""
-    total = both_pass + only_human + only_judge + both_fail
-    # Both factors are multiplied by the square of the total, which keeps them exact.
-    chance = (both_pass + only_human) * (both_pass + only_judge) + (both_fail + only_judge) * (both_fail + only_human)
-    if chance == total**2:
-        return None
-    return ((both_pass + both_fail) * total - chance) / (total**2 - chance)
-
-
-def _interval(cells: list[int]) -> tuple[float, float]:
+def _kappa(cells: list[int]) -> tuple[float | None, float | None, float | None]:
+    """Return Cohen's kappa with the ends of its interval; None if there is only one verdict."""
     import numpy as np
 
+    kappa = _kappas(np.array([cells], dtype=float))
+    if not kappa.size:
+        return None, None, None
     # The four counts determine a resample of the pairs, so draw the counts: the multinomial distribution.
     random = np.random.default_rng(cells)
-    total = sum(cells)
-    drawn = random.multinomial(total, np.array(cells) / total, size=RESAMPLES).astype(float)
-    found = _kappas(drawn)
-    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
+    drawn = random.multinomial(sum(cells), np.array(cells) / sum(cells), size=RESAMPLES).astype(float)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(_kappas(drawn), [tail, 1 - tail])
+    return float(kappa[0]), float(low), float(high)
 
 
 def _kappas(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the kappa of each row, without the rows for which it is not defined."""
+    """
+    Return the kappa of each row: the agreement beyond chance, as a share of the largest possible one.
+
+    Rows for which it is not defined are left out.
+    """
     import numpy as np
 
     both_pass, only_human, only_judge, both_fail = cells.T
     total = cells.sum(axis=1)
-    chance = (both_pass + only_human) * (both_pass + only_judge) + (both_fail + only_judge) * (both_fail + only_human)
+    # All terms are multiplied by the square of the total, which keeps them exact.
+    agreed = (both_pass + both_fail) * total
+    chance = (both_pass + only_human) * (both_pass + only_judge)
+    chance += (both_fail + only_judge) * (both_fail + only_human)
     is_defined = chance < total**2
-    return np.asarray(
-        ((both_pass + both_fail) * total - chance)[is_defined] / (total**2 - chance)[is_defined], dtype=float
-    )
+    beyond = (agreed - chance)[is_defined] / (total**2 - chance)[is_defined]
+    return np.asarray(beyond, dtype=float)
 
 
 def _share(part: int, rest: int) -> float | None:

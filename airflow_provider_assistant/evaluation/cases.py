@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.addresses import is_address
-from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
@@ -60,23 +59,27 @@ def read_cases(
     names = key_names(key_columns)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
-    repeated = _keyed(answers, names, "answers")
-    asked = {label: row for (label, _), row in repeated.items()}
-    expected = {}
+    answered = _keyed(answers, names, "answers")
+    expected: dict[str, dict[str, Any]] = {}
     if expectations is not None:
-        expected = {label: row for (label, _), row in _keyed(expectations, names, "expectations").items()}
-        _check_pair(asked, expected, expectations.column_names)
-    cases = [_case(label, _joined(row, expected.get(label, {})), number) for (label, number), row in repeated.items()]
-    return with_transcripts(cases) + [
-        _case(label, {**row, "answer": None, "status": NOT_ASKED, "error": "it is not among the answers"})
-        for label, row in expected.items()
-        if label not in asked
-    ]
+        expected = {key: row for (key, _), row in _keyed(expectations, names, "expectations").items()}
+        _check_pair(answered, expected, expectations.column_names)
+    cases = []
+    for (key, repetition), row in answered.items():
+        cases.append(_case(key, _joined(row, expected.get(key)), repetition))
+    asked = {key for key, _ in answered}
+    not_asked = []
+    for key, row in expected.items():
+        if key not in asked:
+            unanswered = {"answer": None, "status": NOT_ASKED, "error": "it is not among the answers"}
+            not_asked.append(_case(key, {**row, **unanswered}))
+    return with_transcripts(cases) + not_asked
 
 
-def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[tuple[str, int], dict[str, Any]]:
+def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[Identity, dict[str, Any]]:
     """Return the rows by key, in its readable form, and repetition; expectations have no repetitions."""
-    if missing := [name for name in names if name not in table.column_names]:
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
         raise AssistantInputError(
             f"{what} have no column {_listed(missing)}, only {_listed(table.column_names)}",
             todo="Give key_columns the columns that identify a question, in answers and in expectations.",
@@ -85,40 +88,54 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[tuple[str, 
     if not names:
         raise AssistantInputError("key_columns must name at least one column", field="key_columns")
     rows = table.to_pylist()
-    keys = list(zip(*(key_column(row[name] for row in rows)[0] for name in names), strict=True))
-    if empty := [number for number, values in enumerate(keys, start=1) if None in values]:
+    columns = [key_column(row[name] for row in rows)[0] for name in names]
+    empty: list[int] = []
+    twice: dict[str, None] = {}
+    found: dict[Identity, dict[str, Any]] = {}
+    for number, (row, *texts) in enumerate(zip(rows, *columns, strict=True), start=1):
+        if None in texts:
+            empty.append(number)
+            continue
+        key = key_label(names, texts)
+        identity = key, _repetition(key, row) if what == "answers" else 1
+        if identity in found:
+            twice[key] = None
+        found[identity] = row
+    if empty:
         raise AssistantInputError(
             f"{what}: {_listed(names)} is empty in {counted(len(empty), 'row')}, such as number {_listed(empty)}",
             field="key_columns",
         )
-    labels = [key_label(names, texts) for texts in keys]
-    numbers = [_repetition(label, row) if what == "answers" else 1 for label, row in zip(labels, rows, strict=True)]
-    identities = list(zip(labels, numbers, strict=True))
-    if twice := list(dict.fromkeys(label for (label, _), count in Counter(identities).items() if count > 1)):
+    if twice:
         raise AssistantInputError(
             f"{what}: {counted(len(twice), 'duplicate key')}, such as {_listed(twice)}",
             todo="Give key_columns the columns that identify a question.",
             field="key_columns",
         )
-    return dict(zip(identities, rows, strict=True))
+    return found
 
 
 def _repetition(key: str, row: Mapping[str, Any]) -> int:
     """Return the number of a repetition. An answer without the column is the first."""
     number = _number(key, "repetition", row.get("repetition"))
-    if number is not None and not (number >= 1 and number.is_integer()):
+    if number is None:
+        return 1
+    if number < 1 or not number.is_integer():
         raise _unreadable(key, "repetition", row.get("repetition"), "a whole number from 1")
-    return 1 if number is None else int(number)
+    return int(number)
 
 
 def _check_pair(
-    asked: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
+    answered: Mapping[Identity, Mapping[str, Any]],
+    expected: Mapping[str, Mapping[str, Any]],
+    columns: Sequence[str],
 ) -> None:
     if not set(columns) & set(EXPECTATIONS):
         raise AssistantInputError(
             f"expectations have none of the columns {_listed(EXPECTATIONS)}, only {_listed(columns)}",
             field="expectations",
         )
+    asked = {key: row for (key, _), row in answered.items()}
     if asked and expected and not asked.keys() & expected.keys():
         raise AssistantInputError(
             f"answers and expectations have no key in common: {_listed(asked)} in the answers, {_listed(expected)} in "
@@ -126,7 +143,7 @@ def _check_pair(
             todo="Give key_columns the columns that identify a question.",
             field="key_columns",
         )
-    other = [label for label, row in expected.items() if label in asked and _differ(row, asked[label])]
+    other = [key for key, row in expected.items() if key in asked and _differ(row, asked[key])]
     if other:
         raise AssistantInputError(
             f"{counted(len(other), 'question')} with a different text in the expectations, such as "
@@ -141,8 +158,8 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return mine is not None and yours is not None and mine.split() != yours.split()
 
 
-def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not expected:
+def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if expected is None:
         return answered
     expectations = {name: expected[name] for name in EXPECTATIONS if name in expected}
     return {**expected, **answered, **expectations}
@@ -150,7 +167,9 @@ def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any]) -> Mapping
 
 def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
     answer = row["answer"]
-    status = _text(row.get("status")) or ("complete" if _text(answer) else "failed")
+    status = _text(row.get("status"))
+    if status is None:
+        status = "complete" if _text(answer) else "failed"
     return Case(
         key=key,
         message=_text(row.get("message")) or key,
@@ -194,8 +213,12 @@ def _several(key: str, column: str, value: Any) -> tuple[str, ...]:
             # Taken as one phrase, it would never be found, and must_not_include would always pass.
             raise _unreadable(key, column, value, f"a list, or text with {SEPARATOR} between the phrases")
         value = text.split(SEPARATOR)
-    texts = (_text(part) for part in value)
-    return tuple(dict.fromkeys(text.strip() for text in texts if text is not None))
+    phrases: dict[str, None] = {}
+    for part in value:
+        phrase = _text(part)
+        if phrase is not None:
+            phrases[phrase.strip()] = None
+    return tuple(phrases)
 
 
 def _addresses(key: str, value: Any) -> tuple[str, ...]:
@@ -226,11 +249,13 @@ def truth(key: str, column: str, value: Any) -> bool | None:
 
 def _number(key: str, column: str, value: Any) -> float | None:
     text = _text(value)
+    if text is None:
+        return None
     try:
-        number = None if text is None else float(text)
+        number = float(text)
     except ValueError:
         raise _unreadable(key, column, value, "a number") from None
-    if number is not None and not math.isfinite(number):
+    if not math.isfinite(number):
         raise _unreadable(key, column, value, "a finite number")
     return number
 

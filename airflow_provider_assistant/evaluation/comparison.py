@@ -188,9 +188,9 @@ def _difference(pairs: Sequence[_Pair], higher_is_better: bool, named: int) -> D
     better = [pair for pair in reversed(ranked) if sign * pair.difference > NO_CHANGE]
     return Difference(
         paired=len(pairs),
-        mean=found.mean if found else None,
-        low=found.low if found else None,
-        high=found.high if found else None,
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
         worse=len(worse),
         better=len(better),
         unchanged=len(pairs) - len(worse) - len(better),

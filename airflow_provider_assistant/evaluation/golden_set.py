@@ -65,20 +65,23 @@ def check_golden_set(
     keys = _keys(golden, names)
     cases = _cases(golden)
     texts = [normalise(case.message) for case in cases]
-    checks = (
-        _key_findings(keys),
-        _duplicates(keys, texts),
-        _near_duplicates(keys, texts),
-        _without_expectation(keys, cases),
-        _unused_tags(cases, tags),
-        _leaked(keys, texts, documents),
-    )
-    return [finding for found in checks for finding in found]
+    return [
+        *_key_findings(keys),
+        *_duplicates(keys, texts),
+        *_near_duplicates(keys, texts),
+        *_without_expectation(keys, cases),
+        *_unused_tags(cases, tags),
+        *_leaked(keys, texts, documents),
+    ]
 
 
 def _keys(golden: pa.Table, names: Sequence[str]) -> list[str | None]:
     columns = [key_column(golden[name].to_pylist())[0] for name in names]
-    return [None if None in values else key_label(names, values) for values in zip(*columns, strict=True)]
+    return [_key(names, values) for values in zip(*columns, strict=True)]
+
+
+def _key(names: Sequence[str], values: Sequence[str | None]) -> str | None:
+    return None if None in values else key_label(names, values)
 
 
 def _cases(golden: pa.Table) -> list[Case]:
@@ -93,7 +96,8 @@ def _cases(golden: pa.Table) -> list[Case]:
 
 def _finding(kind: Kind, keys: Sequence[str | None], positions: Sequence[int], reason: str) -> GoldenSetFinding:
     named = tuple(keys[position] or "" for position in positions)
-    return GoldenSetFinding(kind, named, tuple(position + 1 for position in positions), reason)
+    rows = tuple(position + 1 for position in positions)
+    return GoldenSetFinding(kind, named, rows, reason)
 
 
 def _grouped(texts: Sequence[str | None]) -> Iterator[list[int]]:
@@ -102,7 +106,9 @@ def _grouped(texts: Sequence[str | None]) -> Iterator[list[int]]:
     for position, text in enumerate(texts):
         if text:
             positions[text].append(position)
-    yield from (found for found in positions.values() if len(found) > 1)
+    for found in positions.values():
+        if len(found) > 1:
+            yield found
 
 
 def _key_findings(keys: Sequence[str | None]) -> Iterator[GoldenSetFinding]:
@@ -121,16 +127,16 @@ def _duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[Go
 def _near_duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[GoldenSetFinding]:
     import numpy as np
 
-    process, ratio = require_extra("rapidfuzz.process"), require_extra("rapidfuzz.fuzz").ratio
+    process = require_extra("rapidfuzz.process")
+    ratio = require_extra("rapidfuzz.fuzz").ratio
     for start in range(0, len(texts), CHUNK):
-        rows = texts[start : start + CHUNK]
-        found = process.cdist(rows, texts[start:], scorer=ratio, score_cutoff=NEAR, dtype=np.float32, workers=-1)
-        for one, other in zip(*np.nonzero(found), strict=True):
-            if one < other and texts[start + one] != texts[start + other]:
-                positions = [start + int(one), start + int(other)]
-                yield _finding(
-                    "near_duplicate", keys, positions, f"the questions are {found[one, other]:.0f} % similar"
-                )
+        rows, later = texts[start : start + CHUNK], texts[start:]
+        similar = process.cdist(rows, later, scorer=ratio, score_cutoff=NEAR, dtype=np.float32, workers=-1)
+        for row, other in np.argwhere(similar):
+            if row < other and rows[row] != later[other]:
+                positions = [start + int(row), start + int(other)]
+                reason = f"the questions are {similar[row, other]:.0f} % similar"
+                yield _finding("near_duplicate", keys, positions, reason)
 
 
 def _without_expectation(keys: Sequence[str | None], cases: Sequence[Case]) -> Iterator[GoldenSetFinding]:
@@ -143,9 +149,8 @@ def _unused_tags(cases: Sequence[Case], tags: Iterable[str]) -> Iterator[GoldenS
     used = {tag for case in cases for tag in case.tags}
     for tag in dict.fromkeys(tags):
         if tag not in used:
-            yield GoldenSetFinding(
-                "tag_without_questions", (), (), f"a rule of the gate names the tag {tag!r}, and no question has it"
-            )
+            reason = f"a rule of the gate names the tag {tag!r}, and no question has it"
+            yield GoldenSetFinding("tag_without_questions", (), (), reason)
 
 
 def _leaked(keys: Sequence[str | None], texts: Sequence[str], documents: Iterable[str]) -> Iterator[GoldenSetFinding]:

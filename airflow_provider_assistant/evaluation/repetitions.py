@@ -80,9 +80,9 @@ def _scorer(rows: Sequence[Scored], *, higher_is_better: bool) -> RepeatedScorer
     repeated = [found for found in scores.values() if len(found) > 1]
     mean = interval(means, list(weights.values()))
     return RepeatedScorer(
-        mean=mean.mean if mean else None,
-        low=mean.low if mean else None,
-        high=mean.high if mean else None,
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
         worst=weighted_mean(worst, list(weights.values())),
         varying=_share([max(found) - min(found) > NO_CHANGE for found in repeated]),
     )

@@ -19,27 +19,30 @@ def stratified_sample(strata: Sequence[Hashable], size: int, *, seed: int = 0) -
     :return: Indices of the rows, from 0, in ascending order.
     :raises ValueError: ``size`` is smaller than the number of strata.
     """
-    rows: defaultdict[Hashable, list[int]] = defaultdict(list)
+    strata_rows: defaultdict[Hashable, list[int]] = defaultdict(list)
     for row, stratum in enumerate(strata):
-        rows[stratum].append(row)
-    if size < len(rows):
-        raise ValueError(f"{size} rows cannot represent {len(rows)} groups; draw at least one of each")
+        strata_rows[stratum].append(row)
+    groups = list(strata_rows.values())
+    if size < len(groups):
+        raise ValueError(f"{size} rows cannot represent {len(groups)} groups; draw at least one of each")
     chosen = random.Random(seed)  # noqa: S311 (a sample, no secret)
-    shares = _shares([len(found) for found in rows.values()], min(size, len(strata)))
-    drawn = [chosen.sample(found, share) for found, share in zip(rows.values(), shares, strict=True)]
-    return sorted(row for found in drawn for row in found)
+    shares = _shares([len(rows) for rows in groups], min(size, len(strata)))
+    drawn: list[int] = []
+    for rows, share in zip(groups, shares, strict=True):
+        drawn += chosen.sample(rows, share)
+    return sorted(drawn)
 
 
 def _shares(counts: Sequence[int], size: int) -> list[int]:
     """Return how many rows each stratum gets: one, and the rest by the largest remainders."""
     exact = [size * count / sum(counts) for count in counts]
     shares = [max(1, int(share)) for share in exact]
+    numbers = range(len(counts))
+    while sum(shares) < size:
+        growing = [number for number in numbers if shares[number] < counts[number]]
+        shares[max(growing, key=lambda number: exact[number] - shares[number])] += 1
     # Strata that got one row instead of none may have taken too many.
-    while (missing := size - sum(shares)) != 0:
-        step = 1 if missing > 0 else -1
-        open_strata = [
-            number for number, share in enumerate(shares) if (share < counts[number] if step > 0 else share > 1)
-        ]
-        number = max(open_strata, key=lambda stratum: step * (exact[stratum] - shares[stratum]))
-        shares[number] += step
+    while sum(shares) > size:
+        shrinking = [number for number in numbers if shares[number] > 1]
+        shares[max(shrinking, key=lambda number: shares[number] - exact[number])] -= 1
     return shares

@@ -66,35 +66,35 @@ def score_cases(cases: Sequence[Case], scorers: Sequence[Scorer]) -> pa.Table:
 def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
-    scores, outcomes, errors = zip(*(_score(case, scorer) for case in cases for scorer in scorers), strict=True)
-    of_case: dict[str, list[Any]] = {
-        "key": [case.key for case in cases],
-        "repetition": [case.repetition for case in cases],
-        "case": [case.digest for case in cases],
-        "weight": [case.weight for case in cases],
-        "tags": [case.tags for case in cases],
-        "seconds": [case.seconds for case in cases],
-        "status": [case.status for case in cases],
-    }
-    # Values of a question are converted once and then repeated for its scorers.
-    repeated = pa.array([number for number in range(len(cases)) for _ in scorers], pa.int32())
-    columns = {name: pa.array(values, schema.field(name).type).take(repeated) for name, values in of_case.items()}
-    names = [scorer.name for scorer in scorers] * len(cases)
-    of_score: dict[str, Sequence[Any]] = {"scorer": names, "score": scores, "outcome": outcomes, "error": errors}
-    columns |= {name: pa.array(values, schema.field(name).type) for name, values in of_score.items()}
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    rows = []
+    for case in cases:
+        of_case = {
+            "key": case.key,
+            "repetition": case.repetition,
+            "case": case.digest,
+            "weight": case.weight,
+            "tags": case.tags,
+            "seconds": case.seconds,
+            "status": case.status,
+        }
+        for scorer in scorers:
+            row = {**of_case, "scorer": scorer.name, **_score(case, scorer)}
+            rows.append(row)
+    return pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _score(case: Case, scorer: Scorer) -> tuple[float | None, str, str | None]:
+def _score(case: Case, scorer: Scorer) -> dict[str, Any]:
+    """Return ``outcome``, and ``score`` or ``error`` if there is one."""
     if case.answer is None:
-        return None, UNANSWERED, None
+        return {"outcome": UNANSWERED}
     try:
         value = scorer.score(case)
-        score = None if value is None else _number(value, scorer)
+        if value is None:
+            return {"outcome": NOT_APPLICABLE}
+        return {"outcome": SCORED, "score": _number(value, scorer)}
     except Exception as error:  # noqa: BLE001 (a user-defined scorer may raise anything)
         text = f"{type(error).__name__}: {error}"[:_ERROR_LENGTH]
-        return None, ERROR, text.encode("utf-8", "replace").decode()
-    return score, NOT_APPLICABLE if score is None else SCORED, None
+        return {"outcome": ERROR, "error": text.encode("utf-8", "replace").decode()}
 
 
 def _number(value: Any, scorer: Scorer) -> float:

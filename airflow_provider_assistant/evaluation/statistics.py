@@ -25,39 +25,32 @@ class Interval(NamedTuple):
     """
     A mean with its confidence interval.
 
-    :param mean: The weighted mean.
+    :param mean: The weighted mean; None without values or if all weights are 0.
     :param low: Lower end. None for a single value, which has no interval.
     :param high: Upper end. None for a single value.
     """
 
-    mean: float
+    mean: float | None
     low: float | None
     high: float | None
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
-    """
-    Return the weighted mean, or None without values or if all weights are 0.
-
-    :param values: The values.
-    :param weights: One weight per value.
-    """
+    """Return the weighted mean, or None without values or if all weights are 0."""
     import numpy as np
 
-    return float(np.average(values, weights=weights)) if values and any(weights) else None
+    if not values or not any(weights):
+        return None
+    return float(np.average(values, weights=weights))
 
 
 def distribution(values: Sequence[float]) -> Distribution:
-    """
-    Return the quantiles, interpolated linearly.
-
-    :param values: The values. Without values, all quantiles are None.
-    """
+    """Return the quantiles, interpolated linearly. Without values, all of them are None."""
     if not values:
         return Distribution(count=0)
-    names = {"minimum": 0, "p5": 5, "p25": 25, "p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99, "maximum": 100}
-    found = percentiles(values, list(names.values()))
-    return Distribution(count=len(values), **dict(zip(names, found, strict=True)))
+    percents = (5, 25, 50, 75, 90, 95, 99)
+    found = {f"p{percent}": value for percent, value in zip(percents, percentiles(values, percents), strict=True)}
+    return Distribution(count=len(values), minimum=min(values), maximum=max(values), **found)
 
 
 def histogram(shares: Sequence[float]) -> list[int]:
@@ -72,7 +65,7 @@ def histogram(shares: Sequence[float]) -> list[int]:
     return [int(count) for count in counts]
 
 
-def interval(values: Sequence[float], weights: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+def interval(values: Sequence[float], weights: Sequence[float]) -> Interval:
     """
     Return the weighted mean with its bootstrap confidence interval. The same values give the same interval.
 
@@ -81,20 +74,19 @@ def interval(values: Sequence[float], weights: Sequence[float], confidence: floa
 
     :param values: One value per question.
     :param weights: One weight per value.
-    :param confidence: Confidence level. Default: 0.95.
-    :return: Mean, low and high end; None without values or if all weights are 0.
     """
     import numpy as np
 
-    if not values or not any(weights):
-        return None
-    value, weight = np.asarray(values, dtype=float), np.asarray(weights, dtype=float)
-    mean = float(np.average(value, weights=weight))
+    mean = weighted_mean(values, weights)
+    if mean is None or len(values) == 1:
+        return Interval(mean, None, None)
+    value = np.asarray(values, dtype=float)
+    weight = np.asarray(weights, dtype=float)
     if np.ptp(value) == 0:
         # All values are equal, so all resamples would be too.
-        return Interval(mean, *((mean, mean) if len(values) > 1 else (None, None)))
-    effective = float(weight.sum() ** 2 / (weight**2).sum())
-    tail = _tail(confidence, max(effective, 2.0))
+        return Interval(mean, mean, mean)
+    effective_size = float(weight.sum() ** 2 / (weight**2).sum())
+    tail = _tail(max(effective_size, 2.0))
     low, high = np.quantile(_resampled_means(value, weight), [tail, 1 - tail])
     return Interval(mean, float(low), float(high))
 
@@ -104,28 +96,30 @@ def _resampled_means(value: NDArray[np.float64], weight: NDArray[np.float64]) ->
 
     seed = hashlib.sha256(value.tobytes() + weight.tobytes()).digest()
     random = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
-    size, is_weighted = len(value), bool(np.ptp(weight))
-    weighted = value * weight if is_weighted else value
+    size = len(value)
+    is_weighted = bool(np.ptp(weight))
+    weighted = value * weight
+    mean = weighted.sum() / weight.sum()
     means = np.empty(RESAMPLES)
     step = max(1, CHUNK // size)
     for start in range(0, RESAMPLES, step):
         count = min(step, RESAMPLES - start)
         drawn = random.integers(0, size, size=(count, size))
-        if is_weighted:
-            totals = weight.take(drawn).sum(axis=1)
-            # A resample with a total weight of 0 has no mean: use the mean of all values.
-            safe = np.where(totals > 0, totals, 1)
-            fallback = weighted.sum() / weight.sum()
-            means[start : start + count] = np.where(totals > 0, weighted.take(drawn).sum(axis=1) / safe, fallback)
-        else:
-            means[start : start + count] = weighted.take(drawn).mean(axis=1)
+        if not is_weighted:
+            means[start : start + count] = value.take(drawn).mean(axis=1)
+            continue
+        totals = weight.take(drawn).sum(axis=1)
+        sums = weighted.take(drawn).sum(axis=1)
+        # A resample with a total weight of 0 has no mean: use the mean of all values.
+        means[start : start + count] = np.where(totals > 0, sums / np.where(totals > 0, totals, 1), mean)
     return means
 
 
-def _tail(confidence: float, size: float) -> float:
+def _tail(size: float) -> float:
     """Return the share of resamples to cut off at each end."""
-    normal, freedom = NormalDist(), size - 1
-    z = normal.inv_cdf((1 + confidence) / 2)
+    normal = NormalDist()
+    freedom = size - 1
+    z = normal.inv_cdf((1 + CONFIDENCE) / 2)
     # Student's quantile by the Cornish-Fisher expansion; the error is below 1 % from six values on.
     student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     return normal.cdf(-student * (size / freedom) ** 0.5)

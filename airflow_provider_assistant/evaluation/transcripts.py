@@ -17,20 +17,24 @@ def with_transcripts(cases: Sequence[Case]) -> list[Case]:
 
     :param cases: The questions; those with a ``turn`` and the same session are a conversation.
     """
-    conversations: defaultdict[str, list[Case]] = defaultdict(list)
+    conversations: defaultdict[str | None, list[Case]] = defaultdict(list)
+    for case in sorted(filter(_is_turn, cases), key=lambda case: case.row["turn"]):
+        conversations[case.session_id].append(case)
+    found = []
     for case in cases:
-        if case.session_id is not None and isinstance(case.row.get("turn"), int | float):
-            conversations[case.session_id].append(case)
-    earlier: dict[int, list[Case]] = {}
-    for turns in conversations.values():
-        turns.sort(key=lambda case: case.row["turn"])
-        earlier |= {id(case): turns[:number] for number, case in enumerate(turns)}
-    return [_with(case, earlier.get(id(case), [])) for case in cases]
+        turns = conversations[case.session_id] if _is_turn(case) else [case]
+        earlier = turns[: turns.index(case)]
+        found.append(_with(case, earlier))
+    return found
+
+
+def _is_turn(case: Case) -> bool:
+    return case.session_id is not None and isinstance(case.row.get("turn"), int | float)
 
 
 def _with(case: Case, earlier: Sequence[Case]) -> Case:
     if not earlier:
         return case
-    transcript = tuple((one.message, one.answer) for one in earlier)
+    transcript = tuple((turn.message, turn.answer) for turn in earlier)
     told = [{"message": message, "answer": answer} for message, answer in transcript]
     return replace(case, transcript=transcript, row={**case.row, "transcript": told})

@@ -6,7 +6,6 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import pairwise
 
 from airflow_provider_assistant.evaluation.report.formats import legible
 from airflow_provider_assistant.evaluation.text import UNSPACED
@@ -47,14 +46,14 @@ def compare(expected: str, answer: str) -> tuple[Side, Side]:
     :param answer: The answer, with the same limits.
     :return: Both texts with their differences marked.
     """
-    (left, left_out), (right, right_out) = _tokens(expected), _tokens(answer)
-    keys = _keys(left), _keys(right)
-    matcher = SequenceMatcher(None, *keys, autojunk=_pairs(*keys) > MAX_PAIRS)
-    blocks = matcher.get_matching_blocks()
-    return (
-        Side(_pieces(left, [(block.a, block.size) for block in blocks]), left_out),
-        Side(_pieces(right, [(block.b, block.size) for block in blocks]), right_out),
-    )
+    left, left_out = _tokens(expected)
+    right, right_out = _tokens(answer)
+    left_keys, right_keys = _keys(left), _keys(right)
+    is_long = _pairs(left_keys, right_keys) > MAX_PAIRS
+    blocks = SequenceMatcher(None, left_keys, right_keys, autojunk=is_long).get_matching_blocks()
+    expected_pieces = _pieces(left, [(block.a, block.size) for block in blocks])
+    answer_pieces = _pieces(right, [(block.b, block.size) for block in blocks])
+    return Side(expected_pieces, left_out), Side(answer_pieces, right_out)
 
 
 def plain(text: str) -> Side:
@@ -65,8 +64,13 @@ def plain(text: str) -> Side:
 
 def split(text: str) -> list[str]:
     """Split a text into words, marks and, in scripts without spaces, characters. Spaces belong to the token before."""
-    starts = [place for place in range(len(text)) if place == 0 or _begins(text[place - 1], text[place])]
-    return [text[start:end] for start, end in pairwise([*starts, len(text)])]
+    tokens: list[str] = []
+    for character in text:
+        if tokens and not _begins(tokens[-1][-1], character):
+            tokens[-1] += character
+        else:
+            tokens.append(character)
+    return tokens
 
 
 def _begins(before: str, character: str) -> bool:
@@ -81,11 +85,13 @@ def _in_word(character: str) -> bool:
 
 
 def _tokens(text: str) -> tuple[list[str], int]:
+    """Return the tokens that are compared, and the number of characters after them."""
     shown = legible(text[:MAX_CHARACTERS])[:MAX_CHARACTERS]
     tokens = split(shown)
+    if len(tokens) <= MAX_TOKENS:
+        return tokens, max(0, len(text) - MAX_CHARACTERS)
     kept = tokens[:MAX_TOKENS]
-    left_out = len(text) - len("".join(kept)) if len(kept) < len(tokens) else max(0, len(text) - MAX_CHARACTERS)
-    return kept, left_out
+    return kept, len(text) - len("".join(kept))
 
 
 def _keys(tokens: list[str]) -> list[str]:
@@ -99,11 +105,13 @@ def _pairs(left: list[str], right: list[str]) -> int:
 
 
 def _pieces(tokens: list[str], same: list[tuple[int, int]]) -> tuple[Piece, ...]:
-    pieces, place = [], 0
+    pieces: list[Piece] = []
+    place = 0
     for start, size in same:
         changed = "".join(tokens[place:start])
         words = changed.rstrip()
-        pieces += [Piece(words, differs=True), Piece(changed[len(words) :], differs=False)]
-        pieces += [Piece("".join(tokens[start : start + size]), differs=False)]
+        pieces.append(Piece(words, differs=True))
+        pieces.append(Piece(changed[len(words) :], differs=False))
+        pieces.append(Piece("".join(tokens[start : start + size]), differs=False))
         place = start + size
     return tuple(piece for piece in pieces if piece.text)

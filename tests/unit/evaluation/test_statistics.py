@@ -99,4 +99,4 @@ def test_one_value_has_no_interval():
 
 
 def test_nothing_has_no_interval():
-    assert statistics.interval([], []) is None
+    assert statistics.interval([], []) == (None, None, None)

@@ -210,7 +210,7 @@ def test_the_worst_are_those_with_the_lowest_mean_of_their_shares() -> None:
         must_include=[1.0, 1.0, 0.0, 1.0, None],
         latency=[9.0, 0.1, 0.1, 0.1, 0.1],
     )
-    worst = sections.worst(summary_of(cases, scores), cases, scores)
+    worst = sections.worst(Evaluation(summary_of(cases, scores), cases, scores))
     assert [row.case.key for row in worst.rows] == ["faq-0002", "faq-0004", "faq-0001", "faq-0000"]
     assert [round(row.mean, 2) for row in worst.rows] == [0.3, 0.7, 0.75, 0.95]
 
