@@ -33,10 +33,11 @@ def file_documents(
     """
     Read Markdown, text, HTML, PDF, Word, PowerPoint and Excel files, one after the other. Each file is one document.
 
-    The text is Markdown, without comments. Front matter, the head of an HTML page, or the properties of a file give
-    title, category, date and URL; a Markdown file with ``draft: true`` is skipped. Otherwise the title is the first heading, or the name
-    of the file. The key is the path below the folder. Files and folders whose names start with a dot or an underscore
-    are skipped; files without text, too, with a warning.
+    The text is Markdown, without comments. Front matter, the head of an HTML page, or the
+    properties of a file give title, category, date and URL; a Markdown file with ``draft: true`` is
+    skipped. Otherwise the title is the first heading, or the name of the file. The key is the path
+    below the folder. Files and folders whose names start with a dot or an underscore are skipped;
+    files without text, too, with a warning.
 
     Formats other than Markdown and text need the extra ``files``. They are parsed in another process, with at most two
     minutes and 2 GiB of memory for a file.
