@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeAlias
 
-from airflow_provider_assistant.api.limits import DocumentLimits
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
@@ -28,7 +27,7 @@ from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.ledger_writer import Attempt, LedgerWriter
-from airflow_provider_assistant.loading.limits import ReadLimits, Room, check_room
+from airflow_provider_assistant.loading.limits import NO_ROOM, ReadLimits, check_limits, known_limits
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
@@ -172,11 +171,18 @@ class Load:
 
         The thread reads the source and the ledger, so that reading does not delay requests.
         """
-        room: Room | None = None
+        left: int | None = None
+        is_first = True
         async for row, entry in self._decided(plan, thread):
-            room = room or await self._room(plan, thread)
-            if self._is_to_send(row, room.take(row)):
-                yield Attempt(row, Claim(row.fingerprint.key, row.readable_key, entry, row.fingerprint.group))
+            if is_first:
+                left = await self._documents_left(plan, thread)
+                is_first = False
+            if left == 0:
+                self._report.not_created("skipped", row, NO_ROOM)
+                continue
+            if left is not None:
+                left -= 1
+            yield Attempt(row, Claim(row.fingerprint.key, row.readable_key, entry, row.fingerprint.group))
 
     async def _decided(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> AsyncIterator[_RowWithEntry]:
         """Yield the rows that are new or to be created again; count all others by their outcome."""
@@ -202,21 +208,23 @@ class Load:
             self._breaker.open(decision.error)
         return decision.is_sent
 
-    async def _room(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> Room:
-        """Read the tenant's limits. If the plan does not fit, count the rows that would really be sent."""
-        limits = await self._read_limits() if self._read_limits else DocumentLimits()
-        room = Room(limits)
-        if limits.left is not None and limits.left < plan.count(RowAction.SEND):
-            documents = await asyncio.get_running_loop().run_in_executor(thread, self._count_documents, plan, room)
-            check_room(limits, documents, self._options.on_limit)
-        return room
+    async def _documents_left(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> int | None:
+        """Read the tenant's limits, and return how many documents to create; None for all."""
+        raw = await self._read_limits() if self._read_limits else None
+        if raw is None:
+            return None
+        limits = known_limits(raw, self._options)
+        if limits.left is None or plan.count(RowAction.SEND) <= limits.left:
+            return None
+        # Some of these rows may be bad, or not sent for another reason.
+        documents = await asyncio.get_running_loop().run_in_executor(thread, self._count_documents, plan)
+        return check_limits(limits, documents, self._options.on_limit)
 
-    def _count_documents(self, plan: LoadPlan, room: Room) -> int:
-        return sum(
-            decisions.decide(row, entry, self._options).is_sent and not room.is_too_large(row)
-            for group in self._with_entries(plan)
-            for row, entry in group
-        )
+    def _count_documents(self, plan: LoadPlan) -> int:
+        count = 0
+        for group in self._with_entries(plan):
+            count += sum(decisions.decide(row, entry, self._options).is_sent for row, entry in group)
+        return count
 
     # -- send and record ---------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class FileRows:
 
     def _prepare(self, number: int, name: str, path: StoragePath) -> PreparedRow:
         read = self._read[number]
-        row = PreparedRow(number, read.fingerprint, short_label(storable(name)), place=f"file {name!r}", size=read.size)
+        row = PreparedRow(number, read.fingerprint, short_label(storable(name)), place=f"file {name!r}")
         if read.problem:
             return replace(row, problem=read.problem)
         try:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 OnChange: TypeAlias = Literal["create", "skip", "fail"]
 OnMissing: TypeAlias = Literal["stale", "group", "ignore"]
-OnLimit: TypeAlias = Literal["fail", "fit", "ignore"]
+OnLimit: TypeAlias = Literal["show", "fail", "fit", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,11 @@ class LoadOptions:
     :param adopt: Whether to take over keys that belong to other sources. Default: False.
     :param allow_mass_change: Whether the load may replace, or leave stale, more than half of the source's documents.
         Default: False.
-    :param on_limit: What to do if the load would create more documents than the tenant's limits allow: ``fail`` stops
-        it before its first request, ``fit`` creates as many as there is room for; with ``ignore``, the limits are not
-        read. Default: ``fail``.
+    :param on_limit: What to do if the load would create more documents than the tenant's limits allow: ``show`` logs
+        the limits and goes on, ``fail`` stops it before its first request, ``fit`` creates as many as there is room
+        for; with ``ignore``, the limits are not read. Default: ``show``.
+    :param limits_field: Path of the limit of documents in the tenant's limits, such as ``limits.documents``, see
+        :func:`.limits.document_limits`. Default: None, where it usually is.
     """
 
     max_concurrency: int
@@ -36,4 +38,5 @@ class LoadOptions:
     on_change: OnChange = "create"
     adopt: bool = False
     allow_mass_change: bool = False
-    on_limit: OnLimit = "fail"
+    on_limit: OnLimit = "show"
+    limits_field: str | None = None

@@ -39,7 +39,6 @@ class PreparedRow:
     :param call: Call that creates the document. None if the row is bad.
     :param problem: Why the row is bad. None if it is not.
     :param place: Position in the source as text, such as ``faq.csv, line 7``.
-    :param size: Size of the file in bytes. None if the row is not a file.
     """
 
     number: int
@@ -48,7 +47,6 @@ class PreparedRow:
     call: Call[Any] | None = None
     problem: str | None = None
     place: str = ""
-    size: int | None = None
 
 
 class Rows(Protocol):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from airflow_provider_assistant.api.limits import LIMIT_WORDS, USED_WORDS
+from airflow_provider_assistant.loading.limits import LIMIT_FIELDS, USED_FIELDS
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.lake import LakeUnavailableError, evaluations, files_of, tables_of
 from airflow_provider_assistant.ui.page import SiteQuery
@@ -87,8 +87,8 @@ def _limit(rows: dict[tuple[str | None, str], dict[str, Any]], tenant: str | Non
     row = rows[tenant, metric]
     for separator in (".", "_"):
         name, found, word = metric.rpartition(separator)
-        if found and word in LIMIT_WORDS and row["value"] is not None:
-            used = _first(rows, tenant, name, separator, USED_WORDS)
+        if found and word in LIMIT_FIELDS and row["value"] is not None:
+            used = _first(rows, tenant, name, separator, USED_FIELDS)
             resets = _first(rows, tenant, name, separator, ("resets_at", "reset_at"))
             amount = used["value"] if used else None
             return Limit(

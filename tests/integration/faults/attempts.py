@@ -33,7 +33,6 @@ CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 preload(
     "aiohttp",
     "pandas",
-    "airflow_provider_assistant.api.limits",
     "airflow_provider_assistant.client.worker_pool",
     "airflow_provider_assistant.ledger.executors",
 )

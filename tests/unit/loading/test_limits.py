@@ -11,27 +11,24 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.limits import DocumentLimits
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.decisions import SEND
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.file_rows import FileRows
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint
-from airflow_provider_assistant.loading.limits import Room, limits_reader, read_limits
+from airflow_provider_assistant.loading.limits import DocumentLimits, document_limits, limits_reader, read_limits
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.rows import DataframeRows, PreparedRow
+from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
-from airflow_provider_assistant.storage.uploads import as_upload
 from tests.unit.loading.scripted_client import ScriptedClient
 from tests.wire import FunctionTransport
 
@@ -56,8 +53,7 @@ class Tenant:
 
     async def limits(self):
         self.reads += 1
-        left = None if self.limit is None else max(0, self.limit - len(self.titles))
-        return DocumentLimits(left, self.limit, len(self.titles))
+        return {"limits": {"documents": {"limit": self.limit, "used": len(self.titles)}}}
 
 
 @pytest.fixture
@@ -74,7 +70,7 @@ def run(tmp_path):
             call=lambda document: endpoints.create_text_document("s", document),
         )
         path, error = tmp_path / f"{uuid4()}.parquet", None
-        given = LoadOptions(**{"max_concurrency": 3, **options})
+        given = LoadOptions(**{"max_concurrency": 3, "on_limit": "fail", **options})
         with (
             Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger,
             ledger.documents(
@@ -130,7 +126,7 @@ def test_a_load_that_does_not_fit_sends_nothing_or_what_fits(seed, run):
         return
     assert error.field == "on_limit"
     assert f"{to_send} documents would be created" in str(error)
-    assert f"allow {room} more" in str(error)
+    assert f"may create {room} more" in str(error)
     assert (len(tenant.titles), counts.requests, counts.created) == (before, 0, 0)
 
     counts, kinds, error = run(tenant, now, scope=scope, on_limit="fit")
@@ -174,49 +170,109 @@ def test_documents_that_are_superseded_keep_their_room(run):
     tenant = Tenant(limit=4)
     run(tenant, rows(3))
     _, _, error = run(tenant, rows(3, "changed"))
-    assert "3 documents would be created, but the tenant's limits allow 1 more (3 of 4 are used)" in str(error)
+    assert "3 documents would be created. The tenant may create 1 more documents (3 of 4 are used)" in str(error)
     assert len(tenant.titles) == 3
 
 
-def test_files_have_a_size(tmp_path):
-    small, large = tmp_path / "small.md", tmp_path / "large.md"
-    small.write_bytes(b"x" * 100)
-    large.write_bytes(b"x" * 101)
-    sent = []
-
-    async def answer(call):
-        sent.append(call.upload.filename)
-        return Response(201, {}, b"{}")
-
-    async def limits():
-        return DocumentLimits(left=1, file_bytes=100)
-
-    files = FileRows(
-        [(path.name, path) for path in (large, small)],
-        upload=as_upload,
-        call=lambda upload: endpoints.upload_document("s", upload),
-    )
-    options = LoadOptions(2)
-    with FindingsFile(tmp_path / "findings.parquet") as findings:
-        client = ScriptedClient(answer, SETTINGS, options)
-        load = Load(client, files, options, ledger=None, findings=findings, read_limits=limits)
-        asyncio.run(load.run())
-    assert (load.counts.created, load.counts.rejected, sent) == (1, 1, ["small.md"])
+def test_by_default_a_load_goes_on_and_says_what_does_not_fit(run, caplog):
+    tenant = Tenant(limit=2)
+    with caplog.at_level(logging.INFO):
+        counts, _, error = run(tenant, rows(9), on_limit="show")
+    assert (counts.created, counts.rejected, error) == (2, 7, None)
+    assert "9 documents would be created. The tenant may create 2 more documents (0 of 2 are used)" in caplog.text
 
 
-def row(size):
-    return PreparedRow(1, RowFingerprint("k", "c"), "a.pdf", size=size)
+@pytest.mark.parametrize("on_limit", ["fail", "fit", "show"])
+def test_a_named_field_that_does_not_exist_stops_a_load_that_respects_the_limits(on_limit, run, caplog):
+    tenant = Tenant(limit=2)
+    counts, _, error = run(tenant, rows(2), on_limit=on_limit, limits_field="limits.pages")
+    if on_limit == "show":
+        assert (counts.created, error) == (2, None)
+        assert "goes on without the tenant's limits" in caplog.text
+    else:
+        assert (counts.created, counts.requests, error.field) == (0, 0, "limits_field")
+        assert "They have limits.documents.limit, limits.documents.used" in str(error)
 
 
-def test_a_file_that_is_too_large_is_rejected_and_takes_no_room():
-    room = Room(DocumentLimits(left=1, file_bytes=100))
-    refused = room.take(row(101))
-    assert (refused.outcome, refused.reason) == ("rejected", "the file has 101 bytes; the tenant's limits allow 100")
-    assert room.take(row(100)) == SEND
-    assert room.take(row(1)).outcome == "skipped"
-    unlimited = Room(DocumentLimits())
-    assert all(unlimited.take(row(size)) == SEND for size in (None, 1, 10**12))
-    assert Room(DocumentLimits(file_bytes=1)).take(row(None)) == SEND
+def test_a_limit_that_is_not_understood_is_a_warning_if_it_is_to_be_respected(run, caplog):
+    async def odd():
+        return {"documents_per_site": 1}
+
+    counts, _, error = run(Tenant(), rows(2), read_limits=odd)
+    assert (counts.created, error) == (2, None)
+    (line,) = [record for record in caplog.records if "limits_field names the field" in record.getMessage()]
+    assert line.levelno == logging.WARNING
+
+
+NAMED = {
+    "limits.documents": lambda limit, used: {"limits": {"documents": {"limit": limit, "used": used}}},
+    "documents": lambda limit, used: {"documents_limit": limit, "documents_used": used},
+    "data.plan.docs": lambda limit, used: {"data": {"plan": {"docs": {"allowed": limit, "usage": used}}}},
+    "0": lambda limit, used: [{"type": "Documents", "quota": limit, "current": used}],
+    "plan.docs": lambda limit, used: {"plan": {"docs": {"maximum": limit, "remaining": max(0, limit - used)}}},
+    "documents_left": lambda limit, used: {"documents_left": max(0, limit - used)},
+}
+
+
+@pytest.mark.parametrize("field", NAMED)
+def test_a_named_field_says_how_many_documents_are_left(field):
+    rng = random.Random(field)
+    for _ in range(20):
+        limit, used = rng.randint(1, 10**6), rng.randint(0, 10**6)
+        raw = NAMED[field](limit, used)
+        assert document_limits(raw, field).left == max(0, limit - used)
+        if field in {"limits.documents", "documents"}:
+            assert document_limits(raw) == DocumentLimits(max(0, limit - used), limit, used)
+
+
+def documents(**fields):
+    return {"limits": {"documents": fields}}
+
+
+@pytest.mark.parametrize("limit", [None, -1, "-1", 0, "0", "unlimited", "", float("inf"), -7.0, True, "a lot", 7.5])
+def test_there_may_be_no_limit(limit):
+    assert document_limits(documents(limit=limit, used=3)).left is None
+    assert document_limits(documents(limit=limit, used=3, remaining=0)).left is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        ({"limit": "9", "used": 2.0}, 7),
+        ({"limit": 9, "used": None}, None),
+        ({"limit": 9}, None),
+        ({"remaining": 5}, 5),
+        ({"remaining": "5", "limit": 9, "used": 3}, 5),
+        ({"remaining": None, "limit": 9, "used": 3}, 6),
+        ({"limit": 9, "used": "9" * 5000}, None),
+    ],
+)
+def test_what_is_left_may_be_stated(fields, left):
+    assert document_limits(documents(**fields)).left == left
+
+
+@pytest.mark.parametrize("name", ["resets_at", "reset_at", "period"])
+def test_a_limit_that_comes_back_is_a_rate_unless_the_user_names_it(name):
+    assert document_limits(documents(limit=10, used=3, **{name: "2026-12-01"})).left is None
+    assert document_limits(documents(limit=10, used=3, **{name: None})).left == 7
+    assert document_limits(documents(limit=10, used=3, **{name: "2026-12-01"}), "limits.documents").left == 7
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        7,
+        [],
+        {"documents": 7},
+        {"limits": {"documents": 7}},
+        {"limits": {"sites": {"documents": {"limit": 10, "used": 3}}}},
+        [{"documents": {"limit": 10, "used": 3}}],
+        {"limits": {"messages": {"limit": 10, "used": 3}}},
+    ],
+)
+def test_a_limit_of_something_else_is_not_understood(raw):
+    assert document_limits(raw) == DocumentLimits()
 
 
 @contextlib.contextmanager
@@ -238,7 +294,8 @@ def answered(answer):
 
 def test_the_limits_are_read_with_one_request():
     with answered(Response(200, {}, b'{"limits": {"documents": {"limit": "9", "used": 2}}}')) as calls:
-        assert asyncio.run(read_limits(SETTINGS, "acme")) == DocumentLimits(7, 9, 2)
+        raw = asyncio.run(read_limits(SETTINGS, "acme"))
+    assert raw == {"limits": {"documents": {"limit": "9", "used": 2}}}
     assert [(call.method, call.path) for call in calls] == [("GET", "/m2m/tenants/acme/limits")]
 
 
@@ -256,23 +313,49 @@ def test_the_limits_are_read_with_one_request():
 def test_limits_that_cannot_be_read_are_one_line_in_the_log(answer, caplog):
     patient = replace(SETTINGS, retry=flow.RetryPolicy(attempts=5))
     with answered(answer) as calls, caplog.at_level(logging.INFO):
-        assert asyncio.run(read_limits(patient, "acme")) == DocumentLimits()
+        assert asyncio.run(read_limits(patient, "acme")) is None
     assert len(calls) == 1
     (line,) = [record for record in caplog.records if "limits" in record.name]
     assert line.levelno == logging.WARNING
     assert "goes on without the limits of tenant 'acme'" in line.getMessage()
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"7", b'{"limits": {"documents": {"limit": -1, "used": 5}}}'])
-def test_limits_that_say_nothing_are_one_line_in_the_log(body, caplog):
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"7", b'{"limits": {"\\u001b[2J": "\\ud800", "x": [1e999]}}'])
+def test_limits_of_any_shape_are_one_line_in_the_log(body, caplog):
     with answered(Response(200, {}, body)), caplog.at_level(logging.INFO):
-        assert asyncio.run(read_limits(SETTINGS, "acme")).left is None
+        document_limits(asyncio.run(read_limits(SETTINGS, "acme")))
     (line,) = [record for record in caplog.records if "limits" in record.name]
-    assert "do not say how many documents" in line.getMessage()
+    assert line.getMessage().startswith("The limits of tenant 'acme': ")
+    assert line.getMessage().isprintable()
 
 
 def test_limits_are_read_if_the_tenant_is_known_and_they_matter():
+    assert limits_reader(SETTINGS, "acme", "show")
     assert limits_reader(SETTINGS, "acme", "fail")
     assert limits_reader(SETTINGS, "acme", "fit")
     assert limits_reader(SETTINGS, "acme", "ignore") is None
     assert limits_reader(SETTINGS, None, "fail") is None
+
+
+WORDS = ["limits", "documents", "documents_limit", "limit", "used", "remaining", "max", "count", "file_bytes", "period"]
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.integers(-2, 9).map(str)
+)
+REPLIES = st.recursive(
+    VALUES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(st.sampled_from(WORDS), st.text(max_size=3)), inner, max_size=5),
+    ),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(REPLIES)
+def test_no_reply_breaks_it(raw):
+    found = document_limits(raw)
+    for number in (found.left, found.limit, found.used):
+        assert number is None or (type(number) is int and number >= 0)
+    if found.left is not None and found.limit is not None:
+        assert found.limit > 0

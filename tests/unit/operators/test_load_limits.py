@@ -15,7 +15,9 @@ def reads(service):
 
 def test_a_load_that_does_not_fit_sends_nothing(service, connection):
     service.behave(documents_quota=4)
-    with pytest.raises(AssistantInputError, match=r"9 documents would be created.*allow 4 more \(0 of 4 are used\)"):
+    with pytest.raises(
+        AssistantInputError, match=r"9 documents would be created.*create 4 more documents \(0 of 4 are used\)"
+    ):
         load(many(9))
     assert (reads(service), service.posts()) == (1, 0)
 
