@@ -117,7 +117,9 @@ def _decoded(path: StoragePath, suffix: str) -> str:
         return _read(path, suffix).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise AssistantInputError(
-            f"file {str(path)!r} is not UTF-8 at byte {error.start}. Convert it, or leave it out", field="source"
+            f"file {str(path)!r} is not UTF-8 at byte {error.start}",
+            todo="Convert it, or leave it out.",
+            field="source",
         ) from None
 
 

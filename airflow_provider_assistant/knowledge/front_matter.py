@@ -28,15 +28,16 @@ def split_front_matter(text: str, path: StoragePath) -> tuple[dict[str, str], st
     end = END.search(text, start.end(), start.end() + LONGEST_FRONT_MATTER)
     if not end:
         raise AssistantInputError(
-            f"file {str(path)!r} has front matter that does not end within {LONGEST_FRONT_MATTER:,} characters. End it "
-            "with a line of ---",
+            f"file {str(path)!r} has front matter that does not end within {LONGEST_FRONT_MATTER:,} characters",
+            todo="End it with a line of ---.",
             field="source",
         )
     try:
         return _fields(text[start.end() : end.start()]), text[end.end() :]
     except ValueError as error:
         raise AssistantInputError(
-            f"file {str(path)!r} has front matter that is not valid YAML: {error}. Correct it, or leave the file out",
+            f"file {str(path)!r} has front matter that is not valid YAML: {error}",
+            todo="Correct it, or leave the file out.",
             field="source",
         ) from None
 
