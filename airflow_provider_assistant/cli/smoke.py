@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.storage.uploads import as_upload
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 
 DOCUMENT = """# Smoke test of an integration
 
@@ -143,7 +143,7 @@ class _Smoke:
             raise AssistantRequestFailedError(
                 f"request {self._request_id} ended {request.status!r}: {request.error or ''}"
             )
-        return f"{request.status} after {polls} poll(s): {_reply(request.text)}"
+        return f"{request.status} after {counted(polls, 'poll')}: {_reply(request.text)}"
 
     def _rate(self) -> str:
         self._hook.send_feedback(self._session_id, self._request_id, "good")

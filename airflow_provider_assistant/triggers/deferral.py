@@ -14,6 +14,7 @@ from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
@@ -111,7 +112,7 @@ def record_and_return(
         except AssistantLedgerError as error:
             # Do not fail: the answer has been received, and no other task depends on this entry.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)
-    duration = f"noticed after {request['noticed_after']:.1f} s and {request['polls']} poll(s)"
+    duration = f"noticed after {request['noticed_after']:.1f} s and {counted(request['polls'], 'poll')}"
     if request["seconds"] is not None:
         duration = f"{request['seconds']:.1f} s by the service's times, {duration}"
     if state == "failed":

@@ -186,7 +186,7 @@ def test_an_answer_that_was_awaited_before_an_upgrade_is_returned(service, conne
     """The task was deferred by a version that did not refuse the file."""
     event = {
         "request_id": "{request}", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
-        "polls": 2, "seconds": 1.25,
+        "polls": 2, "seconds": 1.25, "noticed_after": 1.5,
     }  # fmt: skip
     operator = AssistantSubmitChatOperator(task_id="ask", **CHAT, deferrable=True)
     assert operator.execute_complete(context(), {"request": event})["text"] == "Yes."

@@ -83,7 +83,7 @@ def test_a_deferred_task_returns_its_answer_without_a_ledger(service, connection
     operator = AssistantSubmitChatOperator(task_id="ask", **CHAT, deferrable=True)
     event = {
         "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
-        "polls": 2, "seconds": 1.25,
+        "polls": 2, "seconds": 1.25, "noticed_after": 1.5,
     }  # fmt: skip
     (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
     assert operator.execute_complete(context(), {"request": event})["text"] == "Yes."

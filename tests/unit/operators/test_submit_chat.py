@@ -39,7 +39,8 @@ def context():
 
 def ended(hook, request_id, trigger=None, **times):
     """Return the event of a trigger for a finished request."""
-    request = {**hook.get_chat_request(request_id).as_dict(), "state": "complete", "polls": 1, "seconds": 1.0}
+    request = {**hook.get_chat_request(request_id).as_dict(), "state": "complete", "polls": 1}
+    request |= {"seconds": 1.0, "noticed_after": 1.0}
     return {"request": {**request, **times}, **carried(trigger and trigger.rendered)}
 
 
@@ -142,7 +143,7 @@ def test_a_resumed_task_uses_the_connection_and_the_site_it_began_with(kind, ser
     assert (resumed.hook.assistant_conn_id, resumed.hook.resolve_site_id()) == ("first", "acme-docs")
 
 
-def test_a_task_that_an_older_version_deferred_is_resumed(service, connection):
+def test_a_task_is_resumed_without_rendered_attributes(service, connection):
     request_id = AssistantHook().submit_chat("s", "?").request_id
     operator = AssistantSubmitChatOperator(task_id="t", session_id="s", message="?", deferrable=True)
     assert operator.execute_complete(context(), ended(AssistantHook(), request_id))["session_id"] == "s"

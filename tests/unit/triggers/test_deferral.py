@@ -61,7 +61,7 @@ def test_complete_is_recorded_and_returned(hook, ledger, caplog):
     caplog.set_level("INFO")
     assert record_and_return(ENDED, hook, ledger) == ENDED
     assert ledger.submission_of(hook.site_url(), "r").state == "complete"
-    assert "complete: noticed after 1.2 s and 2 poll(s)" in caplog.text
+    assert "complete: noticed after 1.2 s and 2 polls" in caplog.text
 
 
 @pytest.mark.parametrize(("said", "part"), [("The model is away.", "The model is away."), (None, "does not say why")])
