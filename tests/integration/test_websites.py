@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
     AssistantTimeoutError,
 )
-from airflow_provider_assistant.knowledge import split_documents, website_documents, write_documents
+from airflow_provider_assistant.knowledge import website_documents, write_documents
 from airflow_provider_assistant.knowledge.website import extraction
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped
 from airflow_provider_assistant.parsing.child import ChildParser
@@ -170,20 +170,6 @@ def test_compressed_pages_and_charsets(website):
         "# Büro\n\nVon neun bis fünf.",
         "# Broken\n\nFrom **nine to five.**",
     ]
-
-
-def test_an_edited_page_changes_its_chunks(website, tmp_path):
-    source = website.site({"/a": OFFICE, "/b": HOME})
-    path = tmp_path / "chunks.parquet"
-
-    def keys():
-        write_documents(split_documents(documents(source)), path)
-        return pq.read_table(path)["key"].to_pylist()
-
-    before = keys()
-    website.files["/a"] = page("Office", "From ten to five.")
-    after = keys()
-    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True]
 
 
 # -- what is skipped -------------------------------------------------------------------------------

@@ -98,20 +98,6 @@ def test_a_column_that_comes_late_is_filled_up():
     assert len(passthrough["id"]) == 2 * BATCH + 1
 
 
-def test_columns_and_constants():
-    rows = [{"nr": 1, "question": "One?", "who": "a@example.com", "language": "x"}]
-    read = questions(
-        rows,
-        key_columns=["nr"],
-        columns={"message": "question", "email": "who"},
-        constants={"response_language": "de", "session_id": "s"},
-    )
-    assert messages(read) == [
-        {"session_id": "s", "message": "One?", "email": "a@example.com", "response_language": "de"}
-    ]
-    assert read.passthrough_columns == {"nr": [1], "who": ["a@example.com"], "language": ["x"]}
-
-
 def test_optional_fields_are_sent_where_there_are_columns_and_passed_through():
     rows = [
         {"id": 1, "message": "One?", "email": "a@example.com", "response_language": None},

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow.sdk import DAG, Asset, ObjectStoragePath, task
+from airflow.sdk import Asset, ObjectStoragePath, task
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import (
@@ -183,41 +183,6 @@ def test_mapped_tasks_share_the_ledger_and_judge_nothing_stale(service, connecti
     assert sum(result["created"] for result in results) == 2
     assert [result["stale"] for result in results] == [None, None]
     assert loaded(service) == ROWS
-
-
-def test_mapped_over_a_task_s_output(service, connection, run_dag):
-    with DAG("mapped_over_output", schedule=None) as dag:
-
-        @task
-        def batches():
-            return [[ROWS[0]], [ROWS[1]]]
-
-        AssistantLoadQAOperator.partial(task_id="task").expand(source=batches())
-    assert run_dag(dag).state == "success"
-    assert loaded(service) == ROWS
-
-
-def test_shards_of_a_parquet_dataset_share_one_ledger(service, connection, run_dag, tmp_path):
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.Table.from_pylist(many(30)), path, row_group_size=5)
-
-    def build(dag_id):
-        with DAG(dag_id, schedule=None) as dag:
-
-            @task
-            def shards():
-                return row_group_shards(str(path), rows=10)
-
-            AssistantLoadQAOperator.partial(task_id="task", source_name="kb", **KEYED).expand(source=shards())
-        return dag
-
-    first = run_dag(build("shards_first"))
-    assert first.state == "success"
-    assert [first.xcom(map_index=index)["created"] for index in range(3)] == [10, 10, 10]
-    again = run_dag(build("shards_again"))
-    assert [again.xcom(map_index=index)["unchanged"] for index in range(3)] == [10, 10, 10]
-    assert [again.xcom(map_index=index)["stale"] for index in range(3)] == [None] * 3
-    assert loaded_titles(service) == sorted(row["title"] for row in many(30))
 
 
 def test_a_path_and_key_columns_by_template(service, connection, run_operator, tmp_path):
