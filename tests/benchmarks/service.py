@@ -13,18 +13,21 @@ import asyncio
 import contextlib
 import json
 import math
-import socket
-import subprocess
+import os
 import sys
+import tempfile
 import time
 import urllib.request
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.measure import pin
+from tests.live.environment import ROOT
+from tests.live.process import WAIT, Process, free_port, running, wait_for
 
 # Appended to every answer to give it a realistic length.
 _FILLER = " ".join(["and this is what the assistant knows about it."] * 20)
@@ -317,23 +320,22 @@ class Service:
 @contextlib.contextmanager
 def served() -> Iterator[Service]:
     """Run the service."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.service", str(port)])
-    try:
+    port = free_port()
+    command = [sys.executable, "-m", "tests.benchmarks.service", str(port)]
+    with tempfile.TemporaryDirectory() as folder:
+        process = Process("the service", command, env=os.environ, cwd=ROOT, log=Path(folder) / "log")
         service = Service(f"http://127.0.0.1:{port}")
-        for _ in range(200):
+
+        def answers() -> bool:
+            process.check()
             with contextlib.suppress(OSError):
                 service.reset()
-                break
-            time.sleep(0.05)
-        else:
-            raise RuntimeError("the service does not answer")
-        yield service
-    finally:
-        process.terminate()
-        process.wait(10)
+                return True
+            return False
+
+        with running([process]):
+            wait_for("the service", answers, timeout=WAIT, interval=0.05)
+            yield service
 
 
 if __name__ == "__main__":
