@@ -97,15 +97,15 @@ class JudgeTask:
             return Judged(scorers)
         from airflow_provider_assistant.client.rate_limited import RateLimitedClient
         from airflow_provider_assistant.evaluation.judging.judging import Judging
-        from airflow_provider_assistant.evaluation.judging.labels import check_labels, work_of
+        from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
         from airflow_provider_assistant.hooks.judge import judge_connection
 
         options = self._options
-        work = work_of(cases, rubrics, others or ())
-        check_labels(work.labels, rules)
+        assignment = assign(cases, rubrics, others or ())
+        check_labels(assignment.labels, rules)
         settings, model = judge_connection(options.conn_id, options.model, options.max_concurrency)
         judging = self._running = Judging(
-            work, model, options, known=_known(file), save=lambda table: lake.replace(table, file)
+            assignment, model, options, known=_known(file), save=lambda table: lake.replace(table, file)
         )
         self.kept = file
         judging.run(lambda: RateLimitedClient(settings))

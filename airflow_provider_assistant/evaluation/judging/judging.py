@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
@@ -17,7 +17,7 @@ from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_cou
 from airflow_provider_assistant.evaluation.judging.prompts import PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_table
 from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
-from airflow_provider_assistant.evaluation.summary import JudgeSummary, PairCounts
+from airflow_provider_assistant.evaluation.summary import JudgeSummary
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteError,
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.client.rate_limited import RateLimitedClient
-    from airflow_provider_assistant.evaluation.case import Case
-    from airflow_provider_assistant.evaluation.judging.labels import Work
+    from airflow_provider_assistant.evaluation.case import Case, Identity
+    from airflow_provider_assistant.evaluation.judging.labels import Assignment
+    from airflow_provider_assistant.evaluation.judging.pairs import Pair
     from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions, Rubric
     from airflow_provider_assistant.evaluation.scorers import Scorer
@@ -49,11 +50,16 @@ SAVE_EVERY, SAVE_SHARE = 100, 0.1
 CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
 
 
+class _Waiting(NamedTuple):
+    content_hash: str
+    request: JudgeRequest
+
+
 class Judging:
     """
     The judges of one evaluation, and their verdicts.
 
-    :param work: What there is to judge.
+    :param assignment: What there is to judge.
     :param model: Name of the model.
     :param options: Options of the judges.
     :param known: Verdicts of an earlier attempt by content hash.
@@ -62,19 +68,21 @@ class Judging:
 
     def __init__(
         self,
-        work: Work,
+        assignment: Assignment,
         model: str,
         options: JudgeOptions,
         *,
         known: Mapping[str, Verdict],
         save: Callable[[pa.Table], object],
     ) -> None:
-        self._work = work
+        self._assignment = assignment
         self._model = model
         self._options = options
         self._save = save
-        self._hashes = [request.content_hash(model) for request in work.requests]
-        self._pairs = [(pair, [request.content_hash(model) for request in pair.requests]) for pair in work.pairs]
+        self._hashes = [request.content_hash(model) for request in assignment.requests]
+        # The requests with their content hashes, which are equal for equal requests.
+        self._asked = list(zip(self._hashes, assignment.requests, strict=True))
+        self._pairs: dict[Identity, Pair] = {(pair.key, pair.repetition): pair for pair in assignment.pairs}
         needed = set(self._hashes)
         self._known = {content_hash: verdict for content_hash, verdict in known.items() if content_hash in needed}
         self._errors: dict[str, AssistantError] = {}
@@ -126,76 +134,71 @@ class Judging:
         :param scorer: The scorer.
         """
         if scorer.name == PAIRWISE:
-            return self._comparing(scorer)
+            return replace(scorer, score=self._preference)
         if not scorer.name.startswith(JUDGE):
             return scorer
-        hashes = {
-            (request.key, request.repetition): content_hash
-            for request, content_hash in zip(self._work.requests, self._hashes, strict=True)
-            if request.rubric.scorer == scorer.name and not request.is_label
-        }
+        requests: dict[Identity, str] = {}
+        for content_hash, request in self._asked:
+            if request.rubric.scorer == scorer.name and not request.is_label:
+                requests[request.key, request.repetition] = content_hash
 
         def score(case: Case) -> float | None:
-            content_hash = hashes.get((case.key, case.repetition))
-            if content_hash in self._errors:
-                raise self._errors[content_hash]
-            return None if content_hash is None else self._known[content_hash].score
+            content_hash = requests.get(case.identity)
+            return None if content_hash is None else self._verdict(content_hash).score
 
         return replace(scorer, score=score)
 
     def summaries(self, rubrics: Sequence[Rubric]) -> dict[str, JudgeSummary]:
-        """
-        Return model, rubric, tokens and agreement of every judge.
-
-        :param rubrics: The rubrics.
-        :return: The summaries by scorer.
-        """
+        """Return model, rubric, tokens and agreement of every judge, by scorer."""
         return {rubric.scorer: self._summary(rubric) for rubric in rubrics}
 
     def reasons(self) -> dict[tuple[str, int, str], str]:
         """Return the reasons of the judges by key of the question, number of its repetition, and scorer."""
-        reasons = {
-            (request.key, request.repetition, request.rubric.scorer): self._known[content_hash].reason
-            for request, content_hash in zip(self._work.requests, self._hashes, strict=True)
-            if content_hash in self._known and not request.is_label and request.second is None
-        }
-        pairs = {
-            (pair.key, pair.repetition, PAIRWISE): pair.reason(self._verdicts(hashes)) for pair, hashes in self._pairs
-        }
-        return reasons | {identity: reason for identity, reason in pairs.items() if reason}
+        reasons = {}
+        for content_hash, request in self._asked:
+            if content_hash in self._known and not request.is_label and request.second is None:
+                reason = self._known[content_hash].reason
+                reasons[request.key, request.repetition, request.rubric.scorer] = reason
+        for pair in self._pairs.values():
+            reason = pair.reason(self._known_verdicts(pair))
+            if reason:
+                reasons[pair.key, pair.repetition, PAIRWISE] = reason
+        return reasons
 
-    def _comparing(self, scorer: Scorer) -> Scorer:
-        pairs = {(pair.key, pair.repetition): (pair, hashes) for pair, hashes in self._pairs}
+    def _preference(self, case: Case) -> float | None:
+        """Return how much better an answer is than that of the baseline; None if there is no pair."""
+        pair = self._pairs.get(case.identity)
+        if pair is None:
+            return None
+        verdicts = [self._verdict(request.content_hash(self._model)) for request in pair.requests]
+        return SCORES[pair.result(verdicts)]
 
-        def score(case: Case) -> float | None:
-            if (case.key, case.repetition) not in pairs:
-                return None
-            pair, hashes = pairs[case.key, case.repetition]
-            for content_hash in hashes:
-                if content_hash in self._errors:
-                    raise self._errors[content_hash]
-            return SCORES[pair.result(self._verdicts(hashes))]
+    def _verdict(self, content_hash: str) -> Verdict:
+        """Return a verdict. Raise the error of a request that failed."""
+        if content_hash in self._errors:
+            raise self._errors[content_hash]
+        return self._known[content_hash]
 
-        return replace(scorer, score=score)
-
-    def _verdicts(self, hashes: Sequence[str]) -> list[Verdict | None]:
-        return [self._known.get(content_hash) for content_hash in hashes]
+    def _known_verdicts(self, pair: Pair) -> list[Verdict | None]:
+        return [self._known.get(request.content_hash(self._model)) for request in pair.requests]
 
     def _summary(self, rubric: Rubric) -> JudgeSummary:
-        hashes = {
-            content_hash
-            for request, content_hash in zip(self._work.requests, self._hashes, strict=True)
-            if request.rubric == rubric and content_hash in self._known
-        }
-        verdicts = [self._known[content_hash] for content_hash in hashes]
-        input_tokens = sum(verdict.input_tokens for verdict in verdicts)
-        output_tokens = sum(verdict.output_tokens for verdict in verdicts)
-        labels = [label for label in self._work.labels if label.request.rubric == rubric]
-        pairs = [
-            (label.passes, verdict.verdict == "pass")
-            for label in labels
-            if (verdict := self._known.get(label.request.content_hash(self._model)))
-        ]
+        # By content hash: equal requests are sent once.
+        verdicts: dict[str, Verdict] = {}
+        for content_hash, request in self._asked:
+            if request.rubric == rubric and content_hash in self._known:
+                verdicts[content_hash] = self._known[content_hash]
+        input_tokens = sum(verdict.input_tokens for verdict in verdicts.values())
+        output_tokens = sum(verdict.output_tokens for verdict in verdicts.values())
+        labels = [label for label in self._assignment.labels if label.request.rubric == rubric]
+        compared = []
+        for label in labels:
+            verdict = verdicts.get(label.request.content_hash(self._model))
+            if verdict:
+                compared.append((label.passes, verdict.verdict == "pass"))
+        counts = None
+        if rubric.is_pairwise:
+            counts = pair_counts([(pair, self._known_verdicts(pair)) for pair in self._assignment.pairs])
         return JudgeSummary(
             model=self._model,
             rubric=rubric.text,
@@ -203,17 +206,14 @@ class Judging:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             cost=self._options.cost(input_tokens, output_tokens),
-            agreement=agreement(pairs) if labels else None,
-            pairs=self._pair_counts() if rubric.is_pairwise else None,
+            agreement=agreement(compared) if labels else None,
+            pairs=counts,
         )
-
-    def _pair_counts(self) -> PairCounts:
-        return pair_counts([(pair, self._verdicts(hashes)) for pair, hashes in self._pairs])
 
     async def _run(self, open_client: Callable[[], RateLimitedClient]) -> None:
         # Equal requests have the same hash and are sent only once.
-        unique = dict(zip(self._hashes, self._work.requests, strict=True))
-        waiting = [item for item in unique.items() if item[0] not in self._known]
+        unique = dict(self._asked)
+        waiting = [_Waiting(*item) for item in unique.items() if item[0] not in self._known]
         log.info("Asking for %d verdicts; %d are known.", len(waiting), len(self._known))
         if not waiting:
             return
@@ -223,17 +223,17 @@ class Judging:
             async with open_client() as client:
                 await client.prepare()
 
-                async def work(item: tuple[str, JudgeRequest]) -> None:
+                async def ask(waiting: _Waiting) -> None:
                     self._check_limit(len(unique))
-                    call = item[1].call(self._model)
+                    call = waiting.request.call(self._model)
                     verdict = await client.arun(flow.perform(call, client.settings.retry, now=client.now, rng=jitter))
-                    self._known[item[0]] = verdict
+                    self._known[waiting.content_hash] = verdict
                     self._tokens += verdict.input_tokens + verdict.output_tokens
                     await self._save_sometimes()
 
                 await for_each(
                     waiting,
-                    work,
+                    ask,
                     max_concurrency=self._options.max_concurrency,
                     breaker=self._breaker,
                     on_error=self._record_error,
@@ -255,8 +255,8 @@ class Judging:
                 todo="Raise max_judge_tokens, or evaluate fewer questions.",
             )
 
-    def _record_error(self, item: tuple[str, JudgeRequest], error: AssistantError) -> None:
-        self._errors[item[0]] = error
+    def _record_error(self, waiting: _Waiting, error: AssistantError) -> None:
+        self._errors[waiting.content_hash] = error
         if len(self._errors) <= LOGGED and not self._breaker.is_fatal(error):
             log.warning("No verdict: %s", error)
 
@@ -273,4 +273,4 @@ class Judging:
                 log.warning("The verdicts so far were not saved: %s", error)
 
     def _table(self) -> pa.Table:
-        return verdicts_table(self._work.requests, self._hashes, self._known)
+        return verdicts_table(self._assignment.requests, self._hashes, self._known)

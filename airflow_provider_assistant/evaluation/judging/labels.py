@@ -32,7 +32,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Assignment:
     """
     Everything that the judges of an evaluation have to judge.
 
@@ -47,7 +47,7 @@ class Work:
     pairs: Sequence[Pair] = ()
 
 
-def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric], others: Sequence[Case] = ()) -> Work:
+def assign(cases: Sequence[Case], rubrics: Sequence[Rubric], others: Sequence[Case] = ()) -> Assignment:
     """
     Return what the judges have to judge.
 
@@ -62,6 +62,7 @@ def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric], others: Sequence[C
     """
     requests: list[JudgeRequest] = []
     labels: dict[tuple[str, Rubric, str], Label] = {}
+    pairs: list[Pair] = []
     single = [rubric for rubric in rubrics if not rubric.is_pairwise]
     for case in cases:
         for rubric in single:
@@ -76,9 +77,12 @@ def work_of(cases: Sequence[Case], rubrics: Sequence[Rubric], others: Sequence[C
                 if labelled.is_label:
                     requests.append(labelled)
                 labels[labelled.key, rubric, labelled.answer] = Label(labelled, passes)
-    pairs = [pair for rubric in rubrics if rubric.is_pairwise for pair in pairs_of(cases, others, rubric)]
-    requests += [request for pair in pairs for request in pair.requests]
-    return Work(requests, list(labels.values()), pairs)
+    for rubric in rubrics:
+        if rubric.is_pairwise:
+            pairs += pairs_of(cases, others, rubric)
+    for pair in pairs:
+        requests += pair.requests
+    return Assignment(requests, list(labels.values()), pairs)
 
 
 def check_labels(labels: Sequence[Label], rules: Sequence[Rule]) -> None:

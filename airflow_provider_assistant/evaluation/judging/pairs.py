@@ -66,11 +66,11 @@ class Pair:
         :param verdicts: The verdict on each request; None if there is none.
         """
         places = ("This answer first", "This answer second")
-        return " ".join(
-            f"{place}: {_WORDS[verdict.verdict]}. {verdict.reason}"
-            for place, verdict in zip(places, verdicts, strict=False)
-            if verdict
-        )
+        reasons = []
+        for place, verdict in zip(places, verdicts, strict=False):
+            if verdict:
+                reasons.append(f"{place}: {_WORDS[verdict.verdict]}. {verdict.reason}")
+        return " ".join(reasons)
 
 
 def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> list[Pair]:
@@ -87,8 +87,12 @@ def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> l
         other = before.get((case.key, case.repetition))
         if other is None or case.answer is None or other.answer is None or case.digest != other.digest:
             continue
-        orders = [] if case.answer == other.answer else [(case.answer, other.answer), (other.answer, case.answer)]
-        requests = tuple(_request(case, rubric, first, second) for first, second in orders)
+        requests: tuple[JudgeRequest, ...] = ()
+        if case.answer != other.answer:
+            requests = (
+                _request(case, rubric, case.answer, other.answer),
+                _request(case, rubric, other.answer, case.answer),
+            )
         pairs.append(Pair(case.key, case.repetition, requests))
     return pairs
 
@@ -99,15 +103,14 @@ def pair_counts(judged: Sequence[tuple[Pair, Sequence[Verdict | None]]]) -> Pair
 
     :param judged: The pairs, each with the verdict on each of its requests.
     """
-    results = Counter(pair.result(verdicts) for pair, verdicts in judged)
-    # Only whole pairs: each answer must have been in both places for a fair share of 0.5.
-    words = Counter(
-        verdict.verdict
-        for pair, verdicts in judged
-        if pair.result(verdicts) != "error"
-        for verdict in verdicts
-        if verdict
-    )
+    results: Counter[Result] = Counter()
+    words: Counter[str] = Counter()
+    for pair, verdicts in judged:
+        result = pair.result(verdicts)
+        results[result] += 1
+        # Only whole pairs: each answer must have been in both places for a fair share of 0.5.
+        if result != "error":
+            words.update(verdict.verdict for verdict in verdicts if verdict)
     decided = words["first"] + words["second"]
     return PairCounts(
         pairs=len(judged),

@@ -46,14 +46,12 @@ def verdicts_table(requests: Sequence[JudgeRequest], hashes: Sequence[str], know
     """
     import pyarrow as pa
 
-    rows = [
-        (request.key, request.rubric.scorer, request.is_label, content_hash, known[content_hash])
-        for request, content_hash in zip(requests, hashes, strict=True)
-        if content_hash in known
-    ]
-    columns = {name: [row[number] for row in rows] for number, name in enumerate(("key", "scorer", "is_label", "hash"))}
-    columns |= {name: [getattr(row[-1], name) for row in rows] for name in Verdict.model_fields}
-    return pa.table(columns, verdicts_schema())
+    rows = []
+    for request, content_hash in zip(requests, hashes, strict=True):
+        if content_hash in known:
+            about = {"key": request.key, "scorer": request.rubric.scorer, "is_label": request.is_label}
+            rows.append({**about, "hash": content_hash, **known[content_hash].model_dump()})
+    return pa.Table.from_pylist(rows, verdicts_schema())
 
 
 def known_verdicts(table: pa.Table) -> dict[str, Verdict]:
@@ -65,9 +63,5 @@ def known_verdicts(table: pa.Table) -> dict[str, Verdict]:
     """
     if missing := [name for name in verdicts_schema().names if name not in table.column_names]:
         raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
-    columns = ["score", "verdict", "reason", "input_tokens", "output_tokens"]
-    rows = table.select(columns).to_pylist()
-    return {
-        content_hash: Verdict.model_validate(row)
-        for content_hash, row in zip(table["hash"].to_pylist(), rows, strict=True)
-    }
+    # Verdict ignores the columns about the answer.
+    return {row["hash"]: Verdict.model_validate(row) for row in table.to_pylist()}

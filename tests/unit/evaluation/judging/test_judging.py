@@ -14,7 +14,7 @@ from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.evaluation.judging.judging import Judging
-from airflow_provider_assistant.evaluation.judging.labels import work_of
+from airflow_provider_assistant.evaluation.judging.labels import assign
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, JudgeOptions
 from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts
 from airflow_provider_assistant.evaluation.scorers import scorers_of
@@ -54,7 +54,7 @@ def judging(count=300, *, known=None, save=None, **options):
     cases = [make_case(f"Answer {number}.", key=str(number)) for number in range(count)]
     files = []
     made = Judging(
-        work_of(cases, [TONE]), "m", JudgeOptions.parse(options), known=known or {}, save=save or files.append
+        assign(cases, [TONE]), "m", JudgeOptions.parse(options), known=known or {}, save=save or files.append
     )
     return made, files, cases
 

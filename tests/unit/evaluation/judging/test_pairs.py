@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.evaluation.judging.labels import work_of
+from airflow_provider_assistant.evaluation.judging.labels import assign
 from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_counts, pairs_of
 from airflow_provider_assistant.evaluation.judging.requests import (
     PREFERENCES,
@@ -156,7 +156,7 @@ def test_a_preference_is_no_verdict_on_one_answer():
 
 def test_labels_are_about_single_answers():
     cases = [make_case("New.", row={"human": "yes"})]
-    work = work_of(cases, [TONE, PAIRWISE], [make_case("Old.")])
+    work = assign(cases, [TONE, PAIRWISE], [make_case("Old.")])
     assert [label.request.rubric for label in work.labels] == [TONE]
     assert [request.rubric for request in work.requests] == [TONE, PAIRWISE, PAIRWISE]
-    assert work_of(cases, [PAIRWISE]).requests == []
+    assert assign(cases, [PAIRWISE]).requests == []

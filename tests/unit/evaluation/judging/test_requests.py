@@ -7,7 +7,7 @@ import json
 import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.evaluation.judging.labels import check_labels, work_of
+from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
 from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict, parse_verdict
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, Rubric
 from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts, verdicts_table
@@ -109,7 +109,7 @@ def test_a_long_reason_is_shortened():
 
 
 def test_the_file_of_verdicts_is_in_the_order_of_the_questions_and_can_be_read():
-    work = work_of([make_case("A.", key=key, message=key) for key in "abc"], [TONE])
+    work = assign([make_case("A.", key=key, message=key) for key in "abc"], [TONE])
     hashes = [request.content_hash("m") for request in work.requests]
     verdicts = [Verdict(score=number / 2, verdict="pass", reason="é", input_tokens=number) for number in range(3)]
     known = dict(zip(hashes, verdicts, strict=True))
@@ -123,30 +123,30 @@ def test_the_file_of_verdicts_is_in_the_order_of_the_questions_and_can_be_read()
 
 @pytest.mark.parametrize(("cell", "passes"), [("true", True), ("no", False), (1, True), (False, False)])
 def test_a_label_is_a_bool_or_a_word(cell, passes):
-    [label] = work_of([make_case(row={"human": cell})], [TONE]).labels
+    [label] = assign([make_case(row={"human": cell})], [TONE]).labels
     assert label.passes is passes
 
 
 @pytest.mark.parametrize("cell", [None, "", float("nan")])
 def test_an_empty_cell_is_no_label(cell):
-    assert work_of([make_case(row={"human": cell})], [TONE]).labels == []
+    assert assign([make_case(row={"human": cell})], [TONE]).labels == []
 
 
 def test_a_label_that_is_no_verdict_is_refused():
     with pytest.raises(AssistantInputError, match="human must be true, false or empty, not 'perhaps'"):
-        work_of([make_case(row={"human": "perhaps"})], [TONE])
+        assign([make_case(row={"human": "perhaps"})], [TONE])
 
 
 def test_with_several_judges_each_has_its_own_column():
     row = {"human.tone": "yes", "human.correctness": None}
-    [label] = work_of([make_case(expected="x", row=row)], [TONE, CORRECTNESS]).labels
+    [label] = assign([make_case(expected="x", row=row)], [TONE, CORRECTNESS]).labels
     assert label.request.rubric == TONE
     with pytest.raises(AssistantInputError, match=r"Name it 'human\.tone'"):
-        work_of([make_case(expected="x", row={"human": "yes"})], [TONE, CORRECTNESS])
+        assign([make_case(expected="x", row={"human": "yes"})], [TONE, CORRECTNESS])
 
 
 def test_a_labelled_answer_is_judged_also_if_the_question_has_no_answer_now():
-    work = work_of([make_case(None, status="failed", row={"human": "yes", "human_answer": "Old."})], [TONE])
+    work = assign([make_case(None, status="failed", row={"human": "yes", "human_answer": "Old."})], [TONE])
     [request] = work.requests
     assert (request.answer, request.is_label) == ("Old.", True)
     assert [label.request for label in work.labels] == [request]
@@ -156,7 +156,7 @@ def test_a_label_counts_once_however_often_the_question_was_asked():
     def labels(*answers, **row):
         repetitions = enumerate(answers, start=1)
         cases = [make_case(text, repetition=number, row={"human": "yes", **row}) for number, text in repetitions]
-        work = work_of(cases, [TONE])
+        work = assign(cases, [TONE])
         assert [label.request for label in work.labels if label.request.is_label] == [
             request for request in work.requests if request.is_label
         ]
@@ -168,7 +168,7 @@ def test_a_label_counts_once_however_often_the_question_was_asked():
 
 
 def test_labels_are_counted_per_judge():
-    labels = work_of([make_case(key=key, row={"human": "yes"}) for key in "ab"], [TONE]).labels
+    labels = assign([make_case(key=key, row={"human": "yes"}) for key in "ab"], [TONE]).labels
     check_labels(labels, [parse_rule("judge.tone agreement >= 0.6 on >= 2 labels")])
     with pytest.raises(AssistantInputError, match="needs 3 labels, and only 2"):
         check_labels(labels, [parse_rule("judge.tone agreement >= 0.6 on >= 3 labels")])
