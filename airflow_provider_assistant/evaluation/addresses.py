@@ -25,7 +25,8 @@ def address(url: str) -> str:
     rest = _SCHEME.sub("", url.strip(), count=1).partition("#")[0]
     before, _, query = rest.partition("?")
     host, _, path = before.partition("/")
-    return f"{host.lower()}/{unquote(path)}".rstrip("/") + (f"?{query}" if query else "")
+    page = f"{host.lower()}/{unquote(path)}".rstrip("/")
+    return f"{page}?{query}" if query else page
 
 
 def addresses_in(text: str) -> set[str]:
@@ -37,8 +38,13 @@ def addresses_in(text: str) -> set[str]:
 
     :param text: Any text.
     """
-    words = (_trimmed(word) for word in _OUTSIDE.split(text) if 3 < len(word) <= _LONGEST)
-    return {address(word) for word in words if "." in word or "://" in word}
+    found = set()
+    for word in _OUTSIDE.split(text):
+        if 3 < len(word) <= _LONGEST:
+            trimmed = _trimmed(word)
+            if "." in trimmed or "://" in trimmed:
+                found.add(address(trimmed))
+    return found
 
 
 def is_address(text: str) -> bool:

@@ -16,13 +16,29 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 
 # Columns of a proposal. A person fills in the expectations, and in ``human`` whether ``human_answer`` is right.
 COLUMNS = (
-    *("key", "message", "expected", "must_include", "must_not_include", "expected_url", "expect_no_answer", "tags"),
-    *("human_answer", "human", "rating", "rated_at", "rated_request_id"),
+    "key",
+    "message",
+    "expected",
+    "must_include",
+    "must_not_include",
+    "expected_url",
+    "expect_no_answer",
+    "tags",
+    "human_answer",
+    "human",
+    "rating",
+    "rated_at",
+    "rated_request_id",
 )
 # Reasons why a rating does not become a case.
 SKIPPED = (
-    *("replaced", "other_ratings", "without_answer", "later_turns"),
-    *("in_golden_set", "duplicates", "over_limit"),
+    "replaced",
+    "other_ratings",
+    "without_answer",
+    "later_turns",
+    "in_golden_set",
+    "duplicates",
+    "over_limit",
 )
 
 
@@ -134,7 +150,8 @@ def propose(
     :return: The cases and the counts.
     """
     bad, skipped = bad_requests(ratings, words)
-    known, proposed = [normalise(message) for message in golden], list[str]()
+    known = [normalise(message) for message in golden]
+    proposed: list[str] = []
     rows: list[dict[str, Any]] = []
     for rating in bad:
         answered = answers.get(rating.request)
@@ -159,7 +176,8 @@ def propose(
 
 
 def _is_near(text: str, others: Sequence[str]) -> bool:
-    process, ratio = require_extra("rapidfuzz.process"), require_extra("rapidfuzz.fuzz").ratio
+    process = require_extra("rapidfuzz.process")
+    ratio = require_extra("rapidfuzz.fuzz").ratio
     return process.extractOne(text, others, scorer=ratio, score_cutoff=NEAR) is not None
 
 

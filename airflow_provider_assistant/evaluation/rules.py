@@ -109,13 +109,15 @@ class Condition:
             ignored; None is a missing score: the question has no answer, or the scorer raised an error.
         :return: None if it cannot be judged: a score is missing and all others hold, or no scorer is applicable.
         """
-        found = [term.holds(score) if score is not None else None for term, score in self._applicable(scores)]
-        if False in found:
-            return False
-        return None if None in found or not found else True
-
-    def _applicable(self, scores: Mapping[str, float | None]) -> list[tuple[Term, float | None]]:
-        return [(term, scores[term.name]) for term in self.terms if term.name in scores]
+        terms = [term for term in self.terms if term.name in scores]
+        is_missing = False
+        for term in terms:
+            score = scores[term.name]
+            if score is None:
+                is_missing = True
+            elif not term.holds(score):
+                return False
+        return None if is_missing or not terms else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +186,11 @@ def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
             "'latency p95 <= 20', 'token_f1 drop <= 0.02' or 'judge.correctness agreement >= 0.6 on >= 50 labels', "
             "with a number without % or unit",
         )
-    rule = Rule(text, _term_of(found), found["tag"], found["of"], int(found["labels"]) if found["labels"] else None)
-    _check_rule(rule, scorers)
+    labels = int(found["labels"]) if found["labels"] else None
+    rule = Rule(text, _term_of(found), found["tag"], found["of"], labels)
+    problem = _problem(rule, scorers)
+    if problem:
+        raise _refused(text, "rule", problem)
     return rule
 
 
@@ -258,47 +263,57 @@ def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
     return [name for name in names if name.startswith(JUDGE)]
 
 
-def _check_rule(rule: Rule, scorers: Collection[str] | None) -> None:
+def _problem(rule: Rule, scorers: Collection[str] | None) -> str | None:
+    """Return why a rule is not valid, or None."""
     is_scorer = rule.name not in {COVERAGE, PASS_RATE, DISAGREEMENT}
     # Quantiles of latency and noticed_after do not need a scorer. Their means do.
     of_latency = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
     if scorers is not None and is_scorer and not of_latency and rule.name not in scorers:
-        raise _refused(rule.text, "rule", f"there is no scorer {rule.name!r}, only {_listed(scorers)}")
+        return f"there is no scorer {rule.name!r}, only {_listed(scorers)}"
+    problem = None
     if rule.tag == "":
-        raise _refused(rule.text, "rule", "there is no tag between the brackets")
-    if rule.tag is not None and (rule.name == DISAGREEMENT or rule.of == WORST):
-        raise _refused(rule.text, "rule", "repetitions are compared over all questions only, not per tag")
-    if rule.is_agreement or rule.labels is not None:
-        _check_agreement(rule)
+        problem = "there is no tag between the brackets"
+    elif rule.tag is not None and (rule.name == DISAGREEMENT or rule.of == WORST):
+        problem = "repetitions are compared over all questions only, not per tag"
+    elif rule.is_agreement or rule.labels is not None:
+        problem = _problem_of_agreement(rule)
+    elif rule.of is not None and not is_scorer:
+        problem = f"{rule.name} is one number and has no {rule.of}"
+    elif rule.is_drop:
+        problem = _problem_of_drop(rule)
     elif rule.of is not None:
-        _check_quantity(rule, is_scorer=is_scorer)
+        problem = _problem_of_quantile(rule)
+    return problem
 
 
-def _check_quantity(rule: Rule, *, is_scorer: bool) -> None:
-    if not is_scorer:
-        raise _refused(rule.text, "rule", f"{rule.name} is one number and has no {rule.of}")
-    if rule.is_drop:
-        if rule.term.comparison not in {"<=", "<"}:
-            raise _refused(rule.text, "rule", "a drop needs an upper limit: use <=")
-        if rule.term.threshold < 0:
-            raise _refused(rule.text, "rule", "the limit of a drop must not be negative")
-    elif rule.of not in (WORST, *QUANTILES):
-        raise _refused(rule.text, "rule", f"the quantiles are {', '.join(QUANTILES)}")
-    elif rule.tag is not None:
-        raise _refused(rule.text, "rule", "quantiles are computed over all questions only, not per tag")
+def _problem_of_drop(rule: Rule) -> str | None:
+    if rule.term.comparison not in {"<=", "<"}:
+        return "a drop needs an upper limit: use <="
+    if rule.term.threshold < 0:
+        return "the limit of a drop must not be negative"
+    return None
 
 
-def _check_agreement(rule: Rule) -> None:
-    if not rule.is_agreement or not rule.name.startswith(JUDGE):
-        raise _refused(rule.text, "rule", "only the agreement of a judge, such as judge.correctness, is 'on' labels")
-    if rule.name == PAIRWISE:
-        raise _refused(rule.text, "rule", NO_LABELS)
+def _problem_of_quantile(rule: Rule) -> str | None:
+    if rule.of not in (WORST, *QUANTILES):
+        return f"the quantiles are {', '.join(QUANTILES)}"
     if rule.tag is not None:
-        raise _refused(rule.text, "rule", "agreement is computed over all labels only, not per tag")
+        return "quantiles are computed over all questions only, not per tag"
+    return None
+
+
+def _problem_of_agreement(rule: Rule) -> str | None:
+    if not rule.is_agreement or not rule.name.startswith(JUDGE):
+        return "only the agreement of a judge, such as judge.correctness, is 'on' labels"
+    if rule.name == PAIRWISE:
+        return NO_LABELS
+    if rule.tag is not None:
+        return "agreement is computed over all labels only, not per tag"
     if rule.term.comparison not in {">=", ">"}:
-        raise _refused(rule.text, "rule", "an agreement can only be limited with >= or >")
+        return "an agreement can only be limited with >= or >"
     if not rule.labels:
-        raise _refused(rule.text, "rule", "end it with the number of labels that are enough: 'on >= 50 labels'")
+        return "end it with the number of labels that are enough: 'on >= 50 labels'"
+    return None
 
 
 def _term(part: str, text: str) -> Term:

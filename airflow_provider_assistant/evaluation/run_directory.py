@@ -86,12 +86,15 @@ class RunDirectory:
         :param run: Ids of the task instance, as in the summary.
         :raises AssistantInputError: The folder belongs to another task instance.
         """
-        found = self.read_summary()
-        of = ("dag_id", "task_id", "run_id", "map_index", "region")
-        if found and any(found.run.get(item) != run.get(item) for item in of):
+        summary = self.read_summary()
+        if summary is None:
+            return
+        ids = ("dag_id", "task_id", "run_id", "map_index", "region")
+        owner = {name: summary.run.get(name) for name in ids}
+        if owner != {name: run.get(name) for name in ids}:
+            named = ", ".join(f"{name} {value}" for name, value in owner.items())
             raise AssistantInputError(
-                f"{str(self.folder)!r} holds the evaluation of "
-                f"{', '.join(f'{item} {found.run.get(item)}' for item in of)}",
+                f"{str(self.folder)!r} holds the evaluation of {named}",
                 todo="Give this one another name or output_path.",
                 field="name",
             )
@@ -118,16 +121,20 @@ class RunDirectory:
         """Yield the complete evaluations of runs before this one, latest first."""
         if not self.folder.parent.is_dir():
             return
-        names = sorted(entry.name for entry in self.folder.parent.iterdir())
         stamp = _stamp(self.folder.name)
-        for name in reversed([name for name in names if _is_run(name) and _stamp(name) < stamp]):
+        names = [entry.name for entry in self.folder.parent.iterdir()]
+        for name in sorted(names, reverse=True):
+            if not _is_run(name) or _stamp(name) >= stamp:
+                continue
             place = RunDirectory(self.folder.parent / name)
-            if summary := place.read_summary():
+            summary = place.read_summary()
+            if summary:
                 yield place, summary
 
     def trend(self) -> list[Summary]:
         """Return the summaries of the last runs before this one, earliest first."""
-        return [summary for _, summary in islice(self.earlier(), TREND)][::-1]
+        summaries = [summary for _, summary in islice(self.earlier(), TREND)]
+        return summaries[::-1]
 
 
 def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | None:
@@ -146,9 +153,10 @@ def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | 
         return _tagged(place, wanted["tag"])
     if wanted != PREVIOUS:
         return _at(ObjectStoragePath(wanted), place)
-    passed = ((found, summary) for found, summary in place.earlier() if summary.gate.verdict != "failed")
-    found = next(passed, None)
-    return _baseline(found[0].scores, found[1]) if found else None
+    for found, summary in place.earlier():
+        if summary.gate.verdict != "failed":
+            return _baseline(found.scores, summary)
+    return None
 
 
 def _tagged(place: RunDirectory, tag: str) -> Baseline:
@@ -177,20 +185,22 @@ def _at(path: ObjectStoragePath, place: RunDirectory) -> Baseline:
         return _baseline(RunDirectory(path).scores, summary)
     if not path.is_file():
         raise AssistantInputError(f"baseline {str(path)!r} does not exist", field="baseline")
-    return _baseline(path, RunDirectory(path.parent).read_summary() if path.name == SCORES else None)
+    summary = RunDirectory(path.parent).read_summary() if path.name == SCORES else None
+    return _baseline(path, summary)
 
 
 def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
-    about = {"path": str(scores), "name": None, "run_id": None, "tag": None, "asked_at": None}
-    judges = {}
-    if summary:
-        judges = {name: scorer.judge for name, scorer in summary.scorers.items() if scorer.judge}
-        about |= {
-            "name": summary.name,
-            "run_id": summary.run.get("run_id"),
-            "tag": summary.tag,
-            "asked_at": summary.asked_at,
-        }
+    if summary is None:
+        unknown = dict.fromkeys(("name", "run_id", "tag", "asked_at"))
+        return Baseline(_read(scores), {"path": str(scores), **unknown})
+    about = {
+        "path": str(scores),
+        "name": summary.name,
+        "run_id": summary.run.get("run_id"),
+        "tag": summary.tag,
+        "asked_at": summary.asked_at,
+    }
+    judges = {name: scorer.judge for name, scorer in summary.scorers.items() if scorer.judge}
     return Baseline(_read(scores), about, judges)
 
 

@@ -59,13 +59,23 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
     """
     if isinstance(names, str) or not names:
         raise AssistantInputError(f"scorers must be a list of at least one name, not {names!r}", field="scorers")
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
         raise AssistantInputError(f"scorers name {', '.join(twice)} more than once", field="scorers")
-    scorers = [SCORERS[name] if name in SCORERS else _judge(name) or _own(name) for name in names]
+    scorers = [_scorer(name) for name in names]
     for scorer in scorers:
         if scorer.library:
             require_extra(scorer.library)
     return scorers
+
+
+def _scorer(name: str) -> Scorer:
+    if name in SCORERS:
+        return SCORERS[name]
+    if name.startswith(JUDGE):
+        # Judging.bound() gives it its verdicts.
+        return Scorer(name, JUDGED, _unasked, is_share=name != PAIRWISE)
+    return _own(name)
 
 
 def exact_match(answer: str, expected: str) -> bool:
@@ -119,22 +129,29 @@ def _lexical(compare: Callable[[str, str], float | bool]) -> Callable[[Case], fl
 
 
 def _must_include(case: Case) -> float | None:
-    phrases = case.must_include
-    return sum(includes(case.answer or "", phrase) for phrase in phrases) / len(phrases) if phrases else None
+    if not case.must_include:
+        return None
+    found = [includes(case.answer or "", phrase) for phrase in case.must_include]
+    return sum(found) / len(found)
 
 
 def _must_not_include(case: Case) -> bool | None:
-    phrases = case.must_not_include
-    return not any(includes(case.answer or "", phrase) for phrase in phrases) if phrases else None
+    if not case.must_not_include:
+        return None
+    return not any(includes(case.answer or "", phrase) for phrase in case.must_not_include)
 
 
 def _cites(case: Case) -> float | None:
     expected = {address(url) for url in case.expected_url}
-    return len(expected & addresses_in(case.answer or "")) / len(expected) if expected else None
+    if not expected:
+        return None
+    return len(expected & addresses_in(case.answer or "")) / len(expected)
 
 
 def _refusal(case: Case) -> bool | None:
-    return None if case.expect_no_answer is None else refuses(case.answer or "") == case.expect_no_answer
+    if case.expect_no_answer is None:
+        return None
+    return refuses(case.answer or "") == case.expect_no_answer
 
 
 SCORERS = {
@@ -152,11 +169,6 @@ SCORERS = {
         Scorer("latency", LATENCY, lambda case: case.seconds, higher_is_better=False, is_share=False),
     )
 }
-
-
-def _judge(name: str) -> Scorer | None:
-    """Return the scorer of a judge, which :meth:`.Judging.bound` gives its verdicts; None for other names."""
-    return Scorer(name, JUDGED, _unasked, is_share=name != PAIRWISE) if name.startswith(JUDGE) else None
 
 
 def _unasked(case: Case) -> float:
