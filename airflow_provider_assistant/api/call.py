@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Generic, Literal, TypeVar
 
+from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.exceptions import AssistantResponseError
-from airflow_provider_assistant.parsing import shallow_json
 
 T = TypeVar("T")
 
@@ -33,18 +33,20 @@ class Upload:
 @dataclass(frozen=True, slots=True)
 class CallInfo:
     """
-    Status, attempts and duration of a successful call.
+    Status, attempts, duration and JSON text of a successful call.
 
     :param status: HTTP status of the response.
     :param attempts: Number of attempts, at least 1. Default: 1.
     :param ambiguous: Number of failed attempts that may have taken effect as well. Default: 0.
     :param seconds: Seconds from the first attempt to the response, including waits. Default: 0.
+    :param raw_json: The body as JSON text, with every digit. Default: None, the body was empty.
     """
 
     status: int
     attempts: int = 1
     ambiguous: int = 0
     seconds: float = 0.0
+    raw_json: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +104,21 @@ class Response:
         """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
-    def decoded(self) -> Any:
+    def document(self) -> strict_json.Document | None:
         """
         Return the body, decoded from JSON.
 
-        :return: The JSON value; None if the body is empty, which the API allows.
-        :raises AssistantResponseError: The body is not JSON (such as a proxy's web page), too large, truncated, or
-            nested too deeply.
+        :return: The JSON text and its value; None if the body is empty, which the API allows.
+        :raises AssistantResponseError: The body is not JSON (such as a proxy's web page), too large, truncated, nested
+            too deeply, or has too many values.
         """
         if self.defect:
             raise AssistantResponseError(f"status {self.status} with a body that {self.defect}")
         if not self.body.strip():
             return None
         try:
-            return shallow_json.loads(self.body)
-        except shallow_json.TooDeepError as error:
+            return strict_json.read(self.body)
+        except strict_json.LimitError as error:
             raise AssistantResponseError(f"status {self.status} with a body whose JSON is {error}") from None
         except ValueError:
             kind = self.headers.get("content-type", "no content type")[:100]

@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.replies import error_text
 from airflow_provider_assistant.exceptions import (
@@ -29,7 +30,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
     AssistantTimeoutError,
 )
-from airflow_provider_assistant.parsing import shallow_json
 from airflow_provider_assistant.texts import shortened
 
 DETAIL_LENGTH = 300
@@ -226,7 +226,7 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
 def _detail(response: Response) -> str:
     """Return the error text of a JSON body, or the title or text of a web page, shortened."""
     try:
-        text = error_text(shallow_json.loads(response.body)) or ""
+        text = error_text(strict_json.read(response.body).value) or ""
     except ValueError:
         page = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
         title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)

@@ -166,7 +166,14 @@ def jittered(pause: float, rng: random.Random) -> float:
     return pause + rng.uniform(0.0, max(JITTER * pause, LEAST_JITTER))
 
 
-def perform(call: Call[T], rule: RetryPolicy, *, now: Clock, rng: random.Random) -> Flow[T]:
+def perform(
+    call: Call[T],
+    rule: RetryPolicy,
+    *,
+    now: Clock,
+    rng: random.Random,
+    is_final: Callable[[AssistantError], bool] = lambda _: False,
+) -> Flow[T]:
     """
     Send one call, retry it as the rule allows, and return its reply.
 
@@ -177,6 +184,8 @@ def perform(call: Call[T], rule: RetryPolicy, *, now: Clock, rng: random.Random)
     :param rule: Limits for the retries.
     :param now: Clock, returning seconds since the epoch.
     :param rng: Random generator of the jitter.
+    :param is_final: Whether an ambiguous error is not retried, although the rule retries such
+        errors. Default: none is.
     :return: The reply that the call's parser builds.
     :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
     :raises AssistantConnectionError: The connection cannot be opened, or it broke.
@@ -191,8 +200,8 @@ def perform(call: Call[T], rule: RetryPolicy, *, now: Clock, rng: random.Random)
         outcome = _answered((yield Send(call)))
         if isinstance(outcome, Response) and outcome.is_success:
             # If the clock was set back, the difference would be negative.
-            call_info = CallInfo(outcome.status, attempt, ambiguous, max(0.0, now() - started))
-            return _parsed(call, outcome, call_info)
+            seconds = max(0.0, now() - started)
+            return _parsed(call, outcome, attempt, ambiguous, seconds)
         error = _error(call, outcome, now)
         is_ambiguous = errors.may_have_happened(call, outcome)
         ambiguous += is_ambiguous
@@ -206,13 +215,9 @@ def perform(call: Call[T], rule: RetryPolicy, *, now: Clock, rng: random.Random)
             failures += 1
             pause = rule.pause(failures, retry_after)
             in_bounds = failures < rule.attempts and pause <= rule.max_backoff
-        again = (
-            in_bounds
-            and errors.is_transient(error)
-            and (rule.retry_ambiguous or not is_ambiguous)
-            and (call.upload is None or call.upload.rewindable)
-        )
-        if not again:
+        may_repeat = not is_ambiguous or (rule.retry_ambiguous and not is_final(error))
+        can_repeat = call.upload is None or call.upload.rewindable
+        if not (in_bounds and errors.is_transient(error) and may_repeat and can_repeat):
             if ambiguous:
                 raise ambiguous_error(call, error, attempt) from error
             raise error
@@ -244,7 +249,7 @@ def poll(
             raise error
         return error
     try:
-        request = _parsed(call, outcome, CallInfo(outcome.status))
+        request = _parsed(call, outcome)
     except AssistantResponseError as error:
         return error
     if request.state != "pending":
@@ -328,9 +333,11 @@ def _error(call: Call[Any], outcome: Response | TransportFailure, now: Clock) ->
     return errors.from_failure(call, outcome)
 
 
-def _parsed(call: Call[T], response: Response, call_info: CallInfo) -> T:
+def _parsed(call: Call[T], response: Response, attempts: int = 1, ambiguous: int = 0, seconds: float = 0.0) -> T:
     try:
-        return call.parse(response.decoded(), call_info)
+        found = response.document()
+        value, text = (found.value, found.text) if found else (None, None)
+        return call.parse(value, CallInfo(response.status, attempts, ambiguous, seconds, text))
     except AssistantResponseError as error:
         happened = f"{call}: {error.happened}"
         if not call.repeatable:

@@ -25,12 +25,17 @@ class ApiReply:
     """
     A successful reply; base class of all other replies.
 
-    :param raw: The JSON as received; None if the body was empty.
+    :param raw: The JSON value; None if the body was empty. See :class:`.strict_json.Document` for what is replaced.
     :param call_info: Status, number of attempts and duration of the call.
     """
 
     raw: Any
     call_info: CallInfo
+
+    @property
+    def raw_json(self) -> str | None:
+        """The JSON text, with every digit; None if the body was empty."""
+        return self.call_info.raw_json
 
     @property
     def created_id(self) -> str | None:
@@ -41,9 +46,9 @@ class ApiReply:
         """
         Return the reply as plain JSON types, for XCom.
 
-        :return: ``raw``.
+        :return: ``raw``, see :func:`xcom_value`.
         """
-        return {"raw": self.raw}
+        return {"raw": xcom_value(self.raw)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class CreatedDocument(ApiReply):
 
         :return: ``document_id`` and ``raw``.
         """
-        return {"document_id": self.document_id, "raw": self.raw}
+        return {"document_id": self.document_id, "raw": xcom_value(self.raw)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ class ChatAnswer(ApiReply):
             "session_id": self.session_id,
             "request_id": self.request_id,
             "seconds": round(self.call_info.seconds, 3),
-            "raw": self.raw,
+            "raw": xcom_value(self.raw),
         }
 
 
@@ -192,7 +197,7 @@ class ChatRequest(ApiReply):
             "status": self.status,
             "text": self.text,
             "error": self.error,
-            "raw": self.raw,
+            "raw": xcom_value(self.raw),
         }
 
 
@@ -206,6 +211,10 @@ BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
 END_FIELDS = ("completed_at", "finished_at", "ended_at")
 # Words with which an envelope acknowledges the HTTP call: neither an answer nor the status of a chat request.
 ACKNOWLEDGEMENTS = frozenset({"ok", "success", "successful", "true"})
+# Names by which Airflow's serialization recognises its own objects.
+RESERVED_NAMES = frozenset(
+    {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__source", "__var"}
+)
 # Fields that may hold an acknowledgement as well as an answer.
 SHARED_FIELDS = frozenset({"response", "output", "result", "text", "content", "message"})
 
@@ -224,6 +233,24 @@ def error_text(raw: Any) -> str | None:
         if text:
             return text
     return _first_text(parts, ERROR_FIELDS)
+
+
+def xcom_value(value: Any) -> Any:
+    """
+    Return a JSON value that Airflow's XCom passes on as it is.
+
+    Airflow refuses some names in an object, or builds an object of Python from them: these get a leading underscore.
+    The task's process sends XComs as MessagePack, whose integers have 64 bits: longer ones become text.
+
+    :param value: The JSON value.
+    """
+    if isinstance(value, dict):
+        return {f"_{name}" if name in RESERVED_NAMES else name: xcom_value(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [xcom_value(one) for one in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value
 
 
 def find_request_id(raw: Any) -> str | None:

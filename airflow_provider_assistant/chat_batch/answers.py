@@ -114,7 +114,7 @@ def _answered(answer: FinishedRequest) -> dict[str, Any]:
         "seconds": answer.latency,
         "noticed_after": answer.noticed_after,
         "polls": answer.polls,
-        "raw": None if answer.raw is None else json.dumps(answer.raw),
+        "raw": answer.raw,
     }
 
 
@@ -169,7 +169,7 @@ def published(
             "complete",
             row["answer"],
             None,
-            row["raw"] and json.loads(row["raw"]),
+            row["raw"],
             row["completed_at"].timestamp(),
             round((row["completed_at"] - row["submitted_at"]).total_seconds(), 6),
             row["polls"],

@@ -388,5 +388,5 @@ def _created(key: str, answer: FinishedRequest) -> CreatedEntry:
 def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:
     """Return the answer of a question in sync mode."""
     seconds = round(reply.call_info.seconds, 6)
-    answer = (reply.text, None, reply.raw, now, seconds)
+    answer = (reply.text, None, reply.raw_json, now, seconds)
     return FinishedRequest(question_id, reply.request_id, "complete", *answer, polls=0, latency=seconds)

@@ -31,7 +31,7 @@ class FinishedRequest(NamedTuple):
     :param status: ``complete``; ``failed``; or ``lost``, if the service no longer knows the chat request.
     :param text: Text of the answer, or None.
     :param error: Reason why there is no answer, or None.
-    :param raw: The last reply as received.
+    :param raw: The last reply as JSON text, with every digit; None if there is none.
     :param ended_at: Time of the end by the service's own times, or else of the poll that found it, in seconds since the
         epoch.
     :param seconds: Seconds from the submission to ``ended_at``.
@@ -46,7 +46,7 @@ class FinishedRequest(NamedTuple):
     status: State
     text: str | None
     error: str | None
-    raw: Any
+    raw: str | None
     ended_at: float
     seconds: float
     polls: int

@@ -128,7 +128,7 @@ class PollSchedule:
         took = reply.service_seconds if reply else None
         latency = None if took is None else min(round(took, 6), noticed)
         seconds = noticed if latency is None else latency
-        text, raw = (reply.text, reply.raw) if reply else (None, None)
+        text, raw = (reply.text, reply.raw_json) if reply else (None, None)
         answer = (text, error, raw, round(submitted_at + seconds, 6), seconds, poll.number, latency, noticed)
         return FinishedRequest(question_id, request_id, status, *answer)
 

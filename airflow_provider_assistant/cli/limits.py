@@ -6,7 +6,7 @@ import argparse
 
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.runner import OK, command, open_hook
-from airflow_provider_assistant.lake.flattening import flatten
+from airflow_provider_assistant.lake.flattening import flatten, with_digits
 
 
 @command
@@ -15,7 +15,7 @@ def limits(out: Console, args: argparse.Namespace) -> int:
     hook = open_hook(out, args)
     tenant_id = hook.resolve_tenant_id()
     with out.busy("reading limits"):
-        raw = hook.get_limits().raw
-    out.result({"tenant_id": tenant_id, "limits": raw})
-    out.table(("limit", "value"), [(leaf.metric, leaf.text) for leaf in flatten(raw)])
+        reply = hook.get_limits()
+    out.result({"tenant_id": tenant_id, "limits": reply.raw})
+    out.table(("limit", "value"), [(leaf.metric, leaf.text) for leaf in flatten(with_digits(reply.raw_json or "null"))])
     return OK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 from airflow.providers.common.compat.sdk import Connection
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -84,7 +84,7 @@ def extra_of(connection: Connection) -> dict[str, Any]:
     :raises AssistantInputError: The extra is not a JSON object.
     """
     try:
-        extra = json.loads(connection.extra or "{}")
+        extra = strict_json.loads(connection.extra or "{}")
     except ValueError:
         extra = None
     if not isinstance(extra, dict):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.lake.flattening import Leaves, as_text
+from airflow_provider_assistant.lake.flattening import Leaves, as_text, with_digits
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -174,28 +174,33 @@ DATASETS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Capture:
     """
     One reply with limits or statistics, and its origin.
 
     :param captured_at: Time at which the reply arrived, with a time zone.
-    :param raw: The JSON as received.
+    :param raw: The reply as JSON text, with every digit; None if it was empty.
     :param tenant_id: Id of the tenant. Default: None, unknown.
     :param site_id: Id of the site; required for statistics. Default: None.
     :param logical_date: Logical date of the DAG run. Default: None.
     """
 
     captured_at: datetime
-    raw: Any
+    raw: str | None
     tenant_id: str | None = None
     site_id: str | None = None
     logical_date: datetime | None = None
 
+    @cached_property
+    def value(self) -> Any:
+        """Value of ``raw``; its numbers with a fraction are :class:`.Digits`."""
+        return None if self.raw is None else with_digits(self.raw)
+
     @property
     def period(self) -> str | None:
         """The reply's ``period`` field as text; None if it has none."""
-        found = self.raw.get("period") if isinstance(self.raw, Mapping) else None
+        found = self.value.get("period") if isinstance(self.value, Mapping) else None
         return None if found is None else as_text(found)
 
 
@@ -216,7 +221,7 @@ def metrics_table(
     leaves = Leaves(list_keys)
     rows: list[int] = []
     for number, capture in enumerate(found):
-        rows += [number] * leaves.add(capture.raw)
+        rows += [number] * leaves.add(capture.value)
     columns: dict[str, Any] = {
         "metric": leaves.metrics,
         "value": leaves.values,
@@ -246,7 +251,7 @@ def replies_table(captures: Iterable[Capture]) -> pa.Table:
     columns: dict[str, Any] = {}
     for field in STATISTICS_RAW.schema():
         if field.name == "raw":
-            values = [storable(json.dumps(capture.raw, ensure_ascii=False)) for capture in found]
+            values = [storable(capture.raw or "null") for capture in found]
         else:
             values = [_stored(getattr(capture, field.name)) for capture in found]
         columns[field.name] = pa.array(values, field.type)

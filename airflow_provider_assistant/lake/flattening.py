@@ -13,13 +13,32 @@ from airflow_provider_assistant.texts import storable
 _KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
 
 
+class Digits(str):
+    """A number with a fraction or an exponent, as its text."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(parse_float=Digits)
+
+
+def with_digits(text: str) -> Any:
+    """
+    Return the value of a JSON text without losing digits.
+
+    :param text: The text, which :func:`.strict_json.read` has returned.
+    :return: The value. Numbers with a fraction or an exponent are :class:`Digits`.
+    """
+    return _DECODER.decode(text)
+
+
 class Metric(NamedTuple):
     """
     One leaf of a reply.
 
     :param metric: Dotted path; an item of a list is named by its position, from 0, or by the value of one of its
         fields.
-    :param value: The number; None for every other type.
+    :param value: The number, infinite beyond a double's range; None for every other type.
     :param text: The leaf as text: a string unchanged, everything else as JSON.
     :param type: JSON type: ``number``, ``string``, ``boolean``, ``null``, or an empty ``object`` or ``array``.
     """
@@ -61,13 +80,10 @@ class Leaves:
         stack: list[Iterator[tuple[_Place, Any]]] = [iter([(("", "", "$"), raw)])]
         while stack:
             for place, value in stack[-1]:
-                kind = type(value)
-                if kind is float:
+                if type(value) is Digits:
                     add_metric(place[2])
-                    add_value(value)
-                    # For finite numbers, repr() equals json.dumps() and is ten times as fast.
-                    text = repr(value)
-                    add_text(text if text[-1] not in "fn" else json.dumps(value))
+                    add_value(float(value))
+                    add_text(value)
                     add_type("number")
                 elif isinstance(value, dict | list) and value:
                     stack.append(self._members(place[0], place[1], value))

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
+from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import (
     BATCH,
@@ -23,7 +24,6 @@ from airflow_provider_assistant.loading.columns import (
     batches_of_arrow,
     columns_of_rows,
 )
-from airflow_provider_assistant.parsing import shallow_json
 from airflow_provider_assistant.storage.paths import StoragePath
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
@@ -219,7 +219,7 @@ def _is_undecoded(text: str) -> bool:
 
 def _json_lines(stack: ExitStack, path: StoragePath, wanted: ColumnSelection) -> Iterator[Batch]:
     opened = stack.enter_context(_uncompressed(path))
-    lines = ((number, line) for number, line in enumerate(opened, start=1) if line.strip())
+    lines = ((number, line) for number, line in enumerate(_text_lines(stack, opened), start=1) if line.strip())
     present: dict[str, None] = {}
     while some := list(itertools.islice(lines, BATCH)):
         rows, problems = _parsed([line for _, line in some])
@@ -234,14 +234,24 @@ def _json_lines(stack: ExitStack, path: StoragePath, wanted: ColumnSelection) ->
         wanted.check(present, repr(str(path)))
 
 
-def _parsed(lines: Sequence[bytes]) -> tuple[list[Mapping[str, Any]], dict[int, str]]:
+def _text_lines(stack: ExitStack, opened: Any) -> Iterator[bytes | str]:
+    """Return the lines of a file in UTF-8, or in the encoding that its byte order mark says."""
+    buffered = stack.enter_context(io.BufferedReader(opened))
+    mark, encoding = strict_json.encoding_of(buffered.peek(4))
+    buffered.read(len(mark))
+    if encoding == "utf-8":
+        return iter(buffered)
+    return stack.enter_context(io.TextIOWrapper(buffered, encoding=encoding, newline="\n"))
+
+
+def _parsed(lines: Sequence[bytes | str]) -> tuple[list[Mapping[str, Any]], dict[int, str]]:
     rows: list[Mapping[str, Any]] = []
     problems: dict[int, str] = {}
     for position, line in enumerate(lines):
         row: Any = None
         try:
-            row = shallow_json.loads(line)
-        except shallow_json.TooDeepError as error:
+            row = strict_json.loads(line)
+        except strict_json.LimitError as error:
             problems[position] = f"is JSON {error}"
         except ValueError as error:
             problems[position] = f"is not JSON: {error}"

@@ -5,6 +5,4 @@ The libraries that parse them read what strangers wrote. A file may make them us
 a thread nothing could stop them. So :mod:`.child` runs ``python -m airflow_provider_assistant.parsing`` and limits its
 memory and time; only this process imports the libraries. The package imports nothing else of ours, and no Airflow: the
 process starts in a fraction of a second.
-
-JSON is parsed in the calling process; :mod:`.shallow_json` limits its depth.
 """

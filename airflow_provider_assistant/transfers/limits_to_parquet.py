@@ -56,7 +56,10 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         tenant_id, day = self.hook.resolve_tenant_id(), self.day(context)
         limits = self.hook.get_limits()
         capture = lake.Capture(
-            datetime.now(UTC), limits.raw, tenant_id=tenant_id, logical_date=context["dag_run"].logical_date
+            datetime.now(UTC),
+            limits.raw_json,
+            tenant_id=tenant_id,
+            logical_date=context["dag_run"].logical_date,
         )
         table = lake.metrics_table(lake.LIMITS, [capture], self.list_keys)
         file = self.publish(context, table, self.output_path, "limits", day)

@@ -134,7 +134,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
         tenant_id = self.hook.tenant_id or self.hook.settings.tenant_id or None
         logical_date = context["dag_run"].logical_date
         captures = [
-            lake.Capture(moment, reply.raw, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
+            lake.Capture(moment, reply.raw_json, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
             for site_id, (moment, reply) in found.replies.items()
         ]
         replies = lake.replies_table(captures)

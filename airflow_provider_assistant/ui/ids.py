@@ -8,8 +8,8 @@ import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry
-from airflow_provider_assistant.parsing import shallow_json
 
 SUPERSEDED = "superseded"
 
@@ -60,7 +60,7 @@ def parse_id(text: str) -> EntryId:
     :raises ValueError: It is not an id of an entry.
     """
     try:
-        kind, scope, key, claimed_at = shallow_json.loads(base64.urlsafe_b64decode(text.encode()))
+        kind, scope, key, claimed_at = strict_json.loads(base64.urlsafe_b64decode(text.encode()))
         found = EntryId(str(kind), str(scope), str(key), datetime.fromisoformat(claimed_at))
     except (ValueError, TypeError, binascii.Error) as error:
         raise ValueError("not an id of an entry") from error

@@ -39,6 +39,7 @@ PURPOSE = {
     "observability": "metrics, traces, lineage",
     "exceptions": "the error tree",
     "quantiles": "percentiles",
+    "strict_json": "JSON from outside",
     "texts": "safe to show and to store",
 }
 OUTSIDE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
 import time
@@ -135,7 +136,7 @@ def year(_: Service, size: Size) -> list[Figure]:
 
 
 def _write(folder: str, days: int, sites: int) -> None:
-    reply = statistics()
+    reply = json.dumps(statistics())
     for number in range(days):
         now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
         captures = [lake.Capture(now, reply, site_id=f"site-{site:04}") for site in range(sites)]

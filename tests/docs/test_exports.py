@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A normal night, and a night of last week that was run again today."""
     now = datetime(2026, 11, 21, 0, 5, tzinfo=UTC)
     for day in (date(2026, 11, 21), date(2026, 11, 14)):
-        capture = lake.Capture(now, {"total": day.day, "plan": "business"}, site_id="acme-docs")
+        capture = lake.Capture(now, json.dumps({"total": day.day, "plan": "business"}), site_id="acme-docs")
         lake.publish(
             lake.metrics_table(lake.STATISTICS, [capture]), str(tmp_path / "lake"), "statistics", day, "dag.task"
         )
@@ -45,7 +46,7 @@ def test_rows_that_were_captured_late_are_left_out() -> None:
 
 
 def test_own_views_of_the_warehouse(tmp_path: Path) -> None:
-    capture = lake.Capture(datetime(2026, 11, 20, tzinfo=UTC), {"documents": {"total": 7}}, site_id="acme-docs")
+    capture = lake.Capture(datetime(2026, 11, 20, tzinfo=UTC), '{"documents": {"total": 7}}', site_id="acme-docs")
     day = date(2026, 11, 20)
     lake.publish(lake.metrics_table(lake.STATISTICS, [capture]), str(tmp_path / "lake"), "statistics", day, "dag.task")
     ids = {"site_id": "acme-docs", "session_id": "s", "request_id": "r", "attempts": 1}

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.judging.prompts import ANSWER, PAIR, PROMPT_VERSION
@@ -206,9 +207,12 @@ def _reply(body: Any, kind: type[_Reply]) -> tuple[_Reply, _Usage]:
     if message.refusal:
         raise AssistantResponseError(f"the model refused to judge: {message.refusal[:REASON_LENGTH]!r}")
     try:
-        return kind.model_validate_json(_json_in(message.content or "")), completion.usage or _Usage()
+        found = kind.model_validate(strict_json.loads(_json_in(message.content or "")))
     except ValidationError as error:
         raise AssistantResponseError(f"the reply of the model is not a verdict: {_first(error)}") from None
+    except ValueError as error:
+        raise AssistantResponseError(f"the reply of the model is not a verdict: {error}") from None
+    return found, completion.usage or _Usage()
 
 
 def _verdict(score: float, verdict: Any, reason: str, usage: _Usage) -> Verdict:

@@ -9,7 +9,7 @@ from airflow_provider_assistant.exceptions import AssistantResponseError
 
 
 def decoded(body, headers=None, **more):
-    return Response(200, headers or {}, body, **more).decoded()
+    return Response(200, headers or {}, body, **more).document()
 
 
 def test_a_body_that_is_nested_too_deeply_is_an_error():
@@ -22,7 +22,7 @@ def test_the_error_names_the_defect():
         decoded(b"{}", defect="is larger than a house")
 
 
-@pytest.mark.parametrize("body", [b"\xff\xfe", b'{"a": "\xe9"}', b"{'a': 1}", b"1" * 5000, b"{}}", b"[1,]", b"\0"])
+@pytest.mark.parametrize("body", [b"\xff\xfe", b'{"a": "\xe9"}', b"{'a': 1}", b"{}}", b"[1,]", b"\0"])
 def test_a_body_that_is_not_json_is_an_error(body):
     with pytest.raises(AssistantResponseError, match="not JSON"):
         decoded(body)

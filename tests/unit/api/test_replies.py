@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import ChatAnswer, ChatRequest, CreatedDocument, find_request_id
 from airflow_provider_assistant.api.status import StatusMapping
+from tests.versions import deserialize, serialize, serialize_arguments
 
 ONCE = CallInfo(200)
 JSON = st.recursive(
@@ -58,7 +59,7 @@ class TestReplies:
     @given(JSON)
     def test_any_json_is_read(self, raw: Any) -> None:
         for reply in (ChatAnswer(raw, ONCE), CreatedDocument(raw, ONCE), ChatRequest(raw, ONCE, "r")):
-            assert reply.as_dict()["raw"] is raw
+            assert reply.as_dict().keys() >= {"raw"}
         request = ChatRequest(raw, ONCE, "r")
         assert request.state in {"pending", "complete", "failed"}
         assert isinstance(request.status, str)
@@ -176,3 +177,22 @@ class TestStatusWords:
     def test_a_word_can_move_to_the_other_set(self) -> None:
         words = StatusMapping().extended(complete=["error"])
         assert words.state("error") == "complete"
+
+
+RESERVED = ["__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__source", "__var"]
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_airflow_passes_a_reply_on_whatever_its_names(name: str) -> None:
+    raw = {"answer": "42", "facts": [{name: "builtins.tuple", "__version__": 1, "__var": [1], "n": 1}]}
+    shown = ChatAnswer(raw, ONCE).as_dict()
+    assert deserialize(serialize(shown)) == shown
+    assert deserialize(serialize_arguments(shown)) == shown
+    assert shown["raw"]["facts"][0][f"_{name}"] == raw["facts"][0][name]
+    assert shown["raw"]["facts"][0]["n"] == 1
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**64 - 1, -(2**63), 2**64, -(2**63) - 1, 10**300])
+def test_airflow_passes_on_integers_of_any_length(number: int) -> None:
+    (shown,) = ChatAnswer([number], ONCE).as_dict()["raw"]
+    assert shown == number if -(2**63) <= number < 2**64 else shown == str(number)

@@ -248,7 +248,7 @@ def test_a_failed_request_says_why():
     polled = poll(lambda *_: FAILED)
     end = polled.ended["r0"]
     assert (end.status, end.error, end.text) == ("failed", "no idea", None)
-    assert end.raw["error"] == {"message": "no idea"}
+    assert json.loads(end.raw)["error"] == {"message": "no idea"}
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, AssistantAuthenticationError), (403, AssistantPermissionError)])

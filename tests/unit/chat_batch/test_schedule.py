@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
@@ -16,7 +18,8 @@ def schedule(*submitted_at, deadline=START + 3600, now=START):
 
 
 def reply(status, **raw):
-    return ChatRequest({"status": status, **raw}, CallInfo(200), "r0")
+    body = {"status": status, **raw}
+    return ChatRequest(body, CallInfo(200, raw_json=json.dumps(body)), "r0")
 
 
 def test_nothing_is_due_too_early():
@@ -38,7 +41,7 @@ def test_a_complete_request_has_its_answer():
     finished = plan.on_state(plan.take(START + 5), reply("complete", answer="42"), now=START + 6)
     raw = {"status": "complete", "answer": "42"}
     assert finished == FinishedRequest(
-        "q0", "r0", "complete", "42", None, raw, START + 6, 6.0, 1, latency=None, noticed_after=6.0
+        "q0", "r0", "complete", "42", None, json.dumps(raw), START + 6, 6.0, 1, latency=None, noticed_after=6.0
     )
     assert (plan.open, plan.finished, plan.next_due) == (0, {"complete": 1}, None)
 

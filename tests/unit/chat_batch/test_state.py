@@ -26,7 +26,7 @@ def ended(number, **changes):
         "status": "complete",
         "text": f"Answer {number} 🕘",
         "error": None,
-        "raw": {"result": {"answer": f"Answer {number}"}, "n": [1, None, 2.5]},
+        "raw": f'{{"result": {{"answer": "Answer {number}"}}, "n": [1, null, 2.50]}}',
         "ended_at": MOMENT + number,
         "seconds": 1.5,
         "polls": 3,
@@ -120,7 +120,7 @@ def test_pending_requests_are_replaced_not_added(local):
 
 
 def test_a_lone_surrogate_survives(local):
-    answer = ended(0, text="half \ud83d of it", raw={"answer": "half \ud83d of it"})
+    answer = ended(0, text="half \ud83d of it", raw='{"answer": "half of it"}')
     local.write_answers([answer])
     assert local.read_answers() == [answer]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ ODD = {
 
 
 def capture(day: date, raw: Any, site: str = "docs", hour: int = 1) -> lake.Capture:
-    return lake.Capture(datetime.combine(day, time(hour), UTC), raw, tenant_id="acme-inc", site_id=site)
+    return lake.Capture(datetime.combine(day, time(hour), UTC), json.dumps(raw), tenant_id="acme-inc", site_id=site)
 
 
 def write_statistics(root: Path, day: date, *captures: lake.Capture, part: str = "dag.task") -> None:

@@ -22,7 +22,7 @@ MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
 
 
 def capture(raw, *, site_id="docs", at=MOMENT, **fields):
-    return lake.Capture(at, raw, site_id=site_id, **fields)
+    return lake.Capture(at, json.dumps(raw), site_id=site_id, **fields)
 
 
 @given(JSON)
@@ -33,6 +33,21 @@ def test_any_reply_fits_the_schema(raw):
     assert lake.metrics_table(lake.LIMITS, [capture(raw)]).num_rows == len(leaves(raw))
     (kept,) = lake.replies_table([capture(raw)]).column("raw").to_pylist()
     assert json.dumps(json.loads(kept)) == json.dumps(raw)
+
+
+def test_every_digit_is_exported():
+    sent = '{"rate": 1.10, "sum": 12345678901234.123456789, "huge": 1e400, "id": 123456789012345678901234567890}'
+    given = lake.Capture(MOMENT, sent, site_id="docs")
+    assert lake.replies_table([given]).column("raw").to_pylist() == [sent]
+    rows = lake.metrics_table(lake.STATISTICS, [given]).to_pylist()
+    assert {row["metric"]: row["text"] for row in rows} == {
+        "rate": "1.10",
+        "sum": "12345678901234.123456789",
+        "huge": "1e400",
+        "id": "123456789012345678901234567890",
+    }
+    assert [row["value"] for row in rows] == [math.inf, 1.2345678901234567e29, 1.1, 12345678901234.123]
+    assert {row["type"] for row in rows} == {"number"}
 
 
 def test_a_broken_surrogate_does_not_stop_the_export():

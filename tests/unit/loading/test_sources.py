@@ -331,7 +331,38 @@ def test_a_list_of_paths_keeps_its_order(folder):
     assert titles([str(folder / "b"), folder / "a.jsonl"]) == ["b0", "b1", "a"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("compress", [lambda content: content, gzip.compress])
+def test_json_lines_are_read_by_their_byte_order_mark(encoding, compress, tmp_path):
+    path = tmp_path / ("a.jsonl.gz" if compress is gzip.compress else "a.jsonl")
+    rows = [{"title": f"\u0a0a\u4e0a{number} ü🕘"} for number in range(300)]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\r\n" for row in rows)
+    path.write_bytes(compress(lines.encode(encoding)))
+    assert read(path, TITLE) == rows
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"title": "\\ud83d"}', "lone surrogate"),
+        (b'{"title": "\xed\xa0\xbd"}', "utf-8"),
+        (b'{"title": "\xe9"}', "utf-8"),
+        (b'{"title": [' + b"1," * 1_000_001 + b"1]}", "more than 1,000,000 values"),
+        ('{"title": "中"}'.encode("utf-16-le"), "NUL bytes"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_a_problem_of_its_row(line, problem, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"title": "a"}\n' + line + b'\n{"title": "b \\u0000"}\n')
+    with open_source(path, TITLE) as opened:
+        (batch,) = opened.batches()
+    assert list(batch.problems) == [1]
+    assert problem in batch.problems[1]
+    assert [batch.columns["title"][row] for row in (0, 2)] == ["a", "b \0"]
+
+
 @pytest.mark.parametrize(("name", "content", "part"), [
+    ("a.jsonl", '{"title": "中"}\n'.encode("utf-16-be"), "line 1 is not JSON: it has NUL bytes"),
     ("a.xlsx", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
     ("a", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
     ("a.parquet", b"no parquet", "cannot be read"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 from airflow.sdk import DAG, task, timezone
@@ -20,6 +21,7 @@ from airflow_provider_assistant.operators.chat import (
     AssistantCloseSessionOperator,
 )
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from tests.wire import Answer, ScriptedService
 
 UNKNOWN = "I don't know"
 POLL = r"chat/requests/"
@@ -56,6 +58,32 @@ def test_chat(service, connection, run_operator):
     assert run.xcom(key="text") == answer["text"]
     (row,) = service.rows("requests")
     assert (row["message"], row["mode"], row["id"]) == ("What is this?", "sync", answer["request_id"])
+
+
+ODD_REPLY = rb"""{"answer": "42 \ud83d \u0000 end", "request_id": "r1", "score": NaN, "other": -Infinity, "n": 1e400,
+"long": 123456789012345678901234567890, "__classname__": "builtins.tuple", "facts": {"__type": "x", "__var": 1}}"""
+
+
+def test_an_odd_answer_is_kept(connection, run_operator, monkeypatch):
+    """The question is answered and paid for: an answer that XCom refuses would be asked again."""
+    with ScriptedService(Answer(200, ODD_REPLY)) as service:
+        url = urlsplit(service.url)
+        uri = f"assistant://:a-key-0123456789@{url.hostname}:{url.port}/http?site_id=docs&retries=0"
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
+        run = run_operator(AssistantChatOperator, session_id="s", message="m")
+    assert len(service.received) == 1
+    answer = run.xcom()
+    assert answer["text"] == "42 \ufffd \ufffd end"
+    assert answer["raw"] == {
+        "answer": answer["text"],
+        "request_id": "r1",
+        "score": None,
+        "other": None,
+        "n": None,
+        "long": "123456789012345678901234567890",
+        "___classname__": "builtins.tuple",
+        "facts": {"___type": "x", "___var": 1},
+    }
 
 
 def test_chat_sends_every_field_and_goes_to_the_site_it_is_told(service, connection, run_operator):

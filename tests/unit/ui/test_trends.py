@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -77,7 +78,9 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
         day = TODAY - timedelta(days=number)
         raw = {"chats": {"total": 10 + number, "word": "text"}, "users": number}
         raw["daily"] = {day.isoformat(): {"chats": 1}}
-        captures = [lake.Capture(moment(day, hour), raw, "acme", site) for site in ("a", "b") for hour in (3, 2)]
+        captures = [
+            lake.Capture(moment(day, hour), json.dumps(raw), "acme", site) for site in ("a", "b") for hour in (3, 2)
+        ]
         publish(folder, "statistics", lake.metrics_table(lake.STATISTICS, captures), day)
     found = admin.get("/api/statistics?site=a&metric=chats.total&metric=gone").json()
     assert found["metrics"] == ["chats.total", "users"]
@@ -106,7 +109,10 @@ def test_limits_are_paired_with_what_is_used(folder, admin, known_dags):
     older = {"limits": {"documents": {"limit": 50, "used": 1}, "gone": {"limit": 1}}}
     raw = {"limits": {"documents": {"limit": 100, "used": 90, "resets_at": None}, "rate": {"limit": 0.5}}}
     raw |= {"messages_limit": 10, "messages_used": 2, "messages_resets_at": "2026-12-01", "plan": "pro", "max": "x"}
-    captures = [lake.Capture(moment(TODAY, 1), older, "acme"), lake.Capture(moment(TODAY), raw, "acme")]
+    captures = [
+        lake.Capture(moment(TODAY, 1), json.dumps(older), "acme"),
+        lake.Capture(moment(TODAY), json.dumps(raw), "acme"),
+    ]
     publish(folder, "limits", lake.metrics_table(lake.LIMITS, captures), TODAY)
     rows = admin.get("/api/limits").json()["rows"]
     names = ("name", "used", "limit", "share", "resets_at")
@@ -120,7 +126,7 @@ def test_limits_are_paired_with_what_is_used(folder, admin, known_dags):
 def test_users_see_what_their_dags_wrote(folder, as_user, known_dags):
     evaluate(folder, 0)
     evaluate(folder, 1, name="secret", dag_id="other.kb")
-    other = lake.metrics_table(lake.LIMITS, [lake.Capture(moment(TODAY), {"a": {"limit": 1}}, "x")])
+    other = lake.metrics_table(lake.LIMITS, [lake.Capture(moment(TODAY), '{"a": {"limit": 1}}', "x")])
     publish(folder, "limits", other, TODAY, dag_id="other.kb")
     mine = as_user("mine", "ADMIN")
     assert mine.get("/api/evaluations").json()["names"] == ["golden"]
