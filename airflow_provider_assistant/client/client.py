@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 import weakref
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
-from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.defaults import get_client_defaults
-from airflow_provider_assistant.client.instrumentation import AsyncInstrumentedTransport, InstrumentedTransport
 from airflow_provider_assistant.client.redaction import Redactor
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
@@ -23,6 +22,16 @@ from airflow_provider_assistant.observability import metrics, tracing
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+def log_retry(wait: flow.Wait) -> None:
+    """
+    Log a warning if a wait precedes a retry.
+
+    :param wait: The wait.
+    """
+    if wait.reason is not None:
+        log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)
 
 
 class AssistantClient:
@@ -62,13 +71,9 @@ class AssistantClient:
         self._requests = metrics.Requests()
         # Users often forget to close a client: send its pending metrics when it is garbage-collected.
         weakref.finalize(self, self._requests.flush)
-        redactor = Redactor(settings.api_key)
-        self._transport: Transport = InstrumentedTransport(
-            transport or defaults.transport(settings), redactor, self._requests
-        )
-        self._async_transport: AsyncTransport = AsyncInstrumentedTransport(
-            async_transport or defaults.async_transport(settings), redactor, self._requests
-        )
+        self._redactor = Redactor(settings.api_key)
+        self._transport = transport or defaults.transport(settings)
+        self._async_transport = async_transport or defaults.async_transport(settings)
 
     def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
@@ -86,8 +91,10 @@ class AssistantClient:
         :raises AssistantResponseError: The status is a success, but the body cannot be used.
         """
         steps = self._attempts(call)
-        with _span(call):
-            return self.run(steps if on_ambiguous is None else decided(steps, call, on_ambiguous))
+        if on_ambiguous is not None:
+            steps = decided(call, on_ambiguous, self.settings.retry, now=self.now, rng=self._rng)
+        with tracing.span(call.endpoint, call=str(call)):
+            return self.run(steps)
 
     async def asend(self, call: Call[T]) -> T:
         """
@@ -97,7 +104,7 @@ class AssistantClient:
         :return: The reply that the call's parser builds.
         :raises AssistantError: The call failed; the subclasses are those of :meth:`send`.
         """
-        with _span(call):
+        with tracing.span(call.endpoint, call=str(call)):
             return await self.arun(self._attempts(call))
 
     def run(self, steps: flow.Flow[T]) -> T:
@@ -110,29 +117,46 @@ class AssistantClient:
         step = _advance(steps)
         while not isinstance(step, _Finished):
             if isinstance(step, flow.Send):
-                step = _advance(steps, self._transport.exchange(step.call))
+                started = time.perf_counter()
+                outcome = self._transport.exchange(step.call)
+                step = _advance(steps, self._observed(step.call, outcome, started))
             else:
-                _log_wait(step)
+                log_retry(step)
                 self._sleep(step.seconds)
                 step = _advance(steps)
         return step.result
 
-    async def arun(self, steps: flow.Flow[T]) -> T:
+    async def arun(self, steps: flow.Flow[T], on_wait: Callable[[flow.Wait], None] = log_retry) -> T:
         """
         Run a flow to its end under asyncio and return its result.
 
         :param steps: The flow.
+        :param on_wait: Called before each wait. Default: log a warning about a retry.
         :return: What the flow returns; errors that it raises are raised unchanged.
         """
         step = _advance(steps)
         while not isinstance(step, _Finished):
             if isinstance(step, flow.Send):
-                step = _advance(steps, await self._async_transport.exchange(step.call))
+                step = _advance(steps, await self._exchange(step.call))
             else:
-                _log_wait(step)
+                on_wait(step)
                 await self._asleep(step.seconds)
                 step = _advance(steps)
         return step.result
+
+    async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        """Send a call once under asyncio, and return its outcome without the API key."""
+        started = time.perf_counter()
+        outcome = await self._async_transport.exchange(call)
+        return self._observed(call, outcome, started)
+
+    def _observed(
+        self, call: Call[Any], outcome: Response | TransportFailure, started: float
+    ) -> Response | TransportFailure:
+        """Count a request, and return its outcome without the API key."""
+        status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
+        self._requests.add(call.endpoint, status, time.perf_counter() - started)
+        return self._redactor.outcome(outcome)
 
     def _attempts(self, call: Call[T]) -> flow.Flow[T]:
         return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng)
@@ -187,12 +211,3 @@ def _advance(steps: flow.Flow[T], outcome: flow.Outcome = None) -> flow.Send | f
                     metrics.retry(retry_of.endpoint)
                     tracing.waited(seconds, reason)
                 return step
-
-
-def _span(call: Call[Any]) -> AbstractContextManager[Any]:
-    return tracing.span(call.endpoint, call=str(call))
-
-
-def _log_wait(wait: flow.Wait) -> None:
-    if wait.reason is not None:
-        log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)

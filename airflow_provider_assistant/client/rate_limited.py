@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import time
 from typing import Any
 
 from airflow_provider_assistant.api import errors, flow
@@ -11,7 +11,6 @@ from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.transport import AsyncTransport
 
 # The endpoint whose callers limit the total wait themselves.
 POLL = "chat.request"
@@ -36,9 +35,11 @@ class RateLimitedClient(AssistantClient):
     def __init__(self, settings: ClientSettings, limiter: AdaptiveRateLimiter | None = None, **options: Any) -> None:
         super().__init__(settings, **options)
         self.limiter = limiter or AdaptiveRateLimiter(settings.max_concurrency)
-        self._async_transport = RateLimitingTransport(
-            self._async_transport, self.limiter, max_backoff=settings.retry.max_backoff, now=self.now, rng=self._rng
-        )
+        # First come, first served: the limiter does not guarantee an order, and its limit may be low.
+        self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
+        # The 429 that asked for too long a pause with the end of that pause, and the requests waiting for a slot.
+        self._refusal: tuple[Response, float] | None = None
+        self._waiting: set[asyncio.Timeout] = set()
         self._preparing = asyncio.Lock()
         self._is_prepared = False
 
@@ -55,64 +56,24 @@ class RateLimitedClient(AssistantClient):
                 await asyncio.to_thread(self._async_transport.prepare)
                 self._is_prepared = True
 
-
-class RateLimitingTransport(AsyncTransport):
-    """
-    Delay the requests of a transport as a rate limiter allows, and tell the limiter their outcomes.
-
-    :param transport: Transport that sends the requests.
-    :param limiter: The rate limiter.
-    :param max_backoff: Longest pause after a 429 that waiting requests wait out, in seconds.
-    :param now: Clock, returning seconds since the epoch.
-    :param rng: Random generator of the jitter.
-    """
-
-    def __init__(
-        self,
-        transport: AsyncTransport,
-        limiter: AdaptiveRateLimiter,
-        *,
-        max_backoff: float,
-        now: flow.Clock,
-        rng: random.Random,
-    ) -> None:
-        self._inner = transport
-        self._limiter = limiter
-        self._max_backoff = max_backoff
-        self._now = now
-        self._rng = rng
-        # First come, first served: the limiter does not guarantee an order, and its limit may be low.
-        self._queue = asyncio.Semaphore(limiter.max_concurrency)
-        # The 429 that asked for too long a pause with the end of that pause, and the requests waiting for a slot.
-        self._refusal: tuple[Response, float] | None = None
-        self._waiting: set[asyncio.Timeout] = set()
-
-    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
-        """Wait for a slot, then send a call once, see :meth:`.AsyncTransport.exchange`."""
+    async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
         async with self._queue:
             if refusal := await self._wait_for_slot(call):
                 return refusal
             try:
-                outcome = await self._inner.exchange(call)
+                started = time.perf_counter()
+                outcome = self._observed(call, await self._async_transport.exchange(call), started)
                 self._learn(outcome)
             finally:
-                self._limiter.release()
+                self.limiter.release()
         return outcome
-
-    def prepare(self) -> None:
-        """Prepare the inner transport."""
-        self._inner.prepare()
-
-    async def close(self) -> None:
-        """Close the inner transport."""
-        await self._inner.close()
 
     async def _wait_for_slot(self, call: Call[Any]) -> Response | None:
         """Wait for a slot and return None, or return the 429 whose pause is too long without waiting."""
-        if self._limiter.acquire_now():
+        if self.limiter.acquire_now():
             return None
         if call.endpoint == POLL:
-            await self._limiter.acquire()
+            await self.limiter.acquire()
             return None
         if self._refusal and self._refusal[1] <= asyncio.get_running_loop().time():
             self._refusal = None
@@ -122,7 +83,7 @@ class RateLimitingTransport(AsyncTransport):
         try:
             async with waiting:
                 self._waiting.add(waiting)
-                await self._limiter.acquire()
+                await self.limiter.acquire()
         except TimeoutError:
             return self._refusal[0] if self._refusal else await self._wait_for_slot(call)
         finally:
@@ -131,15 +92,15 @@ class RateLimitingTransport(AsyncTransport):
 
     def _learn(self, outcome: Response | TransportFailure) -> None:
         if isinstance(outcome, TransportFailure) or outcome.status >= 500:
-            self._limiter.failed()
+            self.limiter.failed()
         elif outcome.status == 429:
-            asked = errors.parse_retry_after(outcome.headers.get("retry-after"), self._now())
+            asked = errors.parse_retry_after(outcome.headers.get("retry-after"), self.now())
             pause = DEFAULT_PAUSE_SECONDS if asked is None else asked
-            self._limiter.refused(flow.jittered(pause, self._rng))
-            if pause > self._max_backoff:
+            self.limiter.refused(flow.jittered(pause, self._rng))
+            if pause > self.settings.retry.max_backoff:
                 now = asyncio.get_running_loop().time()
                 self._refusal = outcome, now + pause
                 for waiting in self._waiting:
                     waiting.reschedule(now)
         else:
-            self._limiter.accepted()
+            self.limiter.accepted()

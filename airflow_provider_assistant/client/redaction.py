@@ -1,4 +1,9 @@
-"""Redaction of the API key: a service may repeat the key in a response, which would reach logs and XCom."""
+"""
+Redaction of the API key: a service may repeat the key in a response, which would reach logs and XCom.
+
+A response is decoded first and then redacted, because the key may be written in many ways: in UTF-16, or escaped as in
+JSON, HTML and URLs, also several times over.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from html.entities import html5
 
+from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Response, TransportFailure
 
 REDACTED = "***"
@@ -14,6 +20,15 @@ REDACTED = "***"
 # number, because ordinary replies may contain it.
 SURELY_SECRET = 16
 SHORTEST_SECRET = 8
+# How many times over a text may be escaped. A service that quotes a request in a page in a JSON text needs three.
+ESCAPED_TIMES = 4
+# Far more than an ordinary text has. One with more is not searched for minutes, but replaced as a whole.
+MOST_ESCAPES = 1_000_000
+# Characters that JSON may write after a backslash.
+_AFTER_BACKSLASH = '/"\\'
+# Encodings that a Content-Type may name. Python has many more, some of which are no encodings of text. Without a byte
+# order mark, "utf-16" leaves the order open.
+_CHARSET = re.compile(r"charset=[\"']?(utf-(?:16|32)-?[lb]e)", re.IGNORECASE)
 
 
 def is_recognisable(key: str) -> bool:
@@ -43,62 +58,98 @@ class Redactor:
         self._key = key
         self._is_active = is_recognisable(key)
 
-    def prepare(self) -> None:
-        """Compile the regular expressions now, instead of when the first response arrives."""
-        _ = self._text_pattern, self._bytes_pattern
-
     def outcome(self, outcome: Response | TransportFailure) -> Response | TransportFailure:
         """
         Return an outcome without the key.
 
         :param outcome: A response or a failure.
-        :return: The outcome with the key replaced in header values and body, or in the detail of a failure.
+        :return: The outcome with the body in UTF-8, and the key replaced in header values and body; or in the detail
+            of a failure.
         """
-        if not self._is_active:
-            return outcome
         if isinstance(outcome, TransportFailure):
-            return replace(outcome, detail=self._text(outcome.detail))
-        body, shortest = outcome.body, len(self._key)
+            return replace(outcome, detail=self.text(outcome.detail))
+        outcome = _in_utf8(outcome)
         # No spelling is shorter than the key itself. Most acknowledgements and headers are shorter.
-        if len(body) < shortest and max(map(len, outcome.headers.values()), default=0) < shortest:
+        longest = max(len(outcome.body), max(map(len, outcome.headers.values()), default=0))
+        if not self._is_active or longest < len(self._key):
             return outcome
-        headers = {name: self._text(value) for name, value in outcome.headers.items()}
-        if len(body) >= shortest:
-            body = self._body(body)
+        headers = {name: self.text(value) for name, value in outcome.headers.items()}
+        # Latin-1 has one character for each byte, and the key and its escapes are ASCII.
+        body = self.text(outcome.body.decode("latin-1")).encode("latin-1")
         return Response(outcome.status, headers, body, outcome.defect)
 
-    def _body(self, body: bytes) -> bytes:
-        # Every escape begins with one of these. Without them, a search is twenty times as fast as the pattern.
-        if any(mark in body for mark in (b"\\", b"&", b"%")):
-            return self._bytes_pattern.sub(REDACTED.encode(), body)
-        return body.replace(self._key.encode(), REDACTED.encode())
+    def text(self, text: str) -> str:
+        """
+        Return a text without the key.
 
-    def _text(self, text: str) -> str:
-        return self._text_pattern.sub(REDACTED, text) if len(text) >= len(self._key) else text
+        :param text: The text.
+        """
+        if not self._is_active or len(text) < len(self._key):
+            return text
+        text = text.replace(self._key, REDACTED)
+        if self._is_hidden_in(text):
+            text = self._spellings.sub(REDACTED, text)
+        # A key that is escaped in an unusual way cannot be cut out. This is JSON as well.
+        return f'"{REDACTED}"' if self._is_hidden_in(text) else text
+
+    def _is_hidden_in(self, text: str) -> bool:
+        """Return whether a text without the key has it once it is unescaped."""
+        if not any(mark in text for mark in "\\&%"):
+            return False
+        for _ in range(ESCAPED_TIMES):
+            escaped = text
+            text, found = self._escapes.subn(self._unescaped, text.replace("\\", ""), MOST_ESCAPES)
+            if self._key.replace("\\", "") in text or found == MOST_ESCAPES:
+                return True
+            if text == escaped:
+                return False
+        return False
 
     @cached_property
-    def _text_pattern(self) -> re.Pattern[str]:
-        return re.compile(_key_pattern(self._key))
+    def _names(self) -> dict[str, str]:
+        """The characters of the key and of escapes that have names in HTML, by name."""
+        return {name: char for name, char in html5.items() if char in f"{self._key}%&#;\\"}
 
     @cached_property
-    def _bytes_pattern(self) -> re.Pattern[bytes]:
-        return re.compile(_key_pattern(self._key).encode())
+    def _escapes(self) -> re.Pattern[str]:
+        """Match the escapes of characters that a key may have, in a text without backslashes."""
+        code = "([2-7][0-9a-fA-F])"
+        names = "|".join(sorted(self._names, key=len, reverse=True))
+        # Blanks are the most frequent escapes of ordinary texts.
+        return re.compile(rf"u00{code}|%(?!20){code}|&(?:#[xX]0*{code};?|#0*([0-9]{{2,3}});?|({names}))")
+
+    def _unescaped(self, escape: re.Match[str]) -> str:
+        *in_hexadecimal, in_decimal, name = escape.groups()
+        if name:
+            return self._names[name]
+        if in_decimal:
+            return chr(int(in_decimal))
+        return chr(int("".join(filter(None, in_hexadecimal)), 16))
+
+    @cached_property
+    def _spellings(self) -> re.Pattern[str]:
+        """Match the key, with each character as it is or escaped once."""
+        forms = []
+        for char in self._key:
+            plain, code = re.escape(char), f"(?i:{ord(char):02x})"
+            plain = rf"\\*{plain}" if char in _AFTER_BACKSLASH else plain
+            names = "".join(f"|{name}" for name, text in self._names.items() if text == char)
+            entity = rf"&(?:amp;)*(?:#0*{ord(char)};?|#[xX]0*{code};?{names})"
+            # The marks of escapes may be escaped again, as in JSON within JSON.
+            forms.append(rf"(?:{plain}|\\{{1,16}}u00{code}|%(?:25)*{code}|{entity})")
+        return re.compile("".join(forms))
 
 
-def _key_pattern(key: str) -> str:
-    """Return a regular expression that matches a key also when it is escaped as in JSON, HTML or URLs."""
-    # One pass over the 2,000 names, not one per character of the key.
-    named = [(text, re.escape(f"&{name}")) for name, text in html5.items() if text in key]
-
-    def spellings(char: str) -> str:
-        forms = [
-            r"\\?" + re.escape(char),
-            rf"\\u(?i:{ord(char):04x})",
-            rf"&#0*{ord(char)};",
-            rf"&#[xX]0*(?i:{ord(char):x});",
-            rf"%(?i:{ord(char):02x})",
-            *(name for text, name in named if text == char),
-        ]
-        return f"(?:{'|'.join(forms)})"
-
-    return "".join(map(spellings, key))
+def _in_utf8(response: Response) -> Response:
+    """Return a response whose body is in UTF-8, as that of nearly every response is."""
+    body = response.body
+    mark, encoding = strict_json.encoding_of(body)
+    if not mark and b"\0" in body:
+        declared = _CHARSET.search(response.headers.get("content-type", ""))
+        if declared is None:
+            # Probably UTF-16, but of which order? Without NUL, an echoed key is found in it.
+            return replace(response, body=body.replace(b"\0", b""), defect="is in an unknown encoding")
+        encoding = declared.group(1)
+    if not mark and encoding == "utf-8":
+        return response
+    return replace(response, body=body[len(mark) :].decode(encoding, "replace").encode())

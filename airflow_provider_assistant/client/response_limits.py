@@ -38,9 +38,12 @@ class BoundedBody:
         Add the next piece of the body.
 
         :param piece: Bytes as received.
-        :return: Whether to read on. False if the body cannot be used, see :attr:`defect`.
+        :return: Whether to read on. False if the body cannot be used, see :attr:`defect`, and after the end of the
+            compressed data: what follows would be read without a limit, and is never used.
         """
         self._is_empty = self._is_empty and not piece
+        if self._unzip and self._unzip.eof:
+            return not piece
         if not self._unzip and self._encoding not in {"", "identity"}:
             self.defect = f"is encoded as {self._encoding[:40]!r}, which was not requested"
             return False
@@ -53,7 +56,8 @@ class BoundedBody:
         if len(self._kept) > self._limit:
             del self._kept[self._limit :]
             self.defect = f"is larger than max_response_bytes of the Airflow connection allows ({self._limit} bytes)"
-        return self.defect is None
+        is_over = self._unzip is not None and bool(self._unzip.unused_data)
+        return self.defect is None and not is_over
 
     def end(self) -> bytes:
         """

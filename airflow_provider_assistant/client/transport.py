@@ -2,8 +2,8 @@
 The interface between a client and the HTTP library that sends its requests.
 
 :mod:`.httpx_transport` and :mod:`.aiohttp_transport` implement it. Tests implement it without a network, and give the
-transport to the client's constructor. Wrappers add behavior around any transport: :mod:`.instrumentation` counts
-requests and redacts the API key, :mod:`.rate_limited` limits the request rate.
+transport to the client's constructor. The client counts the requests of any transport and redacts the API key from
+their outcomes; :mod:`.rate_limited` limits the request rate.
 """
 
 from __future__ import annotations

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_assistant.api import flow
-from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ApiReply
-from airflow_provider_assistant.client.defaults import get_client_defaults
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -60,7 +57,6 @@ class LoadClient(RateLimitedClient):
     :param settings: Settings of the connection.
     :param options: Options of the load; they replace the connection's concurrency and limits of retries.
     :param limiter: Rate limiter. Default: a new one for the load's ``max_concurrency``.
-    :param rng: Random generator of the jitter. Default: a new one.
     :param injected: Further keyword arguments of :class:`RateLimitedClient`.
     """
 
@@ -72,15 +68,13 @@ class LoadClient(RateLimitedClient):
         options: LoadOptions,
         *,
         limiter: TrackingLimiter | None = None,
-        rng: random.Random | None = None,
         **injected: Any,
     ) -> None:
         retry = replace(
             settings.retry, max_backoff=options.max_backoff, retry_ambiguous=options.on_ambiguous == "retry"
         )
         settings = replace(settings, retry=retry, max_concurrency=options.max_concurrency)
-        self._jitter = rng or get_client_defaults().rng()
-        super().__init__(settings, limiter or TrackingLimiter(options.max_concurrency), rng=self._jitter, **injected)
+        super().__init__(settings, limiter or TrackingLimiter(options.max_concurrency), **injected)
 
     async def create(self, attempt: Attempt, counts: Counts, on_failure: Callable[[AssistantError], None]) -> ApiReply:
         """
@@ -95,8 +89,17 @@ class LoadClient(RateLimitedClient):
         """
         if attempt.row.call is None:
             raise TypeError("a row without a call is never sent")
+
+        def on_wait(wait: flow.Wait) -> None:
+            # The retry is not logged: a load may have many thousands of them.
+            counts.requests += self.limiter.take_sent()
+            attempt.ambiguous += wait.ambiguous
+            if wait.reason and not isinstance(wait.reason, AssistantRateLimitError):
+                on_failure(wait.reason)
+
+        steps = flow.perform(attempt.row.call, self.settings.retry, now=self.now, rng=self._rng)
         try:
-            return await self.arun(self._observed(attempt.row.call, attempt, counts, on_failure))
+            return await self.arun(steps, on_wait)
         except AssistantInputError:
             # The file has changed or can no longer be opened, so the request was not sent.
             self.limiter.take_sent()
@@ -106,23 +109,5 @@ class LoadClient(RateLimitedClient):
             counts.requests += is_sent
             attempt.ambiguous += is_sent
             raise
-
-    def _observed(
-        self, call: Call[ApiReply], attempt: Attempt, counts: Counts, on_failure: Callable[[AssistantError], None]
-    ) -> flow.Flow[ApiReply]:
-        """Run the flow of one call, and count its requests and ambiguous failures."""
-        steps = flow.perform(call, self.settings.retry, now=self.now, rng=self._jitter)
-        outcome: flow.Outcome = None
-        while True:
-            try:
-                step = steps.send(outcome)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # StopIteration is not generic
-            if isinstance(step, flow.Wait):
-                attempt.ambiguous += step.ambiguous
-                if step.reason and not isinstance(step.reason, AssistantRateLimitError):
-                    on_failure(step.reason)
-                # Without a reason, the client does not log the retry: a load may have many thousands of them.
-                step = replace(step, reason=None)
-            outcome = yield step
+        finally:
             counts.requests += self.limiter.take_sent()

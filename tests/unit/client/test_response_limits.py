@@ -169,3 +169,21 @@ def test_an_interrupt_is_not_reported_as_a_timeout(pair):
     connect(deadline, pair[0])
     with pytest.raises(KeyboardInterrupt):
         answered(deadline, pair[0], KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("size", [7, 1000, 100_000])
+def test_reading_stops_at_the_end_of_the_compressed_data(encoding, size):
+    content = gzip.compress(PLAIN, mtime=0) if encoding == "gzip" else zlib.compress(PLAIN)
+    pieces = cut(content, size) + [b"\0" * 100_000] * 1000
+    kept, defect, taken = received(pieces, encoding=encoding)
+    assert (kept, defect) == (PLAIN, None)
+    assert taken <= len(cut(content, size)) + 1
+
+
+def test_a_compressed_body_that_ends_as_it_should_is_read_to_its_end():
+    """The connection of a body that is not read to its end cannot be used again."""
+    pieces = cut(gzip.compress(PLAIN, mtime=0), 7)
+    assert all(BoundedBody(10_000, "gzip").feed(piece) for piece in [b"".join(pieces)])
+    body = BoundedBody(10_000, "gzip")
+    assert all(body.feed(piece) for piece in [*pieces, b""])

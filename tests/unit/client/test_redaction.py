@@ -1,0 +1,101 @@
+"""The API key is found however a response writes it, and ordinary text stays as it is."""
+
+from __future__ import annotations
+
+import html
+import json
+import random
+import urllib.parse
+
+import pytest
+
+from airflow_provider_assistant.api import endpoints, errors
+from airflow_provider_assistant.api.call import Response
+from airflow_provider_assistant.client.redaction import Redactor
+
+KEY = "canary-key/0123456789+aB="
+REDACTOR = Redactor(KEY)
+ESCAPES = {
+    "JSON": lambda text: "".join(f"\\u{ord(char):04x}" for char in text),
+    "JSON, capitals": lambda text: "".join(f"\\u{ord(char):04X}" for char in text),
+    "slashes": lambda text: json.dumps(text)[1:-1].replace("/", r"\/"),
+    "decimal": lambda text: "".join(f"&#{ord(char)};" for char in text),
+    "decimal, open": lambda text: "".join(f"&#{ord(char)}" for char in text),
+    "hexadecimal": lambda text: "".join(f"&#x{ord(char):X};" for char in text),
+    "hexadecimal, open": lambda text: "".join(f"&#X00{ord(char):x}" for char in text),
+    "names": lambda text: text.replace("/", "&sol;").replace("+", "&plus;").replace("=", "&equals;"),
+    "URL": lambda text: urllib.parse.quote(text, safe=""),
+    "URL, all": lambda text: "".join(f"%{ord(char):02x}" for char in text),
+    "page": html.escape,
+}
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_an_escaped_key_is_cut_out(name):
+    assert REDACTOR.text(f"before {ESCAPES[name](KEY)} after") == "before *** after"
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_key_that_is_escaped_several_times_does_not_stay(seed):
+    rng = random.Random(seed)
+    text = f"x{KEY}y"
+    for name in rng.choices(list(ESCAPES), k=rng.randint(2, 3)):
+        text = ESCAPES[name](text)
+    redacted = REDACTOR.text(text)
+    assert "***" in redacted
+    for _ in range(4):
+        redacted = urllib.parse.unquote(html.unescape(redacted)).encode().decode("unicode_escape").replace("\\", "")
+    assert KEY not in redacted
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_body_in_another_encoding_is_decoded_first(encoding, status):
+    response = REDACTOR.outcome(Response(status, {}, json.dumps({"error": f"ü {KEY}"}).encode(encoding)))
+    assert response.document().value == {"error": "ü ***"}
+    assert errors.from_response(endpoints.get_limits("acme"), response, 0.0).detail == "ü ***"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_an_encoding_is_declared_or_the_body_refused(encoding, is_declared):
+    headers = {"content-type": f'application/json; charset="{encoding.upper()}"'} if is_declared else {}
+    body = json.dumps({"error": KEY, "n": 1}).encode(encoding)
+    response = REDACTOR.outcome(Response(400, headers, body))
+    assert KEY not in errors.from_response(endpoints.get_limits("acme"), response, 0.0).detail.replace(" ", "")
+    if is_declared:
+        assert response.document().value == {"error": "***", "n": 1}
+    else:
+        assert response.defect == "is in an unknown encoding"
+
+
+ORDINARY = [
+    "A text with 50 % and &amp; and %20 and \\u00fc and \\n",
+    r"{\"a\": \"C:\\\\users\\u005c\"}",
+    "canary-key/0123456789",
+    "&#99;anary-key",
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_other_text_is_not_changed(text):
+    assert REDACTOR.text(text) == text
+    body = text.encode()
+    assert REDACTOR.outcome(Response(200, {"a": text}, body)) == Response(200, {"a": text}, body)
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        "\\" * 4_000_000,
+        "%25" * 1_500_000,
+        "&amp;" * 800_000,
+        "&" + "amp;" * 1_000_000,
+        "&#0" * 1_500_000,
+        "u00" * 10**6,
+    ],
+    ids=["backslashes", "percent", "entities", "chain", "zeros", "codes"],
+)
+@pytest.mark.timeout(60)
+def test_hostile_text_takes_linear_time(flood):
+    assert KEY not in REDACTOR.text(f"{ESCAPES['JSON'](KEY)}{flood}")
