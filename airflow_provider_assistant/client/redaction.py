@@ -148,7 +148,7 @@ def _in_utf8(response: Response) -> Response:
         declared = _CHARSET.search(response.headers.get("content-type", ""))
         if declared is None:
             # Probably UTF-16, but of which order? Without NUL, an echoed key is found in it.
-            return replace(response, body=body.replace(b"\0", b""), defect="is in an unknown encoding")
+            return replace(response, body=body.replace(b"\0", b""), defect="is not JSON in a known encoding")
         encoding = declared.group(1)
     if not mark and encoding == "utf-8":
         return response

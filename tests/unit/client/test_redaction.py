@@ -66,7 +66,7 @@ def test_an_encoding_is_declared_or_the_body_refused(encoding, is_declared):
     if is_declared:
         assert response.document().value == {"error": "***", "n": 1}
     else:
-        assert response.defect == "is in an unknown encoding"
+        assert response.defect == "is not JSON in a known encoding"
 
 
 ORDINARY = [
