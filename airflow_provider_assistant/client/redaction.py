@@ -150,6 +150,7 @@ def _in_utf8(response: Response) -> Response:
             # Probably UTF-16, but of which order? Without NUL, an echoed key is found in it.
             return replace(response, body=body.replace(b"\0", b""), defect="is not JSON in a known encoding")
         encoding = declared.group(1)
-    if not mark and encoding == "utf-8":
+    is_only_mark = body == mark != b""
+    if is_only_mark or (not mark and encoding == "utf-8"):
         return response
     return replace(response, body=body[len(mark) :].decode(encoding, "replace").encode())
